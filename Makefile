@@ -1,0 +1,92 @@
+# Everything here works on a machine with only Python 3.11 or newer and make.
+# The first target that needs it builds .venv from the hashed pins in requirements/.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
+
+# Set PYTHON=/path/to/python to choose the interpreter.
+PYTHON ?=
+
+# What to hand to pytest, for example: make test PYTEST_ARGS='-k retry'
+PYTEST_ARGS ?=
+
+RUNTIME := $(VENV)/.runtime-installed
+DEV := $(VENV)/.dev-installed
+
+.PHONY: help demo test check format bench docs clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(RUNTIME) ## install what is needed and run the guided demo
+	$(BIN)/stepkeep demo
+
+test: check ## run the checks and the whole test suite
+	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+check: $(DEV) ## lint, formatting, types and import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(DEV) ## apply the formatter and the safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV) ## measure throughput
+	$(BIN)/python benchmarks/throughput.py
+
+docs: $(DEV) ## run the examples in the documentation
+	$(BIN)/python -m pytest -n auto tests -m docs $(PYTEST_ARGS)
+
+clean: ## remove .venv, caches and build output
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The package is built without isolation so that the build, too, uses only pinned packages.
+$(RUNTIME): requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
+	$(call install,--require-hashes -r requirements/runtime.txt)
+	$(call install,--require-hashes -r requirements/build.txt)
+	$(call install,--no-deps --no-build-isolation -e .)
+	@touch $@
+
+$(DEV): requirements/dev.txt $(RUNTIME)
+	$(call install,--require-hashes -r requirements/dev.txt)
+	@touch $@
+
+# uv is used when it is there, only because it is faster; it makes environments without pip, so both ways are kept apart.
+define install
+	@if command -v uv >/dev/null; then \
+	    uv pip install --quiet --python $(BIN)/python $(1); \
+	else \
+	    $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check $(1); \
+	fi
+endef
+
+$(BIN)/python:
+	@python='$(PYTHON)'; \
+	for candidate in $(PYTHONS); do \
+	    if [ -z "$$python" ] && $$candidate -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' 2>/dev/null; then \
+	        python=$$candidate; \
+	    fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "Stepkeep needs Python 3.11, 3.12, 3.13 or 3.14, and found none. Install one, or name it: make PYTHON=/path/to/python" >&2; \
+	    exit 1; \
+	fi; \
+	if command -v uv >/dev/null; then \
+	    uv venv --quiet --allow-existing --python "$$python" $(VENV); \
+	elif $$python -c 'import ensurepip, venv' 2>/dev/null; then \
+	    $$python -m venv $(VENV); \
+	else \
+	    echo "$$python cannot make virtual environments: its ensurepip module is missing." >&2; \
+	    echo "On Debian and Ubuntu: apt install python3-venv. Or install uv, which does not need it." >&2; \
+	    exit 1; \
+	fi

@@ -1,0 +1,1 @@
+"""Stepkeep, a durable workflow engine for Python."""
