@@ -1,0 +1,1 @@
+"""The command line: an edge that calls operations and prints."""

@@ -1,0 +1,1 @@
+"""The judge: reads the record alone and says whether what happened was legal."""

@@ -1,0 +1,131 @@
+"""Every error Stepkeep raises on purpose, drawn as a tree.
+
+    StepkeepError
+    ├── DefinitionError        what people wrote is wrong; carries every problem with its place
+    ├── ExpressionError        a `${{ }}` expression cannot be compiled or evaluated
+    ├── Refused                an expected no: the request was understood and changes nothing
+    │   ├── InvalidInput       the request itself is malformed or out of bounds
+    │   ├── NotFound           no such thing (or it belongs to another tenant)
+    │   ├── Conflict           somebody else decided first; carries the winner
+    │   ├── KeyReused          an idempotency key came back with another body
+    │   └── Fenced             a worker's write came too late; its result is dropped
+    ├── StoreError             the database could not do it
+    │   ├── StoreUnavailable   not reachable, locked or full: try again later
+    │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
+    │   └── Contended          two transactions met: re-run the whole of it
+    └── Broken                 a promise of the engine does not hold: a defect, never swallowed
+        ├── IllegalTransition  a (state, trigger) pair that has no row in the table
+        └── InvariantBroken    rows that contradict each other
+
+Expected refusals are typed so that each edge can translate them (exit status, HTTP status); surprises stay loud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong in a definition: where it is, what is wrong, what to do."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        said = f"{self.file}:{self.line}:{self.column}: {self.message}"
+        return f"{said} {self.hint}" if self.hint else said
+
+
+class StepkeepError(Exception):
+    """The root of every error raised on purpose."""
+
+
+class DefinitionError(StepkeepError):
+    """A definition that cannot be accepted; `problems` names all that is wrong with it at once."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class ExpressionError(StepkeepError):
+    """An expression that cannot be compiled or evaluated; `column` points into its source where known."""
+
+    def __init__(self, message: str, *, column: int | None = None, hint: str = "") -> None:
+        self.message, self.column, self.hint = message, column, hint
+        super().__init__(f"{message} {hint}".strip())
+
+
+class Refused(StepkeepError):
+    """An expected no. Nothing was changed."""
+
+    code = "refused"
+
+
+class InvalidInput(Refused):
+    """The request is malformed or out of bounds."""
+
+    code = "invalid_input"
+
+
+class NotFound(Refused):
+    """There is no such thing, or it belongs to another tenant: the two look the same on purpose."""
+
+    code = "not_found"
+
+
+class Conflict(Refused):
+    """The state of the thing does not allow this, or somebody else decided first (`winner` says who and what)."""
+
+    code = "conflict"
+
+    def __init__(self, message: str, winner: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.winner = winner
+
+
+class KeyReused(Refused):
+    """The same idempotency key arrived with another body; nothing was created."""
+
+    code = "key_reused"
+
+
+class Fenced(Refused):
+    """The lease is gone: another claim, an expiry or a cancel came first, and this result is dropped."""
+
+    code = "fenced"
+
+
+class StoreError(StepkeepError):
+    """The database could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached, is locked or is full; nothing was acknowledged."""
+
+
+class SchemaMismatch(StoreError):
+    """The schema in the database is not the one this program was written for."""
+
+
+class Contended(StoreError):
+    """Two transactions met (deadlock, unique race, serialisation): the whole transaction may be run again."""
+
+
+class Broken(StepkeepError):
+    """A promise of the engine does not hold. This is a defect in Stepkeep: report it."""
+
+
+class IllegalTransition(Broken):
+    """The kernel was asked for a (state, trigger) pair that has no row."""
+
+
+class InvariantBroken(Broken):
+    """Rows that contradict each other were about to be written; nothing was."""

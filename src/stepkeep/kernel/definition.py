@@ -1,0 +1,229 @@
+"""The canonical definition: what every front end ends in, with each default made explicit.
+
+Plain frozen values that survive a round trip through JSON; the digest of that JSON names the definition for ever.
+Nothing here is checked for sense (the `definition` package does that) and nothing here runs.
+Times are whole microseconds; `${{ }}` texts are kept as written and compiled by whoever evaluates them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+
+SECOND = 1_000_000
+
+
+class Backoff(StrEnum):
+    CONSTANT = "constant"
+    LINEAR = "linear"
+    EXPONENTIAL = "exponential"
+
+
+class Effect(StrEnum):
+    """What a step does to the world, which decides whether leaving it undone matters."""
+
+    READ = "read"
+    WRITE = "write"
+    IRREVERSIBLE = "irreversible"
+
+
+class Completion(StrEnum):
+    AUTO = "auto"
+    MANUAL = "manual"
+
+
+class CompensateWhen(StrEnum):
+    SUCCEEDED = "succeeded"
+    ATTEMPTED = "attempted"
+
+
+class HookFailure(StrEnum):
+    """What a rollback does when one of its hooks has failed for good."""
+
+    CONTINUE = "continue"
+    STOP = "stop"
+
+
+class OnDeadline(StrEnum):
+    """What an approval gate does when nobody decided in time."""
+
+    REJECT = "reject"
+    FAIL = "fail"
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True):
+    """The root of all definition values."""
+
+
+class Retry(_Value, frozen=True, kw_only=True):
+    """How often and how patiently a step is tried. `max_attempts` counts all executions, the first included."""
+
+    max_attempts: int = 3
+    max_losses: int = 3
+    backoff: Backoff = Backoff.EXPONENTIAL
+    initial: int = SECOND
+    factor: float = 2.0
+    max: int | None = 30 * SECOND
+    jitter: float = 0.0
+    on: tuple[Category, ...] = tuple(sorted(RETRIED_BY_DEFAULT))
+
+
+HOOK_RETRY = Retry(max_attempts=2, initial=SECOND, max=10 * SECOND)
+
+
+class Handler(_Value, frozen=True, kw_only=True, tag_field="kind", tag="python"):
+    """A registered Python function."""
+
+    name: str
+
+
+class Agent(_Value, frozen=True, kw_only=True, tag_field="kind", tag="agent"):
+    """A named agent that is given an action in words, and inputs."""
+
+    name: str
+    action: str
+
+
+class Command(_Value, frozen=True, kw_only=True, tag_field="kind", tag="command"):
+    """A program with its arguments, never a shell."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+
+class Http(_Value, frozen=True, kw_only=True, tag_field="kind", tag="http"):
+    """One HTTP request."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    body: Any = None
+
+
+class Rules(_Value, frozen=True, kw_only=True, tag_field="kind", tag="rules"):
+    """No work of its own: only the run-level rules, in the check phase."""
+
+
+Executor = Handler | Agent | Command | Http | Rules
+
+
+class Dependency(_Value, frozen=True, kw_only=True):
+    """An edge: which step, and which of its endings let this step go on."""
+
+    step: str
+    allow: tuple[StepState, ...] = (StepState.SUCCEEDED,)
+
+
+class Undo(_Value, frozen=True, kw_only=True):
+    """The hook that takes a step back."""
+
+    executor: Executor
+    inputs: Any = None
+    timeout: int = 300 * SECOND
+    retry: Retry = HOOK_RETRY
+
+
+class Approval(_Value, frozen=True, kw_only=True):
+    """A gate for people. Quorum and separation of duties have their place here; one decision is enforced so far."""
+
+    prompt: str = ""
+    roles: tuple[str, ...] = ()
+    quorum: int = 1
+    excluded: tuple[str, ...] = ()
+    deadline: int | None = None
+    on_deadline: OnDeadline = OnDeadline.REJECT
+
+
+class Wait(_Value, frozen=True, kw_only=True):
+    """A step that does nothing but wait for a message by name."""
+
+    event: str
+    deadline: int | None = None
+
+
+class Rule(_Value, frozen=True, kw_only=True):
+    """A condition that must hold before a result counts, and what to say when it does not."""
+
+    expression: str
+    message: str = ""
+
+
+class StepDefinition(_Value, frozen=True, kw_only=True):
+    """One step. Exactly one of `executor`, `approval` and `wait` is set."""
+
+    name: str
+    order: int
+    executor: Executor | None = None
+    approval: Approval | None = None
+    wait: Wait | None = None
+    inputs: Any = None
+    depends_on: tuple[Dependency, ...] = ()
+    condition: str | None = None
+    timeout: int = 300 * SECOND
+    retry: Retry = Retry()
+    on_failure: OnFailure = OnFailure.ABORT
+    effect: Effect = Effect.READ
+    undo: Undo | None = None
+    compensate_when: CompensateWhen = CompensateWhen.SUCCEEDED
+    rules: tuple[Rule, ...] = ()
+    completion: Completion = Completion.AUTO
+    completion_deadline: int | None = None
+    takes_timeouts: bool = False
+    transactional: bool = False
+    capabilities: tuple[str, ...] = ()
+    queue: str = ""
+    description: str = ""
+
+
+class Definition(_Value, frozen=True, kw_only=True):
+    """A whole workflow, immutable per (name, version)."""
+
+    name: str
+    version: int
+    steps: tuple[StepDefinition, ...]
+    dialect: str = "native"
+    description: str = ""
+    timeout: int | None = None
+    on_failure: OnFailure = OnFailure.ABORT
+    hook_failure: HookFailure = HookFailure.CONTINUE
+    compensate_always: bool = False
+    rules: tuple[Rule, ...] = ()
+    output: Any = None
+    input_fields: tuple[str, ...] | None = None
+    lease: int = 30 * SECOND
+    grace: int = 30 * SECOND
+    priority: int = 0
+    labels: dict[str, str] = {}
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_decoder = msgspec.json.Decoder(Definition)
+
+
+def encode_definition(definition: Definition) -> bytes:
+    """The canonical JSON of a definition: sorted keys, every default spelled out."""
+    return _encoder.encode(definition)
+
+
+def decode_definition(document: bytes) -> Definition:
+    return _decoder.decode(document)
+
+
+def digest_of(document: bytes) -> str:
+    """The name that a definition's content has for ever."""
+    return hashlib.sha256(document).hexdigest()
+
+
+class QueueSpec(_Value, frozen=True, kw_only=True):
+    """What a worker must have to run a step: an executor, capabilities, and a named queue where one was asked for."""
+
+    kind: str
+    name: str = ""
+    capabilities: tuple[str, ...] = ()
+    group: str = ""

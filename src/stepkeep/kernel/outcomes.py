@@ -1,0 +1,67 @@
+"""What a handler, or the worker on its behalf, said about one attempt. Values only; `decide` gives them meaning."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepkeep.kernel.states import Category
+
+
+class Emitted(msgspec.Struct, frozen=True, gc=False):
+    """An outbound event that becomes an outbox row in the transaction that accepts the outcome."""
+
+    name: str
+    payload: bytes
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    cost: bytes | None = None
+    emit: tuple[Emitted, ...] = ()
+
+
+class Completed(Outcome, frozen=True, kw_only=True, gc=False):
+    """The handler returned. `token` is the SHA-256 of the completion token, issued when completion is manual."""
+
+    output: bytes | None = None
+    token: str | None = None
+
+
+class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
+    """The handler wants to be run again when a message named `event` arrives, or after `timeout`."""
+
+    event: str
+    timeout: int | None = None
+    takes_timeouts: bool = True
+
+
+class Failed(Outcome, frozen=True, kw_only=True, gc=False):
+    """The attempt failed. `delay` is the pause the handler asked for; `final` rules out another attempt."""
+
+    category: Category
+    error: str
+    delay: int | None = None
+    final: bool = False
+
+
+class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):
+    """The attempt ran past its timeout and was stopped by its worker."""
+
+    error: str = "the attempt ran past its timeout"
+
+
+class Released(Outcome, frozen=True, kw_only=True, gc=False):
+    """A draining worker hands the step back unfinished; nothing is counted."""
+
+
+class Stopped(Outcome, frozen=True, kw_only=True, gc=False):
+    """The handler was cancelled because its run is stopping."""
+
+
+class RulesPassed(Outcome, frozen=True, kw_only=True, gc=False):
+    """Every post-execution rule held."""
+
+
+class RulesFailed(Outcome, frozen=True, kw_only=True, gc=False):
+    """A post-execution rule did not hold, or could not be evaluated."""
+
+    error: str

@@ -1,0 +1,211 @@
+"""The plan: a definition laid out by step number, ready for `decide`.
+
+Numbers 0 to n-1 are the main steps in dispatch order (`order`, then name), n to 2n-1 their undo hooks, and 2n the
+final run-level check. Graph code is iterative, so a chain of ten thousand steps is as good as one of three.
+A plan is derived from the stored definition alone; running never consults code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from stepkeep.errors import InvariantBroken
+from stepkeep.kernel.definition import (
+    HOOK_RETRY,
+    Agent,
+    Definition,
+    Executor,
+    Handler,
+    QueueSpec,
+    Retry,
+    Rules,
+    StepDefinition,
+)
+from stepkeep.kernel.states import OnFailure, Phase, StepState
+
+NO_QUEUE = 0
+"""The queue of steps that no worker ever claims: gates and waits."""
+
+
+class ConditionView(msgspec.Struct, frozen=True):
+    """What a condition may look at, by step name; payloads are encoded JSON."""
+
+    run_id: str
+    input: bytes
+    outputs: Mapping[str, bytes | None]
+    states: Mapping[str, StepState]
+
+
+class Condition(Protocol):
+    """A compiled `if:`. `reads` names the steps it looks at; `holds` raises ExpressionError when it cannot say."""
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+    @property
+    def reads_input(self) -> bool: ...
+
+    def holds(self, view: ConditionView) -> bool: ...
+
+
+CompileCondition = Callable[[str, Definition], Condition]
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the plan with everything `decide` asks about it."""
+
+    no: int
+    name: str
+    phase: Phase
+    definition: StepDefinition
+    executor: Executor | None
+    queue: int
+    timeout: int
+    retry: Retry
+    on_failure: OnFailure
+    unmet: int = 0
+    dependents: tuple[tuple[int, frozenset[StepState]], ...] = ()
+    condition: Condition | None = None
+
+    @property
+    def has_rules(self) -> bool:
+        return self.phase is not Phase.UNDO and bool(self.definition.rules)
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All steps of a run, by number, and who follows whom."""
+
+    definition_id: int
+    definition: Definition
+    digest: str
+    steps: tuple[PlannedStep, ...]
+    undos: Mapping[int, PlannedStep]
+    check: PlannedStep | None
+    numbers: Mapping[str, int]
+    roots: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.steps)
+
+    def at(self, no: int) -> PlannedStep:
+        size = len(self.steps)
+        if no < size:
+            return self.steps[no]
+        if no < 2 * size:
+            return self.undos[no]
+        if self.check is None:
+            raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")
+        return self.check
+
+    def undo_of(self, no: int) -> PlannedStep | None:
+        return self.undos.get(no + len(self.steps))
+
+    def number(self, name: str) -> int | None:
+        """The number of a step by its name; hooks are `undo:NAME`, the final check is `check:run`."""
+        return self.numbers.get(name)
+
+
+def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
+    """The main steps in dispatch order."""
+    return tuple(sorted(definition.steps, key=lambda step: (step.order, step.name)))
+
+
+def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
+    """What each numbered place of the plan asks of a worker (None: no worker, or no such place)."""
+    steps = laid_out(definition)
+    main = [_spec(step.executor, step) for step in steps]
+    undo = [_spec(step.undo.executor, step) if step.undo else None for step in steps]
+    check = QueueSpec(kind="rules") if definition.rules else None
+    return (*main, *undo, check)
+
+
+def _spec(executor: Executor | None, step: StepDefinition) -> QueueSpec | None:
+    if executor is None:
+        return None
+    name = executor.name if isinstance(executor, Handler | Agent) else ""
+    kind = str(executor.__struct_config__.tag)
+    return QueueSpec(kind=kind, name=name, capabilities=tuple(sorted(step.capabilities)), group=step.queue)
+
+
+def build_plan(
+    definition: Definition,
+    *,
+    definition_id: int,
+    digest: str,
+    queues: Sequence[int],
+    compile_condition: CompileCondition,
+) -> Plan:
+    """Lay a definition out. `queues` has one id per place, as `queue_specs` lists them."""
+    ordered = laid_out(definition)
+    size = len(ordered)
+    numbers = {step.name: no for no, step in enumerate(ordered)}
+    followers: list[list[tuple[int, frozenset[StepState]]]] = [[] for _ in ordered]
+    for no, step in enumerate(ordered):
+        for edge in step.depends_on:
+            followers[numbers[edge.step]].append((no, frozenset(edge.allow)))
+    steps = tuple(
+        PlannedStep(
+            no=no,
+            name=step.name,
+            phase=Phase.MAIN,
+            definition=step,
+            executor=step.executor,
+            queue=queues[no],
+            timeout=step.timeout,
+            retry=step.retry,
+            on_failure=step.on_failure,
+            unmet=len(step.depends_on),
+            dependents=tuple(followers[no]),
+            condition=None if step.condition is None else compile_condition(step.condition, definition),
+        )
+        for no, step in enumerate(ordered)
+    )
+    undos = {size + step.no: _undo(step, size, queues) for step in steps if step.definition.undo is not None}
+    check = _check(definition, 2 * size, queues[2 * size]) if definition.rules else None
+    hooks = {undo.name: undo.no for undo in undos.values()}
+    last = {check.name: check.no} if check else {}
+    return Plan(
+        definition_id=definition_id,
+        definition=definition,
+        digest=digest,
+        steps=steps,
+        undos=undos,
+        check=check,
+        numbers={**numbers, **hooks, **last},
+        roots=tuple(step.no for step in steps if step.unmet == 0),
+    )
+
+
+def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:
+    undo = step.definition.undo
+    assert undo is not None
+    return PlannedStep(
+        no=size + step.no,
+        name=f"undo:{step.name}",
+        phase=Phase.UNDO,
+        definition=step.definition,
+        executor=undo.executor,
+        queue=queues[size + step.no],
+        timeout=undo.timeout,
+        retry=undo.retry,
+        on_failure=OnFailure.CONTINUE,
+    )
+
+
+def _check(definition: Definition, no: int, queue: int) -> PlannedStep:
+    rules = StepDefinition(name="check:run", order=no, executor=Rules(), rules=definition.rules)
+    return PlannedStep(
+        no=no,
+        name=rules.name,
+        phase=Phase.CHECK,
+        definition=rules,
+        executor=rules.executor,
+        queue=queue,
+        timeout=rules.timeout,
+        retry=HOOK_RETRY,
+        on_failure=OnFailure.ABORT,
+    )

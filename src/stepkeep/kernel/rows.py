@@ -1,0 +1,176 @@
+"""What is remembered: the rows of a run, its steps and its attempts, as values.
+
+A store turns these into columns and back and adds nothing; `decide` reads them and returns new ones.
+Times are microseconds of the database's clock. Payloads are JSON text already encoded: the kernel never looks inside.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepkeep.kernel.states import (
+    AttemptState,
+    Category,
+    OnFailure,
+    Rollback,
+    RunState,
+    StepState,
+    StopCause,
+    WorkerState,
+)
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The hot row of a run: its state, its counters and the head of its journal. Locking it locks the run.
+
+    The counters exist so that finishing a step costs as much as the step has dependents, not as the run has steps:
+    `open` main steps are not terminal, `moving` steps (any phase) can move without anybody's help, `leased` steps
+    are held by a worker, `failed` main steps failed under `continue`, `undoing` hooks are not terminal yet,
+    `inbox` messages are kept unconsumed.
+    """
+
+    tenant: str
+    id: str
+    definition_id: int
+    state: RunState = RunState.IDLE
+    priority: int = 0
+    seq: int = 0
+    head: bytes = b""
+    open: int = 0
+    moving: int = 0
+    leased: int = 0
+    failed: int = 0
+    undoing: int = 0
+    inbox: int = 0
+    cause: StopCause | None = None
+    policy: OnFailure | None = None
+    category: Category | None = None
+    error: str | None = None
+    rollback: Rollback = Rollback.NONE
+    due_at: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    business_key: str | None = None
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a run was given and never changes: written once, kept out of the hot row's way."""
+
+    tenant: str
+    run_id: str
+    workflow: str
+    version: int
+    dialect: str
+    input: bytes
+    correlation_id: str
+    created_at: int
+    created_by: str
+    business_key: str | None = None
+    rerun_of: str | None = None
+    labels: bytes | None = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow.
+
+    `event` is what a waiting step waits for; `woken_by` what woke it (told to the handler of the next attempt);
+    `token` the SHA-256 of an open (or used) completion token; `output` a result that no attempt produced: a gate's
+    decision, a wait's message, a manual completion; `next` the hook that follows this one in a rollback.
+    """
+
+    event: str | None = None
+    takes_timeouts: bool = False
+    held: bool = False
+    woken_by: msgspec.Raw | None = None
+    token: str | None = None
+    output: msgspec.Raw | None = None
+    next: int | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The row of one step. `no` is its place in the plan; undo hooks and the final check follow the main steps.
+
+    `ready_at` is set exactly while a worker may claim it; `due_at` is the moment at which time itself moves it: the
+    end of its lease, of its backoff, or of its wait. `fence` grows with every claim and is never reused.
+    `unmet` counts dependencies that have not settled. `settled` orders completions: journal sequence, then hop.
+    """
+
+    tenant: str
+    run_id: str
+    no: int
+    queue: int
+    priority: int = 0
+    state: StepState = StepState.PENDING
+    ready_at: int | None = None
+    due_at: int | None = None
+    fence: int = 0
+    worker: int | None = None
+    claimed_at: int | None = None
+    attempts: int = 0
+    losses: int = 0
+    unmet: int = 0
+    settled: int | None = None
+    category: Category | None = None
+    error: str | None = None
+    note: Note | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One execution under one lease, written once when it ends. While it is open it lives on the step's row."""
+
+    tenant: str
+    run_id: str
+    no: int
+    fence: int
+    number: int
+    state: AttemptState
+    worker: int
+    started_at: int
+    ended_at: int
+    category: Category | None = None
+    error: str | None = None
+    output: bytes | None = None
+    cost: bytes | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An external event in a run's inbox. `id` is the sender's and deduplicates; `number` orders within the run."""
+
+    tenant: str
+    run_id: str
+    id: str
+    number: int
+    name: str
+    payload: bytes
+    sender: str
+    arrived_at: int
+    consumed_by: int | None = None
+
+
+class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Something to tell the outside world, written in the transaction that made it true."""
+
+    tenant: str
+    run_id: str
+    seq: int
+    number: int
+    name: str
+    payload: bytes
+    created_at: int
+
+
+class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker as the database knows it. `no` is its short name in step rows; `incarnation` grows on every return."""
+
+    tenant: str
+    id: str
+    no: int
+    state: WorkerState
+    incarnation: int
+    capacity: int
+    capabilities: tuple[str, ...]
+    queues: tuple[int, ...]
+    heard_at: int
+    started_at: int
+    seq: int = 0
+    head: bytes = b""

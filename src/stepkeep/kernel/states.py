@@ -1,0 +1,123 @@
+"""The states of the four machines and the small closed vocabularies around them.
+
+Pure names, nothing else: the tables say how one state follows another, the rows say what is remembered beside it.
+Stored as text, so the words here are the words in the database, in the journal and on every screen.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class RunState(StrEnum):
+    IDLE = "idle"
+    QUEUED = "queued"
+    RUNNING = "running"
+    BLOCKED = "blocked"
+    VALIDATING = "validating"
+    STOPPING = "stopping"
+    COMPENSATING = "compensating"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    ROLLED_BACK = "rolled_back"
+
+
+class StepState(StrEnum):
+    PENDING = "pending"
+    READY = "ready"
+    RUNNING = "running"
+    VALIDATING = "validating"
+    RETRYING = "retrying"
+    AWAITING_APPROVAL = "awaiting_approval"
+    AWAITING_EVENT = "awaiting_event"
+    AWAITING_COMPLETION = "awaiting_completion"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+
+class WorkerState(StrEnum):
+    INITIALIZING = "initializing"
+    IDLE = "idle"
+    BUSY = "busy"
+    UNRESPONSIVE = "unresponsive"
+    DRAINING = "draining"
+    SHUTDOWN = "shutdown"
+
+
+class AttemptState(StrEnum):
+    OPEN = "open"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    WAITED = "waited"
+    RELEASED = "released"
+
+
+class Phase(StrEnum):
+    """Which part of a run a step belongs to: the plan itself, its undoing, or the final run-level rules."""
+
+    MAIN = "main"
+    UNDO = "undo"
+    CHECK = "check"
+
+
+class Category(StrEnum):
+    """Why something failed: a closed list, because the answer (retry or not) hangs on it."""
+
+    TRANSIENT = "transient"
+    EXTERNAL = "external"
+    TIMEOUT = "timeout"
+    AGENT = "agent"
+    UNKNOWN = "unknown"
+    VALIDATION = "validation"
+    GOVERNANCE = "governance"
+    AUTH = "auth"
+    CONFLICT = "conflict"
+    POISON = "poison"
+
+
+class OnFailure(StrEnum):
+    """What a run does when one of its steps has failed for good."""
+
+    ABORT = "abort"
+    SKIP = "skip"
+    CONTINUE = "continue"
+    COMPENSATE = "compensate"
+
+
+class Rollback(StrEnum):
+    """How far the undoing of a run came."""
+
+    NONE = "none"
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+
+
+class StopCause(StrEnum):
+    """Why a run is stopping; it chooses between `failed` and `cancelled` at the end."""
+
+    FAILURE = "failure"
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+
+
+RUN_TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.ROLLED_BACK})
+STEP_TERMINAL = frozenset({StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED, StepState.CANCELLED})
+WORKER_TERMINAL = frozenset({WorkerState.SHUTDOWN})
+ATTEMPT_TERMINAL = frozenset(AttemptState) - {AttemptState.OPEN}
+
+STEP_WAITING = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_EVENT, StepState.AWAITING_COMPLETION})
+"""States in which only a person, the outside world or a deadline moves a step."""
+
+STEP_MOVING = frozenset({StepState.READY, StepState.RUNNING, StepState.VALIDATING, StepState.RETRYING})
+"""States in which the engine itself moves a step. A run with none of these is blocked."""
+
+NEVER_RETRIED = frozenset(
+    {Category.VALIDATION, Category.GOVERNANCE, Category.AUTH, Category.CONFLICT, Category.POISON}
+)
+RETRIED_BY_DEFAULT = frozenset(Category) - NEVER_RETRIED

@@ -1,0 +1,308 @@
+"""The contract every store keeps: what it is asked to load, what it is asked to write, and when.
+
+A store opens a transaction, locks run rows in id order, loads, calls back for a decision, writes it whole and commits.
+It never looks at what it writes beyond turning values into columns. Operations and workers talk to this protocol only;
+`tests/store/` holds the one contract suite that runs against every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.states import RunState
+
+RunKey = tuple[str, str]
+"""(tenant, run id)."""
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True):
+    """One run to lock, and which of its rows to load with it."""
+
+    tenant: str
+    run_id: str
+    steps: tuple[int, ...] = ()
+    whole: bool = False
+    waiting: bool = False
+    inbox: bool = False
+    message: str | None = None
+    outputs: tuple[int, ...] = ()
+    input: bool = False
+
+    @property
+    def key(self) -> RunKey:
+        return (self.tenant, self.run_id)
+
+
+class Propose(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready steps to look for, in claim order: priority (high first), ready time, run id, step number.
+
+    Runs that another transaction holds are passed over; `after` is a low-water mark on `ready_at`.
+    """
+
+    queues: tuple[int, ...]
+    limit: int
+    after: int | None = None
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
+    """The promise that one (tenant, operation, key) makes one run; `fingerprint` tells another body apart."""
+
+    tenant: str
+    operation: str
+    key: str
+    fingerprint: str
+    run_id: str
+
+
+class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A published definition. `queues` has one queue id per place of the plan (0 where no worker is needed)."""
+
+    tenant: str
+    id: int
+    name: str
+    version: int
+    dialect: str
+    digest: str
+    document: bytes
+    queues: tuple[int, ...]
+    published_at: int
+    published_by: str
+
+
+class More(msgspec.Struct, frozen=True, kw_only=True):
+    """The callback cannot decide yet: load this too, in the same transaction, and call again."""
+
+    wants: tuple[Want, ...] = ()
+    definitions: tuple[int, ...] = ()
+    idempotency: tuple[tuple[str, str, str], ...] = ()
+    business_keys: tuple[tuple[str, str], ...] = ()
+
+
+class Loaded(msgspec.Struct, kw_only=True):
+    """Everything loaded so far in this transaction; later loads are merged into earlier ones.
+
+    `now` is the database's clock, read after the locks were taken. `runs` has only runs that exist. `whole`,
+    `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
+    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of messages asked for by
+    `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim order.
+    """
+
+    now: int
+    runs: dict[RunKey, Run] = {}
+    steps: dict[RunKey, dict[int, Step]] = {}
+    whole: set[RunKey] = set()
+    waiting: set[RunKey] = set()
+    inbox: dict[RunKey, tuple[Message, ...]] = {}
+    seen: set[tuple[str, str, str]] = set()
+    outputs: dict[RunKey, dict[int, bytes | None]] = {}
+    inputs: dict[RunKey, bytes] = {}
+    definitions: dict[int, StoredDefinition] = {}
+    idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
+    business_keys: dict[tuple[str, str], str] = {}
+    proposed: list[tuple[str, str, int]] = []
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that comes into being, with all its steps."""
+
+    run: Run
+    details: Details
+    steps: tuple[Step, ...]
+    entry: SealedEntry
+    messages: tuple[Message, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
+    idempotency: IdempotencyKey | None = None
+
+
+class RunChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A run row as it will be. The write must find it at journal sequence `was`, or fail whole."""
+
+    was: int
+    run: Run
+
+
+class Write(msgspec.Struct, kw_only=True):
+    """Everything one transaction writes. Empty lists cost nothing."""
+
+    new_runs: list[NewRun] = []
+    runs: list[RunChange] = []
+    steps: list[Step] = []
+    new_steps: list[Step] = []
+    attempts: list[Attempt] = []
+    entries: list[SealedEntry] = []
+    messages: list[Message] = []
+    consumed: list[Message] = []
+    outbox: list[OutboxEntry] = []
+    released_keys: list[tuple[str, str]] = []
+
+
+Think = Callable[[Loaded], More | Write]
+"""The decision, as the store sees it: pure, called inside the transaction, perhaps more than once."""
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False):
+    """A lease to renew: the claim it stands for and how long it shall last from now."""
+
+    tenant: str
+    run_id: str
+    no: int
+    fence: int
+    lease: int
+
+
+class Renewed(msgspec.Struct, frozen=True, gc=False):
+    """A lease that still stands, and the state of its run (a stopping run wants its handlers to finish)."""
+
+    run_id: str
+    no: int
+    fence: int
+    run_state: RunState
+
+
+class Transaction(Protocol):
+    """A transaction that user code takes part in: `connection` is the driver's own, for the user's writes."""
+
+    @property
+    def connection(self) -> Any: ...
+
+    async def change(self, wants: Sequence[Want], think: Think) -> None: ...
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it is read: the hot row beside what it was given."""
+
+    run: Run
+    details: Details
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first; `before` is the id of the last run of the page before."""
+
+    tenant: str
+    states: tuple[RunState, ...] = ()
+    workflow: str | None = None
+    business_key: str | None = None
+    correlation_id: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """Something whose time has come: a step, or a run (`no` is None)."""
+
+    tenant: str
+    run_id: str
+    no: int | None
+
+
+class WorkerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker row as it will be, found at journal sequence `was`, with the entry that tells why."""
+
+    was: int
+    worker: Worker
+    entry: SealedEntry | None
+
+
+class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Which migrations the database has and which this program knows."""
+
+    url: str
+    applied: tuple[tuple[int, str], ...]
+    pending: tuple[tuple[int, str], ...]
+    size_bytes: int
+
+
+class Store(Protocol):
+    """A database that keeps runs. All methods are safe to call concurrently from one event loop.
+
+    `clock_offset` (microseconds) is added to every reading of the database's clock: for tests, which move time.
+    """
+
+    clock_offset: int
+    url: str
+
+    # -- life ------------------------------------------------------------------------------------------------------
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def migrate(self) -> SchemaStatus: ...
+    async def status(self) -> SchemaStatus: ...
+    async def now(self) -> int: ...
+
+    # -- change ----------------------------------------------------------------------------------------------------
+    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        """Lock, load, think (again where it wants more), write, commit. Runs wanted are locked in id order, before
+        proposed ones. Raises Contended when the whole must be run again, and StoreUnavailable when it cannot be."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction on a connection of its own, in which user code writes beside the decision (promise 4).
+        Leaving it normally commits; leaving it by an exception rolls back."""
+        ...
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
+        """Extend leases that still stand (same fence, not expired by the database's clock); the others are missing."""
+        ...
+
+    async def publish(
+        self,
+        tenant: str,
+        name: str,
+        version: int,
+        dialect: str,
+        digest: str,
+        document: bytes,
+        specs: Sequence[QueueSpec | None],
+        actor: str,
+    ) -> StoredDefinition:
+        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever it is."""
+        ...
+
+    # -- find work -------------------------------------------------------------------------------------------------
+    async def find_due(self, limit: int) -> list[Due]: ...
+    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]: ...
+
+    # -- read ------------------------------------------------------------------------------------------------------
+    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None: ...
+    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]: ...
+    async def list_definitions(self, tenant: str) -> list[StoredDefinition]: ...
+    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None: ...
+    async def read_steps(self, tenant: str, run_id: str) -> list[Step]: ...
+    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]: ...
+    async def read_messages(self, tenant: str, run_id: str) -> list[Message]: ...
+    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]: ...
+    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]: ...
+    async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]: ...
+    async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]: ...
+    async def list_runs(self, which: RunFilter) -> list[RunRecord]: ...
+    async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
+    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
+        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait, not idle.
+        Must return nothing."""
+        ...
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        """Insert a worker row; the store gives it its `no`."""
+        ...
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        """Write worker rows with their journal entries; False where the row was no longer at `was`."""
+        ...
+
+    async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
+        """Note that a worker is alive and return its row (None: unknown). Never revives: its state is for the kernel."""
+        ...
+
+    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...
+    async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
+        """Workers not shut down that were not heard for `silence` microseconds."""
+        ...
+
+    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]: ...

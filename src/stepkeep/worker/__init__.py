@@ -1,0 +1,1 @@
+"""The only place where user code runs: claim, lease, execute, classify, report."""
