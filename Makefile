@@ -17,8 +17,9 @@ PYTEST_ARGS ?=
 
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
+DOCS := $(VENV)/.docs-installed
 
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test check format bench docs pins clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +43,19 @@ format: $(DEV) ## apply the formatter and the safe fixes
 bench: $(DEV) ## measure throughput
 	$(BIN)/python benchmarks/throughput.py
 
-docs: $(DEV) ## run the examples in the documentation
-	$(BIN)/python -m pytest -n auto tests -m docs $(PYTEST_ARGS)
+docs: $(DOCS) ## build the documentation into site/
+	$(BIN)/zensical build --clean
+
+# --universal puts one answer for all supported Pythons and platforms into each file.
+PIN := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+    --no-header --no-annotate --no-emit-index-url
+
+pins: ## pin the newest allowed versions in requirements/ (needs uv)
+	$(PIN) --upgrade pyproject.toml --extra postgres -o requirements/runtime.txt
+	$(PIN) --upgrade --group build -c requirements/runtime.txt -o requirements/build.txt
+	$(PIN) --upgrade pyproject.toml --extra postgres --group dev \
+	    -c requirements/runtime.txt -c requirements/build.txt -o requirements/dev.txt
+	$(PIN) --upgrade --group docs -c requirements/dev.txt -o requirements/docs.txt
 
 clean: ## remove .venv, caches and build output
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -60,7 +72,11 @@ $(DEV): requirements/dev.txt $(RUNTIME)
 	$(call install,--require-hashes -r requirements/dev.txt)
 	@touch $@
 
-# uv is used when it is there, only because it is faster; it makes environments without pip, so both ways are kept apart.
+$(DOCS): requirements/docs.txt | $(BIN)/python
+	$(call install,--require-hashes -r requirements/docs.txt)
+	@touch $@
+
+# uv is used when it is there, because it is faster. The environments it makes have no pip, hence ensurepip.
 define install
 	@if command -v uv >/dev/null; then \
 	    uv pip install --quiet --python $(BIN)/python $(1); \
