@@ -320,7 +320,7 @@ class PostgresServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A session of its own: an interrupt at the keyboard is for the tests, not for their server.
+                # Away from the terminal: an interrupt at the keyboard is for the tests, not for their server.
                 start_new_session=True,
                 cwd=directory,
                 # No PG… variable or locale of the caller may change the server.
