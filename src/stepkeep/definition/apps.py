@@ -1,0 +1,125 @@
+"""Finding the user's code: a module, a file, or installed packages that announce handlers.
+
+Importing is all it does; the decorators in that code fill the registry. Errors in it are told in one line,
+for the person who named it. Called by the command line and by workers at start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from stepkeep.errors import InvalidInput, StepkeepError
+
+ENTRY_POINTS = "stepkeep.handlers"
+
+
+def load_app(target: str) -> ModuleType:
+    """Import `some.module` or `path/file.py`, and with it the handlers that it registers.
+
+    The directory of a file, or the current one for a module, becomes importable, as it does for `python
+    file.py`.
+    """
+    is_file = target.endswith(".py") or "/" in target
+    return _import_file(target) if is_file else _import_module(target)
+
+
+def load_entry_points() -> tuple[str, ...]:
+    """Import what installed packages announce under `stepkeep.handlers`; returns their names."""
+    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value))
+    for point in found:
+        try:
+            point.load()
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+            raise InvalidInput(f"entry point {point.name} ({point.value}): {_told(problem)}") from None
+    return tuple(point.name for point in found)
+
+
+def _import_module(name: str) -> ModuleType:
+    _make_importable(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+        if (
+            isinstance(problem, ModuleNotFoundError)
+            and problem.name
+            and f"{name}.".startswith(f"{problem.name}.")
+        ):
+            raise InvalidInput(
+                f"there is no module {name}. Name a module that can be imported, or a file that ends in .py."
+            ) from None
+        raise InvalidInput(f"cannot import {name}: {_told(problem)}") from None
+
+
+def _import_file(target: str) -> ModuleType:
+    path = Path(target)
+    if not path.is_file():
+        raise InvalidInput(
+            f"there is no file {target}. Name a Python file, or a module that Python can import."
+        )
+    path = path.resolve()
+    _make_importable(path.parent)
+    try:
+        return _load(path)
+    except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+        raise InvalidInput(f"cannot load {target}: {_told(problem, path)}") from None
+
+
+def _load(path: Path) -> ModuleType:
+    name = path.stem
+    found = (
+        importlib.util.find_spec(name)
+        if name.isidentifier() and name not in sys.builtin_module_names
+        else None
+    )
+    if found is not None and found.origin is not None and Path(found.origin) == path:
+        return importlib.import_module(name)
+    # Another module has that name already: keep both apart, under a name that is the same in every process.
+    name = f"stepkeep_app_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is not a Python source file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _make_importable(directory: Path) -> None:
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def _told(problem: BaseException, path: Path | None = None) -> str:
+    """An exception in one line: its type, what it says, and the line of the user's code that raised it."""
+    if isinstance(problem, StepkeepError):
+        return f"{problem}{_where(problem, path)}"
+    if isinstance(problem, SyntaxError):
+        said = f"{problem.msg} ({Path(problem.filename or '?').name}, line {problem.lineno})"
+        return f"{type(problem).__name__}: {said}"
+    if isinstance(problem, SystemExit):
+        return f"it ended the program (SystemExit {problem.code!r}){_where(problem, path)}"
+    return f"{type(problem).__name__}: {problem}{_where(problem, path)}"
+
+
+def _where(problem: BaseException, path: Path | None) -> str:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(problem.__traceback__)
+        if "importlib" not in frame.filename and Path(frame.filename) != Path(__file__)
+    ]
+    own = [frame for frame in frames if path is not None and Path(frame.filename) == path]
+    chosen = (own or frames)[-1:]
+    return "".join(f" ({Path(frame.filename).name}, line {frame.lineno})" for frame in chosen)

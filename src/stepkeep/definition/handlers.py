@@ -1,0 +1,170 @@
+"""`@step` and `@agent`: how a plain function becomes a handler that definitions can name.
+
+A decorated function stays what it was, so that tests can call it; only the registry learns of it. Workers
+find it there by name. The values themselves live in `registry`, `retry` and `apps`, and are named again here
+for users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, overload
+
+from stepkeep.definition.apps import load_app, load_entry_points
+from stepkeep.definition.bounds import STEP_TIMEOUT
+from stepkeep.definition.registry import Function, HandlerSpec, Mode, Registry, default_registry
+from stepkeep.definition.retry import Duration, Retry, microseconds
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import Effect
+
+__all__ = [
+    "Duration",
+    "HandlerSpec",
+    "Registry",
+    "Retry",
+    "agent",
+    "default_registry",
+    "load_app",
+    "load_entry_points",
+    "step",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def step(function: F, /) -> F: ...
+
+
+@overload
+def step(
+    name: str | None = None,
+    /,
+    *,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    undo: str | Function | None = None,
+    mode: Mode = "auto",
+    effect: str | None = None,
+    takes_timeouts: bool = False,
+    transactional: bool = False,
+    capabilities: Iterable[str] = (),
+    queue: str = "",
+    registry: Registry | None = None,
+) -> Callable[[F], F]: ...
+
+
+def step(
+    target: Function | str | None = None,
+    /,
+    *,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    undo: str | Function | None = None,
+    mode: Mode = "auto",
+    effect: str | None = None,
+    takes_timeouts: bool = False,
+    transactional: bool = False,
+    capabilities: Iterable[str] = (),
+    queue: str = "",
+    registry: Registry | None = None,
+) -> Any:
+    """Register a function as a handler, under its own name or the one given.
+
+    What is said here (retry, timeout, undo, effect …) is the default of every step that uses the handler; a
+    step's own words come first. A step without `with` is given the run's input, and the function receives
+    those fields that it has parameters for; a first parameter named `ctx` receives the context.
+
+    >>> @step("greetings.say", timeout="5s")
+    ... def say(name: str) -> str:
+    ...     return f"Hello, {name}"
+    >>> say("Ada")
+    'Hello, Ada'
+    """
+    into = default_registry if registry is None else registry
+
+    def decorate(function: F) -> F:
+        name = target if isinstance(target, str) else _own_name(function)
+        into.register(
+            HandlerSpec(
+                name=name,
+                function=function,
+                mode=mode,
+                retry=None if retry is None else retry.to_kernel(),
+                timeout=None if timeout is None else _timeout(name, timeout),
+                undo=None if undo is None else undo if isinstance(undo, str) else name_of(undo, into),
+                effect=None if effect is None else _effect(name, effect),
+                takes_timeouts=takes_timeouts,
+                transactional=transactional,
+                capabilities=tuple(capabilities),
+                queue=queue,
+                description=_first_line(function),
+            )
+        )
+        return function
+
+    return decorate(target) if callable(target) else decorate
+
+
+def agent(
+    name: str,
+    /,
+    *,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+    mode: Mode = "auto",
+    registry: Registry | None = None,
+) -> Callable[[F], F]:
+    """Register `async def f(ctx, action: str, inputs: dict)` as the agent of this name.
+
+    >>> @agent("data-pipeline")
+    ... async def data_pipeline(ctx, action, inputs):
+    ...     return {"did": action}
+    """
+    into = default_registry if registry is None else registry
+
+    def decorate(function: F) -> F:
+        into.register(
+            HandlerSpec(
+                name=name,
+                function=function,
+                kind="agent",
+                mode=mode,
+                retry=None if retry is None else retry.to_kernel(),
+                timeout=None if timeout is None else _timeout(name, timeout),
+                description=_first_line(function),
+            )
+        )
+        return function
+
+    return decorate
+
+
+def name_of(function: Function, registry: Registry) -> str:
+    """The name a function is registered under; an undecorated one is registered under its own."""
+    known = registry.of(function)
+    if known is None:
+        known = HandlerSpec(name=_own_name(function), function=function, description=_first_line(function))
+        registry.register(known)
+    return known.name
+
+
+def _own_name(function: Function) -> str:
+    name = getattr(function, "__name__", "")
+    if not isinstance(name, str) or not name.isidentifier():
+        raise InvalidInput(f'{function!r} has no name of its own. Give it one: step("some.name")(function).')
+    return name
+
+
+def _timeout(name: str, value: Duration) -> int:
+    return microseconds(value, what=f"handler {name}: timeout", bounds=STEP_TIMEOUT)
+
+
+def _effect(name: str, value: str) -> Effect:
+    if value not in list(Effect):
+        raise InvalidInput(f"handler {name}: effect is read, write or irreversible, not {value!r}.")
+    return Effect(value)
+
+
+def _first_line(function: Function) -> str:
+    return (getattr(function, "__doc__", None) or "").strip().partition("\n")[0]

@@ -1,0 +1,154 @@
+"""Handlers as data: which function answers to which name, and what its author said about running it.
+
+A registry remembers and looks up; it calls nothing. Decorators fill the default one, workers and front ends
+read it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE, nearest
+from stepkeep.definition.signature import Signature, read_signature
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import Effect, Retry
+
+Function = Callable[..., Any]
+Mode = Literal["auto", "async", "thread", "process"]
+Kind = Literal["python", "agent"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandlerSpec:
+    """A function under a name. What is None was left open and falls back to the definition's own defaults.
+
+    `mode` says where it runs: `async` on the event loop, `thread`, or `process`; `auto` chooses by `async
+    def`. `undo` names the handler that takes its effect back.
+    """
+
+    name: str
+    function: Function
+    kind: Kind = "python"
+    mode: Mode = "auto"
+    retry: Retry | None = None
+    timeout: int | None = None
+    undo: str | None = None
+    effect: Effect | None = None
+    takes_timeouts: bool = False
+    transactional: bool = False
+    capabilities: tuple[str, ...] = ()
+    queue: str = ""
+    description: str = ""
+
+    @property
+    def runs_in(self) -> Literal["async", "thread", "process"]:
+        """The mode with `auto` resolved."""
+        if self.mode != "auto":
+            return self.mode
+        return "async" if _is_async(self.function) else "thread"
+
+    @cached_property
+    def signature(self) -> Signature:
+        """What the function takes, read once."""
+        return read_signature(self.function)
+
+
+@dataclass
+class Registry:
+    """Names to handlers, and agents beside them, each name once.
+
+    >>> registry = Registry()
+    >>> registry.register(HandlerSpec(name="mail.send", function=print))
+    >>> registry.nearest("mail.sent")
+    'mail.send'
+    """
+
+    _handlers: dict[str, HandlerSpec] = field(default_factory=dict)
+    _agents: dict[str, HandlerSpec] = field(default_factory=dict)
+
+    def register(self, spec: HandlerSpec) -> None:
+        """Add a handler or an agent. The same function may come twice (a module loaded again), no other."""
+        if not HANDLER_NAME.fullmatch(spec.name):
+            raise InvalidInput(
+                f"{spec.name!r} cannot be the name of a handler: use {HANDLER_NAME_RULE}. "
+                'Give it one: @step("some.name").'
+            )
+        if spec.runs_in == "async" and not _is_async(spec.function):
+            raise InvalidInput(f'handler {spec.name}: mode="async" needs an `async def` function.')
+        if spec.runs_in != "async" and _is_async(spec.function):
+            raise InvalidInput(
+                f'handler {spec.name}: an `async def` function cannot run as mode="{spec.mode}".'
+            )
+        table = self._agents if spec.kind == "agent" else self._handlers
+        known = table.get(spec.name)
+        if known is not None and not _is_same(known.function, spec.function):
+            what = "agent" if spec.kind == "agent" else "handler"
+            first, second = _place(known.function), _place(spec.function)
+            raise InvalidInput(
+                f"{what} {spec.name} is already {first}; {second} cannot be it too. Give one of them another name."
+            )
+        table[spec.name] = spec
+
+    def get(self, name: str) -> HandlerSpec | None:
+        """The handler of this name."""
+        return self._handlers.get(name)
+
+    def agent(self, name: str) -> HandlerSpec | None:
+        """The agent of this name."""
+        return self._agents.get(name)
+
+    def of(self, function: Function) -> HandlerSpec | None:
+        """The handler that was made of this very function."""
+        return next((spec for spec in self._handlers.values() if spec.function is function), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all handlers, sorted."""
+        return tuple(sorted(self._handlers))
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The names of all agents, sorted."""
+        return tuple(sorted(self._agents))
+
+    def nearest(self, name: str) -> str | None:
+        """The handler that was probably meant."""
+        return nearest(name, self._handlers)
+
+    def nearest_agent(self, name: str) -> str | None:
+        """The agent that was probably meant."""
+        return nearest(name, self._agents)
+
+    def __iter__(self) -> Iterator[HandlerSpec]:
+        yield from self._handlers.values()
+        yield from self._agents.values()
+
+
+default_registry = Registry()
+"""Where the decorators put what they find."""
+
+
+def _is_async(function: Function) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
+    return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(call)
+
+
+def _is_same(one: Function, other: Function) -> bool:
+    # A file that is both run and imported yields two function objects of one definition.
+    if one is other:
+        return True
+    first, second = getattr(one, "__code__", None), getattr(other, "__code__", None)
+    if first is None or second is None:
+        return False
+    same_place = (first.co_filename, first.co_firstlineno) == (second.co_filename, second.co_firstlineno)
+    # One `def` in a loop or a factory makes many handlers in one place; each carries its own closure.
+    return same_place and one.__closure__ is None and other.__closure__ is None
+
+
+def _place(function: Function) -> str:
+    name = getattr(function, "__qualname__", repr(function))
+    return f"{getattr(function, '__module__', '?')}.{name}"

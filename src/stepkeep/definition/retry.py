@@ -1,0 +1,97 @@
+"""`Retry`, as people write it in Python, with durations as text; it ends in the kernel's own `Retry`.
+
+It refuses what is out of bounds where it is written, and decides nothing about when to retry: the kernel
+does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from stepkeep.definition.bounds import DELAY, MAX_ATTEMPTS, MAX_LOSSES
+from stepkeep.definition.durations import format_duration, parse_duration
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category
+
+Duration = str | timedelta
+"""How people give a length of time: `"1m30s"`, or a timedelta. A bare number says no unit and is refused."""
+
+
+def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
+    """A duration given from Python as whole microseconds, within its bounds."""
+    least, most = bounds
+    try:
+        found = value // timedelta(microseconds=1) if isinstance(value, timedelta) else parse_duration(value)
+    except ValueError as problem:
+        raise InvalidInput(f"{what}: {problem}") from None
+    if not least <= found <= most:
+        raise InvalidInput(
+            f"{what} is out of bounds: {value}. Give {format_duration(least)} to {format_duration(most)}."
+        )
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """How often and how patiently a step is tried.
+
+    `max_attempts` counts every execution, the first included (1 to 10). `max=None` means no cap on the delay.
+    `on` lists the error categories worth another attempt; by default all but validation, governance, auth,
+    conflict and poison, which are never retried.
+
+    >>> Retry(max_attempts=5, initial="500ms").to_kernel().initial
+    500000
+    """
+
+    max_attempts: int = 3
+    max_losses: int = 3
+    backoff: str = "exponential"
+    initial: Duration = "1s"
+    factor: float = 2.0
+    max: Duration | None = "30s"
+    jitter: float = 0.0
+    on: Iterable[str] | None = None
+
+    def __post_init__(self) -> None:
+        self.to_kernel()
+
+    def to_kernel(self) -> kernel.Retry:
+        """The same as the kernel's value, or InvalidInput saying what is out of bounds."""
+        _check_count("max_attempts", self.max_attempts, MAX_ATTEMPTS)
+        _check_count("max_losses", self.max_losses, MAX_LOSSES)
+        if self.backoff not in list(kernel.Backoff):
+            raise InvalidInput(f"Retry: backoff is constant, linear or exponential, not {self.backoff!r}.")
+        if not 1.0 <= self.factor <= 100.0:
+            raise InvalidInput(f"Retry: factor must be from 1 to 100, not {self.factor!r}.")
+        if not 0.0 <= self.jitter <= 1.0:
+            raise InvalidInput(f"Retry: jitter must be from 0 to 1, not {self.jitter!r}.")
+        return kernel.Retry(
+            max_attempts=self.max_attempts,
+            max_losses=self.max_losses,
+            backoff=kernel.Backoff(self.backoff),
+            initial=microseconds(self.initial, what="Retry: initial", bounds=DELAY),
+            factor=float(self.factor),
+            max=None if self.max is None else microseconds(self.max, what="Retry: max", bounds=DELAY),
+            jitter=float(self.jitter),
+            on=_categories(self.on),
+        )
+
+
+def _check_count(what: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise InvalidInput(f"Retry: {what} must be a whole number from 1 to {most}, not {value!r}.")
+
+
+def _categories(given: Iterable[str] | None) -> tuple[Category, ...]:
+    if given is None:
+        return tuple(sorted(RETRIED_BY_DEFAULT))
+    found = set(given)
+    if unknown := sorted(found - set(Category)):
+        known = ", ".join(sorted(RETRIED_BY_DEFAULT))
+        raise InvalidInput(f"Retry: {unknown[0]!r} is no error category. Choose from {known}.")
+    if never := sorted(found & NEVER_RETRIED):
+        raise InvalidInput(f"Retry: {never[0]} failures are never retried; leave it out of `on`.")
+    return tuple(sorted(Category(name) for name in found))
