@@ -1,0 +1,77 @@
+"""Numbered `.sql` files per store, and which of them a database still lacks.
+
+It compares what this program knows with what a database remembers and refuses a database that is newer or other;
+it touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what it is told in
+one transaction and notes each checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from stepkeep.errors import SchemaMismatch
+
+_NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One file: its number, its name, the script, and the SHA-256 of the script."""
+
+    version: int
+    name: str
+    script: str
+    checksum: str
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """What a database remembers of a migration."""
+
+    version: int
+    name: str
+    checksum: str
+
+
+@cache
+def load_migrations(package: str) -> tuple[Migration, ...]:
+    """The migrations of `package`'s folder `migrations`, in order; numbers start at 1 and leave no gap."""
+    found = []
+    for file in (files(package) / "migrations").iterdir():
+        if match := _NAME.fullmatch(file.name):
+            script = file.read_text("utf-8")
+            checksum = hashlib.sha256(script.encode()).hexdigest()
+            found.append(Migration(int(match[1]), match[2], script, checksum))
+    found.sort(key=lambda migration: migration.version)
+    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+        raise LookupError(f"the migrations of {package} are not numbered 1, 2, 3 without a gap")
+    return tuple(found)
+
+
+def outstanding(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> tuple[Migration, ...]:
+    """What the database still lacks. Raises SchemaMismatch when it has what this program does not know."""
+    scripts = {migration.version: migration for migration in known}
+    done = set()
+    for old in sorted(applied, key=lambda old: old.version):
+        mine = scripts.get(old.version)
+        if mine is None:
+            raise SchemaMismatch(
+                f"{where} has migration {old.version:04d}_{old.name}, which this version of Stepkeep does not know. "
+                "A newer version has used this database: upgrade Stepkeep here."
+            )
+        if mine.checksum != old.checksum:
+            raise SchemaMismatch(
+                f"{where} was migrated with another text of {old.version:04d}_{old.name} than this version of "
+                "Stepkeep has. Use the version that made it, or start with a new database."
+            )
+        done.add(old.version)
+    return tuple(migration for migration in known if migration.version not in done)
+
+
+def as_pairs(migrations: Iterable[Migration | Applied]) -> tuple[tuple[int, str], ...]:
+    """Version and name of each, as `SchemaStatus` lists them."""
+    return tuple((migration.version, migration.name) for migration in migrations)

@@ -1,0 +1,11 @@
+-- Find steps and runs whose time has come, oldest first.
+select tenant, run_id, no
+from (
+    select * from (
+        select tenant, run_id, no, due_at from steps where due_at <= ?1 order by due_at limit ?2)
+    union all
+    select * from (
+        select tenant, id, null, due_at from runs where due_at <= ?1 order by due_at limit ?2)
+)
+order by due_at
+limit ?2

@@ -1,0 +1,2 @@
+-- Put entries into the outbox.
+insert into outbox (tenant, run_id, seq, number, name, payload, created_at) values (?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,5 @@
+-- Insert what new runs were given.
+insert into run_details (
+    tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key, rerun_of,
+    labels
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -1,0 +1,16 @@
+-- List the runs of a tenant, newest first; a filter that is null lets everything through.
+select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.open, r.moving, r.leased, r.failed,
+       r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
+       r.business_key,
+       d.workflow, d.version, d.dialect, d.input, d.correlation_id, d.created_at, d.created_by, d.business_key,
+       d.rerun_of, d.labels
+from runs r
+cross join run_details d on d.tenant = r.tenant and d.run_id = r.id
+where r.tenant = ?1
+    and r.id < ifnull(?2, char(1114111))
+    and (?3 is null or r.state in (select value from json_each(?3)))
+    and (?4 is null or d.workflow = ?4)
+    and (?5 is null or d.business_key = ?5)
+    and (?6 is null or d.correlation_id = ?6)
+order by r.id desc
+limit ?7

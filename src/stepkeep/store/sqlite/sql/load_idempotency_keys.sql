@@ -1,0 +1,5 @@
+-- Read the idempotency keys asked about that are taken. ?1 is JSON: [[tenant, operation, key], ...].
+select k.tenant, k.operation, k.key, k.fingerprint, k.run_id
+from json_each(?1) w
+cross join idempotency_keys k
+    on k.tenant = w.value ->> 0 and k.operation = w.value ->> 1 and k.key = w.value ->> 2

@@ -1,0 +1,5 @@
+-- Read steps by number. ?1 is JSON: [[tenant, run id, no], ...].
+select s.tenant, s.run_id, s.no, s.queue, s.priority, s.state, s.ready_at, s.due_at, s.fence, s.worker,
+       s.claimed_at, s.attempts, s.losses, s.unmet, s.settled, s.category, s.error, s.note
+from json_each(?1) w
+cross join steps s on s.tenant = w.value ->> 0 and s.run_id = w.value ->> 1 and s.no = w.value ->> 2

@@ -1,0 +1,14 @@
+-- List unfinished runs that nothing will move: no claimable step, no lease, no timer, no declared wait.
+-- A run's timeout is no cause to move; the end of its grace period is.
+select r.tenant, r.id
+from runs r
+where r.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
+    and not (r.state = 'stopping' and r.due_at is not null)
+    and not exists (
+        select 1
+        from steps s
+        where s.tenant = r.tenant and s.run_id = r.id
+            and (s.ready_at is not null or s.due_at is not null
+                 or s.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')))
+order by r.tenant, r.id
+limit ?1

@@ -1,0 +1,38 @@
+"""SQL lives in files, one statement each; this turns a store's folder of them into named statements, once.
+
+Nothing is built or edited here: a statement reaches the database as it stands in its file. Each store calls it when
+it is imported, so a missing or empty file shows before anything runs.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from types import SimpleNamespace
+
+
+@cache
+def load_statements(package: str) -> SimpleNamespace:
+    """The statements of `package`'s folder `sql`, as attributes named after their files, without their comments.
+
+    >>> load_statements("stepkeep.store.sqlite").count_runs.splitlines()[0]
+    'select state, count(*)'
+    """
+    folder = files(package) / "sql"
+    statements = {
+        file.name.removesuffix(".sql"): _statement(file.read_text("utf-8"))
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    }
+    empty = sorted(name for name, statement in statements.items() if not statement)
+    if empty or not statements:
+        raise LookupError(f"{package} has no SQL in {', '.join(empty) or 'its folder sql'}")
+    return SimpleNamespace(**statements)
+
+
+def _statement(text: str) -> str:
+    """A file's text below its opening comment, which would only travel to the server for nothing."""
+    lines = text.strip().splitlines()
+    while lines and lines[0].startswith("--"):
+        lines.pop(0)
+    return "\n".join(lines).strip()
