@@ -20,8 +20,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What is known about one run: its row and plan, and as many of its steps, outputs and messages as were loaded.
 
     `steps` may be partial. `inbox` is None when it was not loaded. `whole` says that `steps` has every row of the
-    run. `outputs` maps step numbers to their JSON (None: it has none); `details` is what expressions see as `run`
-    and `input`.
+    run, `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: it has
+    none). `seen` has the ids of messages that are in the inbox already.
     """
 
     plan: Plan
@@ -30,6 +30,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     whole: bool = False
     waiting: bool = False
     inbox: tuple[Message, ...] | None = None
+    seen: frozenset[str] = frozenset()
     outputs: Mapping[int, bytes | None] = {}
     input: bytes | None = None
 
@@ -43,6 +44,17 @@ class Need(msgspec.Struct, frozen=True):
     inbox: bool = False
     outputs: frozenset[int] = frozenset()
     input: bool = False
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The event took effect, or had taken effect before (`repeated`). `record` tells what is now true of it."""
+
+    record: Mapping[str, Any] = {}
+    repeated: bool = False
+
+
+Reply = Accepted | Refused
+"""Refusals are values here and become exceptions where somebody waits for the answer."""
 
 
 class Claimer(msgspec.Struct, frozen=True):
@@ -73,14 +85,3 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     consumed: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     entry: SealedEntry | None = None
-
-
-class Accepted(msgspec.Struct, frozen=True):
-    """The event took effect, or had taken effect before (`repeated`). `record` tells what is now true of it."""
-
-    record: Mapping[str, Any] = {}
-    repeated: bool = False
-
-
-Reply = Accepted | Refused
-"""Refusals are values here and become exceptions where somebody waits for the answer."""

@@ -75,7 +75,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
     `event` is what a waiting step waits for; `woken_by` what woke it (told to the handler of the next attempt);
     `token` the SHA-256 of an open (or used) completion token; `output` a result that no attempt produced: a gate's
-    decision, a wait's message, a manual completion; `next` the hook that follows this one in a rollback.
+    decision, a wait's message, a manual completion; `record` who settled it and how; `checked` the fence under which
+    the handler completed while its rules are still to run; `next` the hook that follows this one in a rollback.
     """
 
     event: str | None = None
@@ -84,6 +85,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     woken_by: msgspec.Raw | None = None
     token: str | None = None
     output: msgspec.Raw | None = None
+    record: msgspec.Raw | None = None
+    checked: int | None = None
     next: int | None = None
 
 

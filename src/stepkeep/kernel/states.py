@@ -117,7 +117,5 @@ STEP_WAITING = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_EVENT,
 STEP_MOVING = frozenset({StepState.READY, StepState.RUNNING, StepState.VALIDATING, StepState.RETRYING})
 """States in which the engine itself moves a step. A run with none of these is blocked."""
 
-NEVER_RETRIED = frozenset(
-    {Category.VALIDATION, Category.GOVERNANCE, Category.AUTH, Category.CONFLICT, Category.POISON}
-)
+NEVER_RETRIED = frozenset({Category.VALIDATION, Category.GOVERNANCE, Category.AUTH, Category.CONFLICT, Category.POISON})
 RETRIED_BY_DEFAULT = frozenset(Category) - NEVER_RETRIED

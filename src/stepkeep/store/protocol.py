@@ -1,8 +1,8 @@
 """The contract every store keeps: what it is asked to load, what it is asked to write, and when.
 
-A store opens a transaction, locks run rows in id order, loads, calls back for a decision, writes it whole and commits.
-It never looks at what it writes beyond turning values into columns. Operations and workers talk to this protocol only;
-`tests/store/` holds the one contract suite that runs against every implementation.
+A store opens a transaction, locks run rows in id order, loads, calls back for a decision, writes it whole and
+commits. It never looks at what it writes beyond turning values into columns. Operations and workers talk to this
+protocol only; `tests/store/` holds the one contract suite that runs against every implementation.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A published definition. `queues` has one queue id per place of the plan (0 where no worker is needed)."""
+    """A published definition. `queues` has one queue id per place of the plan (0: no worker is needed)."""
 
     tenant: str
     id: int
@@ -90,8 +90,9 @@ class Loaded(msgspec.Struct, kw_only=True):
 
     `now` is the database's clock, read after the locks were taken. `runs` has only runs that exist. `whole`,
     `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
-    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of messages asked for by
-    `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim order.
+    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of messages
+    asked for by `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim order; the
+    runs and steps it names are locked and loaded with it.
     """
 
     now: int
@@ -222,32 +223,34 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """A database that keeps runs. All methods are safe to call concurrently from one event loop.
 
-    `clock_offset` (microseconds) is added to every reading of the database's clock: for tests, which move time.
+    `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time.
     """
 
     clock_offset: int
     url: str
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def migrate(self) -> SchemaStatus: ...
     async def status(self) -> SchemaStatus: ...
     async def now(self) -> int: ...
 
-    # -- change ----------------------------------------------------------------------------------------------------
+    # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        """Lock, load, think (again where it wants more), write, commit. Runs wanted are locked in id order, before
-        proposed ones. Raises Contended when the whole must be run again, and StoreUnavailable when it cannot be."""
+        """Lock, load, think (again where it wants more), write, commit. Runs wanted are locked in id order,
+        before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it cannot
+        be, InvariantBroken when the schema refuses a row; what `think` raises comes back as it is. Whichever it
+        is, nothing was written."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction on a connection of its own, in which user code writes beside the decision (promise 4).
-        Leaving it normally commits; leaving it by an exception rolls back."""
+        """A transaction on a connection of its own, in which user code writes beside the decision (promise
+        4). Leaving it normally commits; leaving it by an exception rolls back."""
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
-        """Extend leases that still stand (same fence, not expired by the database's clock); the others are missing."""
+        """Extend leases that still stand (same fence, not expired by the database's clock); others are missing."""
         ...
 
     async def publish(
@@ -261,14 +264,15 @@ class Store(Protocol):
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
-        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever it is."""
+        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever it
+        is."""
         ...
 
-    # -- find work -------------------------------------------------------------------------------------------------
+    # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]: ...
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]: ...
 
-    # -- read ------------------------------------------------------------------------------------------------------
+    # -- read ------------------------------------------------------------------------------------------------
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None: ...
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]: ...
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]: ...
@@ -283,13 +287,14 @@ class Store(Protocol):
     async def list_runs(self, which: RunFilter) -> list[RunRecord]: ...
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait, not idle.
-        Must return nothing."""
+        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait, not
+        idle. A run's own timeout does not count, or it would hide what got lost; its grace period does. Must
+        return nothing."""
         ...
 
-    # -- workers ---------------------------------------------------------------------------------------------------
+    # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
-        """Insert a worker row; the store gives it its `no`."""
+        """Insert a worker row; the store gives it its `no`. Contended when its id is taken."""
         ...
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
@@ -297,7 +302,8 @@ class Store(Protocol):
         ...
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
-        """Note that a worker is alive and return its row (None: unknown). Never revives: its state is for the kernel."""
+        """Note that this incarnation of a worker is alive and return its row (None: unknown). Never revives: its
+        state is for the kernel."""
         ...
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...

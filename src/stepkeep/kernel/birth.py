@@ -1,0 +1,56 @@
+"""How a run comes into being: its row, all its steps, the first entry of its journal, and perhaps its start."""
+
+from __future__ import annotations
+
+from stepkeep.kernel.decide import begin
+from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.invariants import check_decision
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rollup import roll_up
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.tables import RunTrigger
+
+
+def conceive(
+    plan: Plan,
+    *,
+    tenant: str,
+    run_id: str,
+    priority: int,
+    business_key: str | None,
+    given: bytes,
+    actor: str,
+    now: int,
+    start: bool,
+) -> Decision:
+    """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry."""
+    blank = Run(
+        tenant=tenant,
+        id=run_id,
+        definition_id=plan.definition_id,
+        priority=priority,
+        business_key=business_key,
+        open=plan.size,
+    )
+    draft = Draft(Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), input=given), now)
+    draft.caused_by("run_created", actor)
+    draft.move_run(RunTrigger.CREATED)
+    for planned in plan.steps:
+        draft.add(
+            Step(
+                tenant=tenant,
+                run_id=run_id,
+                no=planned.no,
+                queue=planned.queue,
+                priority=priority,
+                unmet=planned.unmet,
+            )
+        )
+    if start:
+        draft.caused_by("run_started", actor)
+        begin(draft)
+        roll_up(draft)
+    decision = draft.decision(())
+    check_decision(plan, decision)
+    return decision

@@ -1,0 +1,77 @@
+"""Rollback: which steps are undone, in which order, and how it ends.
+
+Hooks are steps of their own (phase `undo`), one after the other, in reverse order of completion by journal sequence
+and hop, never by timestamps.
+"""
+
+from __future__ import annotations
+
+from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
+from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+
+def finish_stopping(draft: Draft) -> None:
+    """Nothing is in flight any more: undo what there is to undo, or end."""
+    draft.due_at = None
+    hooked = _to_undo(draft) if _wants_rollback(draft) else []
+    if not hooked:
+        cancelled = draft.cause is StopCause.CANCEL
+        draft.move_run(RunTrigger.STOPPED_CANCELLED if cancelled else RunTrigger.STOPPED_FAILED)
+        return
+    draft.undoing = len(hooked)
+    draft.move_run(RunTrigger.UNDO_STARTED)
+    numbers = [step.no + draft.plan.size for step in hooked]
+    followers: list[int | None] = [*numbers[1:], None]
+    hooks = [_add_hook(draft, no, follower) for no, follower in zip(numbers, followers, strict=True)]
+    draft.make_ready(hooks[0], StepTrigger.DEPENDENCIES_MET)
+
+
+def finish_rollback(draft: Draft) -> None:
+    """Every hook has ended: the run is rolled back, or failed half-way."""
+    if draft.rollback is Rollback.PARTIAL:
+        draft.move_run(RunTrigger.UNDO_FAILED)
+        return
+    draft.rollback = Rollback.COMPLETE
+    draft.move_run(RunTrigger.UNDONE)
+
+
+def _wants_rollback(draft: Draft) -> bool:
+    if draft.policy is OnFailure.COMPENSATE:
+        return True
+    return draft.plan.definition.compensate_always and draft.cause is not StopCause.CANCEL
+
+
+def _to_undo(draft: Draft) -> list[Step]:
+    """The steps whose hooks must run, last completed first. What has an effect but no hook makes it partial."""
+    hooked: list[Step] = []
+    for step in draft.every_step()[: draft.plan.size]:
+        planned = draft.plan.steps[step.no]
+        if step.state is StepState.SUCCEEDED:
+            if planned.definition.undo is not None:
+                hooked.append(step)
+            elif planned.definition.effect is not Effect.READ:
+                draft.rollback = Rollback.PARTIAL
+        elif _may_have_happened(step) and planned.definition.compensate_when is CompensateWhen.ATTEMPTED:
+            hooked += [step] if planned.definition.undo is not None else []
+    return sorted(hooked, key=lambda step: step.settled or 0, reverse=True)
+
+
+def _may_have_happened(step: Step) -> bool:
+    return step.fence > 0
+
+
+def _add_hook(draft: Draft, no: int, follower: int | None) -> Step:
+    planned, run = draft.plan.at(no), draft.snapshot.run
+    return draft.add(
+        Step(
+            tenant=run.tenant,
+            run_id=run.id,
+            no=no,
+            queue=planned.queue,
+            priority=run.priority,
+            note=None if follower is None else Note(next=follower),
+        )
+    )

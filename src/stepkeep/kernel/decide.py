@@ -1,0 +1,194 @@
+"""`decide`: what happened to a run, in; what changes, out. The only place where events get their meaning.
+
+Each event has one function: first its guards, which refuse without a trace, then its moves. Pure: the clock's reading
+comes as `now`, everything random came with the event, and the same snapshot and events give the same decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stepkeep.errors import Conflict, Refused
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    MessageArrived,
+    RunStarted,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.execution import claim, report
+from stepkeep.kernel.invariants import check_decision
+from stepkeep.kernel.people import complete_by_hand, decide_gate
+from stepkeep.kernel.progress import open_step, satisfy_wait, settle, wake
+from stepkeep.kernel.rollup import roll_up
+from stepkeep.kernel.rows import Message
+from stepkeep.kernel.states import (
+    RUN_TERMINAL,
+    OnFailure,
+    RunState,
+    StepState,
+    StopCause,
+)
+from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
+from stepkeep.kernel.tables import RunTrigger
+from stepkeep.kernel.timers import time_came
+
+
+def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
+    """Decide on these events in order, as one transaction. `claimer` may take steps that become ready by it.
+
+    A refused event changes nothing and is answered by its refusal; its neighbours are not harmed. When the snapshot
+    lacks something the answer is a Need, and nothing was decided.
+    """
+    draft = Draft(snapshot, now)
+    try:
+        replies = [_answer(draft, event) for event in events]
+        if claimer is not None:
+            _chain_claims(draft, claimer)
+    except Missing as missing:
+        return missing.need
+    decision = draft.decision(replies)
+    check_decision(snapshot.plan, decision)
+    return decision
+
+
+def _answer(draft: Draft, event: Event) -> Reply:
+    try:
+        reply = HANDLERS[type(event)](draft, event)
+    except Refused as refusal:
+        return refusal
+    roll_up(draft)
+    return reply
+
+
+def _chain_claims(draft: Draft, claimer: Claimer) -> None:
+    """Give the worker that reported the steps its report made ready, while it has room."""
+    taken = 0
+    for no in sorted(draft.ready):
+        step = draft.step(no)
+        if taken >= claimer.room or step.state is not StepState.READY or step.queue not in claimer.queues:
+            continue
+        lease = claimer.lease or draft.plan.definition.lease
+        event = StepClaimed(
+            tenant=step.tenant,
+            run_id=step.run_id,
+            actor=claimer.actor,
+            no=no,
+            worker=claimer.worker,
+            lease=lease,
+        )
+        claim(draft, event)
+        taken += 1
+
+
+def start(draft: Draft, event: RunStarted) -> Reply:
+    if draft.state is not RunState.IDLE:
+        if draft.state in RUN_TERMINAL:
+            raise Conflict(f"run {event.run_id} is {draft.state}; it cannot be started again. Rerun it instead.")
+        return Accepted({"state": draft.state}, repeated=True)
+    draft.require(draft.plan.roots)
+    draft.caused_by("run_started", event.actor)
+    begin(draft)
+    return Accepted({"state": draft.state})
+
+
+def begin(draft: Draft) -> None:
+    """The run goes: from here its timeout counts, and its roots open."""
+    timeout = draft.plan.definition.timeout
+    draft.started_at = draft.now
+    draft.due_at = None if timeout is None else draft.now + timeout
+    draft.move_run(RunTrigger.STARTED)
+    for no in draft.plan.roots:
+        step = draft.step(no)
+        if step.state is StepState.PENDING:
+            settle(draft, open_step(draft, step))
+
+
+def message(draft: Draft, event: MessageArrived) -> Reply:
+    if event.id in draft.snapshot.seen or any(kept.id == event.id for kept in draft.messages):
+        return Accepted({"id": event.id}, repeated=True)
+    if draft.state in RUN_TERMINAL:
+        raise Conflict(f"run {event.run_id} is {draft.state}; it takes no more messages.")
+    listening = [
+        step
+        for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
+        if step.note is not None and step.note.event == event.name
+    ]
+    draft.caused_by("message_arrived", event.actor, {"id": event.id, "name": event.name})
+    arrived = Message(
+        tenant=event.tenant,
+        run_id=event.run_id,
+        id=event.id,
+        number=(draft.seq << 20) + len(draft.messages),
+        name=event.name,
+        payload=event.payload,
+        sender=event.actor,
+        arrived_at=draft.now,
+        consumed_by=listening[0].no if listening else None,
+    )
+    draft.keep_message(arrived)
+    if listening:
+        step = listening[0]
+        if draft.planned(step).definition.wait is not None:
+            settle(draft, satisfy_wait(draft, step, arrived))
+        else:
+            wake(draft, step, arrived)
+    return Accepted({"id": event.id, "consumed_by": arrived.consumed_by})
+
+
+def _listens(draft: Draft) -> bool:
+    return draft.state in (RunState.RUNNING, RunState.BLOCKED)
+
+
+def cancel(draft: Draft, event: CancelRequested) -> Reply:
+    if draft.state is RunState.CANCELLED:
+        return Accepted({"state": draft.state}, repeated=True)
+    if draft.state in RUN_TERMINAL:
+        raise Conflict(
+            f"run {event.run_id} has already ended ({draft.state}); a finished run cannot be cancelled. "
+            "Start a new run instead.",
+            {"state": draft.state, "ended_at": draft.ended_at},
+        )
+    if draft.state is RunState.COMPENSATING:
+        return Accepted({"state": draft.state}, repeated=True)
+    draft.every_step()
+    detail: dict[str, Any] = {"compensate": event.compensate}
+    draft.caused_by("cancel_requested", event.actor, detail | ({"reason": event.reason} if event.reason else {}))
+    if draft.state is RunState.STOPPING:
+        fence_off(draft)
+    elif event.compensate and draft.state is not RunState.IDLE:
+        stop(
+            draft,
+            RunTrigger.UNDO_REQUESTED,
+            cause=StopCause.CANCEL,
+            policy=OnFailure.COMPENSATE,
+            error=_cancelled_by(event),
+        )
+    else:
+        draft.cause, draft.error = StopCause.CANCEL, _cancelled_by(event)
+        cancel_everything(draft)
+        draft.move_run(RunTrigger.CANCELLED)
+    return Accepted({"state": draft.state})
+
+
+def _cancelled_by(event: CancelRequested) -> str:
+    return f"cancelled by {event.actor}" + (f": {event.reason}" if event.reason else "")
+
+
+HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
+    RunStarted: start,
+    StepClaimed: claim,
+    StepReported: report,
+    TimeCame: time_came,
+    GateDecided: decide_gate,
+    CompletionSignalled: complete_by_hand,
+    MessageArrived: message,
+    CancelRequested: cancel,
+}

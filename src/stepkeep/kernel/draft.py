@@ -1,0 +1,341 @@
+"""A decision in the making: the snapshot overlaid with what changes, and the hops that say why.
+
+Every change of state goes through `move` or `move_run`, which ask the tables, keep the run's counters and write the
+hop; nothing else in the kernel assigns a state. A draft never touches the snapshot it started from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
+from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.states import (
+    RUN_TERMINAL,
+    STEP_MOVING,
+    STEP_TERMINAL,
+    AttemptState,
+    Category,
+    OnFailure,
+    Rollback,
+    RunState,
+    StepState,
+    StopCause,
+)
+from stepkeep.kernel.tables import RUN, STEP, RunTrigger, StepTrigger
+
+HOP_BITS = 20
+"""Completion order is one number: journal sequence above, place in the entry below."""
+
+QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
+"""Moves that leave a queued run queued: nothing has been claimed, opened or settled by them."""
+
+encode_json = msgspec.json.Encoder().encode
+
+
+class Missing(Exception):
+    """The snapshot lacks something; the whole draft is dropped and made again from a fuller one."""
+
+    def __init__(self, need: Need) -> None:
+        super().__init__()
+        self.need = need
+
+
+class Draft:
+    """Mutable on the inside for one decision, gone after it."""
+
+    def __init__(self, snapshot: Snapshot, now: int) -> None:
+        run = snapshot.run
+        self.snapshot = snapshot
+        self.plan = snapshot.plan
+        self.now = now
+        self.seq = run.seq + 1
+        self.state = run.state
+        self.open = run.open
+        self.moving = run.moving
+        self.leased = run.leased
+        self.failed = run.failed
+        self.undoing = run.undoing
+        self.inbox_count = run.inbox
+        self.cause: StopCause | None = run.cause
+        self.policy: OnFailure | None = run.policy
+        self.category: Category | None = run.category
+        self.error: str | None = run.error
+        self.rollback: Rollback = run.rollback
+        self.due_at = run.due_at
+        self.started_at = run.started_at
+        self.ended_at = run.ended_at
+        self.steps: dict[int, Step] = {}
+        self.new_steps: set[int] = set()
+        self.inbox: list[Message] | None = None if snapshot.inbox is None else list(snapshot.inbox)
+        self.hops: list[Hop] = []
+        self.causes: list[Cause] = []
+        self.attempts: list[Attempt] = []
+        self.messages: list[Message] = []
+        self.consumed: list[Message] = []
+        self.outbox: list[OutboxEntry] = []
+        self.ready: list[int] = []
+        self.claimed: list[int] = []
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+    @property
+    def run_id(self) -> str:
+        return self.snapshot.run.id
+
+    @property
+    def stopping(self) -> bool:
+        return self.state is RunState.STOPPING
+
+    def step(self, no: int) -> Step:
+        found = self.steps.get(no) or self.snapshot.steps.get(no)
+        if found is None:
+            raise Missing(Need(steps=frozenset((no,))))
+        return found
+
+    def known(self, no: int) -> Step | None:
+        """The step if there is such a row; asks for the whole run before it says no."""
+        found = self.steps.get(no) or self.snapshot.steps.get(no)
+        if found is None and not self.snapshot.whole:
+            raise Missing(Need(steps=frozenset((no,)), whole=True))
+        return found
+
+    def require(self, numbers: Iterable[int]) -> None:
+        """Make sure that all these steps are at hand, asking for all the missing ones at once."""
+        missing = frozenset(n for n in numbers if n not in self.steps and n not in self.snapshot.steps)
+        if missing:
+            raise Missing(Need(steps=missing))
+
+    def every_step(self) -> list[Step]:
+        """All rows of the run, in step order."""
+        if not self.snapshot.whole:
+            raise Missing(Need(whole=True))
+        return [step for _, step in sorted({**self.snapshot.steps, **self.steps}.items())]
+
+    def waiting_steps(self, state: StepState) -> list[Step]:
+        """All steps that wait in this way, in step order."""
+        if not (self.snapshot.waiting or self.snapshot.whole):
+            raise Missing(Need(waiting=True))
+        rows = {**self.snapshot.steps, **self.steps}
+        return [step for _, step in sorted(rows.items()) if step.state is state]
+
+    def planned(self, step: Step) -> PlannedStep:
+        return self.plan.at(step.no)
+
+    # -- changing --------------------------------------------------------------------------------------------------
+    def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
+        """Hops from here on are due to this."""
+        self.causes.append(Cause(event, actor, None if not detail else msgspec.Raw(encode_json(detail))))
+
+    def move(
+        self,
+        step: Step,
+        trigger: StepTrigger,
+        *,
+        of: int | None = None,
+        ready_at: int | None = None,
+        due_at: int | None = None,
+        worker: int | None = None,
+        claimed_at: int | None = None,
+        **changes: Any,
+    ) -> Step:
+        """The one way a step changes state. Lease and timers end with the old state unless they are given anew."""
+        source, target = step.state, STEP.target(step.state, trigger)
+        if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
+            self.move_run(RunTrigger.RESUMED)
+        elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
+            self.move_run(RunTrigger.PROGRESSED)
+        terminal = target in STEP_TERMINAL
+        if terminal:
+            changes["settled"] = (self.seq << HOP_BITS) + len(self.hops)
+        moved = replace(
+            step,
+            state=target,
+            ready_at=ready_at,
+            due_at=due_at,
+            worker=worker,
+            claimed_at=claimed_at,
+            **changes,
+        )
+        self.hops.append(
+            Hop(
+                step.no,
+                trigger,
+                source,
+                target,
+                len(self.causes) - 1,
+                of,
+                moved.fence or None,
+                step.attempts + 1 if moved.fence else None,
+                None if step.claimed_at is None or claimed_at is not None else self.now - step.claimed_at,
+                due_at,
+                changes.get("category"),
+                changes.get("error"),
+            )
+        )
+        self.steps[step.no] = moved
+        self.moving += (target in STEP_MOVING) - (source in STEP_MOVING)
+        self.leased += (worker is not None) - (step.worker is not None)
+        if terminal:
+            self._count_out(step.no)
+        return moved
+
+    def _count_out(self, no: int) -> None:
+        if no < self.plan.size:
+            self.open -= 1
+        elif no < 2 * self.plan.size:
+            self.undoing -= 1
+
+    def make_ready(self, step: Step, trigger: StepTrigger, **changes: Any) -> Step:
+        moved = self.move(step, trigger, ready_at=self.now, **changes)
+        self.ready.append(step.no)
+        return moved
+
+    def put(self, step: Step) -> None:
+        """Keep a changed row whose state stays as it is."""
+        self.steps[step.no] = step
+
+    def add(self, step: Step) -> Step:
+        """A row that comes into being, pending."""
+        self.new_steps.add(step.no)
+        self.steps[step.no] = step
+        self.hops.append(Hop(step.no, StepTrigger.PLANNED, None, StepState.PENDING, len(self.causes) - 1))
+        return step
+
+    def move_run(self, trigger: RunTrigger, *, of: int | None = None) -> None:
+        """The one way a run changes state."""
+        before = None if trigger is RunTrigger.CREATED else self.state
+        self.state = RUN.target(before, trigger)
+        if self.state in RUN_TERMINAL:
+            self.ended_at, self.due_at = self.now, None
+        self.hops.append(
+            Hop(
+                RUN_ENTITY,
+                trigger,
+                before,
+                self.state,
+                len(self.causes) - 1,
+                of,
+                category=self.category if self.state in RUN_TERMINAL else None,
+                error=self.error if self.state in RUN_TERMINAL else None,
+            )
+        )
+
+    def blame(self, category: Category | None, error: str | None) -> None:
+        """The first thing that went wrong is what the run is said to have failed of."""
+        if self.category is None:
+            self.category, self.error = category, error
+
+    def close_attempt(self, step: Step, state: AttemptState, outcome: Outcome | None = None, **said: Any) -> None:
+        """Write down how the attempt that holds the lease ended."""
+        if step.worker is None or step.claimed_at is None:
+            return
+        if step.note is not None and step.note.checked == step.fence:
+            return
+        self.attempts.append(
+            Attempt(
+                tenant=step.tenant,
+                run_id=step.run_id,
+                no=step.no,
+                fence=step.fence,
+                number=step.attempts + 1,
+                state=state,
+                worker=step.worker,
+                started_at=step.claimed_at,
+                ended_at=self.now,
+                cost=outcome.cost if outcome else None,
+                **said,
+            )
+        )
+        if outcome:
+            for emitted in outcome.emit:
+                self.emit(emitted.name, emitted.payload)
+
+    def emit(self, name: str, payload: bytes) -> None:
+        run = self.snapshot.run
+        self.outbox.append(
+            OutboxEntry(
+                tenant=run.tenant,
+                run_id=run.id,
+                seq=self.seq,
+                number=len(self.outbox),
+                name=name,
+                payload=payload,
+                created_at=self.now,
+            )
+        )
+
+    # -- messages --------------------------------------------------------------------------------------------------
+    def take_message(self, name: str, no: int) -> Message | None:
+        """Consume the oldest kept message of this name, if there is one."""
+        if self.inbox_count == 0:
+            return None
+        if self.inbox is None:
+            raise Missing(Need(inbox=True))
+        for message in self.inbox:
+            if message.name == name:
+                self.inbox.remove(message)
+                self.inbox_count -= 1
+                self.consumed.append(replace(message, consumed_by=no))
+                return message
+        return None
+
+    def keep_message(self, message: Message) -> None:
+        self.messages.append(message)
+        if message.consumed_by is None:
+            self.inbox_count += 1
+            if self.inbox is not None:
+                self.inbox.append(message)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+    def decision(self, replies: Iterable[Reply]) -> Decision:
+        before = self.snapshot.run
+        answers = tuple(replies)
+        if not self.causes:
+            return Decision(was=before.seq, run=before, replies=answers)
+        entry = seal(
+            Entry(before.tenant, before.id, self.seq, self.now, tuple(self.causes), tuple(self.hops)), before.head
+        )
+        run = Run(
+            tenant=before.tenant,
+            id=before.id,
+            definition_id=before.definition_id,
+            state=self.state,
+            priority=before.priority,
+            seq=self.seq,
+            head=entry.hash,
+            open=self.open,
+            moving=self.moving,
+            leased=self.leased,
+            failed=self.failed,
+            undoing=self.undoing,
+            inbox=self.inbox_count,
+            cause=self.cause,
+            policy=self.policy,
+            category=self.category,
+            error=self.error,
+            rollback=self.rollback,
+            due_at=self.due_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            business_key=before.business_key,
+        )
+        return Decision(
+            was=before.seq,
+            run=run,
+            replies=answers,
+            changed=tuple(step for no, step in self.steps.items() if no not in self.new_steps),
+            added=tuple(self.steps[no] for no in sorted(self.new_steps)),
+            claimed=tuple(self.steps[no] for no in self.claimed),
+            attempts=tuple(self.attempts),
+            messages=tuple(self.messages),
+            consumed=tuple(self.consumed),
+            outbox=tuple(self.outbox),
+            entry=entry,
+        )

@@ -1,0 +1,244 @@
+"""What workers do to steps: claim them, and report under the fence of their claim.
+
+A report is believed only from the holder of a lease that has not run out; everything else is `Fenced`, and the worker
+drops its result. Retrying, waiting and completing are refused the run once it is stopping: such a step ends cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepkeep.errors import Conflict, Fenced
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.events import StepClaimed, StepReported
+from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
+from stepkeep.kernel.outcomes import (
+    Completed,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Stopped,
+    TimedOut,
+    Waiting,
+)
+from stepkeep.kernel.progress import settle, wake
+from stepkeep.kernel.retry import delay_after, may_retry, may_retry_lost
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
+from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+CLAIMABLE_PHASES = {
+    RunState.QUEUED: Phase.MAIN,
+    RunState.RUNNING: Phase.MAIN,
+    RunState.BLOCKED: Phase.MAIN,
+    RunState.VALIDATING: Phase.CHECK,
+    RunState.COMPENSATING: Phase.UNDO,
+}
+
+
+def claim(draft: Draft, event: StepClaimed) -> Reply:
+    """The claim query proposed a step; it is leased only if it is still claimable in a run that goes on."""
+    step = draft.step(event.no)
+    if step.ready_at is None or step.ready_at > draft.now or step.worker is not None:
+        raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
+    if CLAIMABLE_PHASES.get(draft.state) is not draft.planned(step).phase:
+        raise Conflict(f"run {event.run_id} is {draft.state}; its step {event.no} is not to be run now")
+    draft.caused_by("step_claimed", event.actor)
+    draft.move(
+        step,
+        StepTrigger.CLAIMED,
+        fence=step.fence + 1,
+        worker=event.worker,
+        claimed_at=draft.now,
+        due_at=draft.now + event.lease,
+    )
+    draft.claimed.append(event.no)
+    return Accepted()
+
+
+def report(draft: Draft, event: StepReported) -> Reply:
+    """Believe the holder of the lease, and nobody else."""
+    step = draft.step(event.no)
+    if step.worker != event.worker or step.fence != event.fence:
+        raise Fenced(_too_late(event, "another claim, an expiry or a cancel came first"))
+    if step.due_at is None or step.due_at < draft.now:
+        raise Fenced(_too_late(event, "the lease had run out"))
+    if not _fits(draft, step, event.outcome):
+        said = type(event.outcome).__name__
+        raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
+    draft.caused_by("step_reported", event.actor)
+    settle(draft, REPORTS[type(event.outcome)](draft, step, event.outcome))
+    return Accepted({"state": draft.step(event.no).state})
+
+
+def _fits(draft: Draft, step: Step, outcome: Outcome) -> bool:
+    """Rules are reported on what is being checked, everything else on what is being run."""
+    if step.state is StepState.VALIDATING:
+        return isinstance(outcome, RulesPassed | RulesFailed | Released)
+    return isinstance(outcome, RulesPassed | RulesFailed) <= (draft.planned(step).phase is Phase.CHECK)
+
+
+def _too_late(event: StepReported, why: str) -> str:
+    return f"the report on step {event.no} of run {event.run_id} (fence {event.fence}) came too late: {why}"
+
+
+def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
+    planned = draft.planned(step)
+    draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
+    if planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN:
+        if draft.state is RunState.STOPPING:
+            draft.move(step, StepTrigger.CANCELLED)
+            return None
+        deadline = planned.definition.completion_deadline
+        draft.move(
+            step,
+            StepTrigger.COMPLETION_REQUESTED,
+            due_at=None if deadline is None else draft.now + deadline,
+            note=replace(step.note or Note(), token=outcome.token, woken_by=None),
+        )
+        return None
+    if planned.has_rules:
+        note = replace(step.note or Note(), checked=step.fence)
+        draft.move(step, StepTrigger.COMPLETED, **_lease_of(step), note=note)
+        return None
+    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETED, **_lease_of(step)))
+
+
+def pass_rules(draft: Draft, step: Step) -> Settled:
+    """A validating step's rules hold, or it has none."""
+    draft.move(step, StepTrigger.RULES_PASSED, category=None, error=None)
+    return Settled(step.no, StepState.SUCCEEDED)
+
+
+def _lease_of(step: Step) -> dict[str, Any]:
+    return {"worker": step.worker, "claimed_at": step.claimed_at, "due_at": step.due_at}
+
+
+def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
+    if draft.planned(step).phase is Phase.UNDO:
+        refused = Failed(category=Category.VALIDATION, error="an undo hook cannot wait for an event", final=True)
+        return _failed(draft, step, refused)
+    if draft.state is RunState.STOPPING:
+        draft.close_attempt(step, AttemptState.WAITED, outcome)
+        draft.move(step, StepTrigger.CANCELLED)
+        return None
+    message = draft.take_message(outcome.event, step.no)
+    draft.close_attempt(step, AttemptState.WAITED, outcome)
+    parked = draft.move(
+        step,
+        StepTrigger.WAITED,
+        due_at=None if outcome.timeout is None else draft.now + outcome.timeout,
+        note=replace(step.note or Note(), event=outcome.event, takes_timeouts=outcome.takes_timeouts, woken_by=None),
+    )
+    if message is not None:
+        wake(draft, parked, message)
+    return None
+
+
+def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
+    draft.close_attempt(step, AttemptState.FAILED, outcome, category=outcome.category, error=outcome.error)
+    return _after_failure(draft, step, outcome.category, outcome.error, outcome.delay, outcome.final)
+
+
+def _timed_out(draft: Draft, step: Step, outcome: TimedOut) -> Settled | None:
+    category = Category.TIMEOUT
+    draft.close_attempt(step, AttemptState.TIMED_OUT, outcome, category=category, error=outcome.error)
+    return _after_failure(draft, step, category, outcome.error, None, False)
+
+
+def _after_failure(
+    draft: Draft, step: Step, category: Category, error: str, delay: int | None, final: bool
+) -> Settled | None:
+    retry, counted = draft.planned(step).retry, step.attempts + 1
+    if final or not may_retry(retry, category, counted):
+        return fail_for_good(draft, step, FAILED, category, error, attempts=counted)
+    if draft.state is RunState.STOPPING:
+        draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
+        return None
+    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else delay
+    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
+    return None
+
+
+def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes: Any) -> None:
+    """Schedule another attempt; one that is due at once does not wait for a sweep."""
+    retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)
+    if pause <= 0:
+        draft.make_ready(retrying, StepTrigger.RETRY_DUE)
+
+
+def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
+    draft.close_attempt(step, AttemptState.RELEASED, outcome)
+    if draft.state is RunState.STOPPING:
+        draft.move(step, StepTrigger.CANCELLED)
+    else:
+        draft.make_ready(step, StepTrigger.RELEASED)
+    return None
+
+
+def _stopped(draft: Draft, step: Step, outcome: Stopped) -> Settled | None:
+    draft.close_attempt(step, AttemptState.CANCELLED, outcome)
+    if draft.state is RunState.STOPPING:
+        draft.move(step, StepTrigger.CANCELLED)
+        return None
+    return _after_failure(draft, step, Category.UNKNOWN, "the handler was cancelled", None, False)
+
+
+def _rules_passed(draft: Draft, step: Step, outcome: RulesPassed) -> Settled | None:
+    draft.close_attempt(step, AttemptState.SUCCEEDED, outcome)
+    if step.state is StepState.RUNNING:
+        step = draft.move(step, StepTrigger.COMPLETED, **_lease_of(step))
+    settled = pass_rules(draft, step)
+    if draft.planned(step).phase is Phase.CHECK:
+        pass_run(draft)
+        return None
+    return settled
+
+
+def pass_run(draft: Draft) -> None:
+    """The run-level rules hold."""
+    if draft.state is RunState.VALIDATING:
+        draft.move_run(RunTrigger.RULES_PASSED)
+
+
+def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | None:
+    draft.close_attempt(step, AttemptState.FAILED, outcome, category=Category.VALIDATION, error=outcome.error)
+    if step.state is StepState.RUNNING:
+        step = draft.move(step, StepTrigger.COMPLETED, **_lease_of(step))
+    return fail_for_good(draft, step, RULES, Category.VALIDATION, outcome.error)
+
+
+def lose(draft: Draft, step: Step) -> Settled | None:
+    """A lease ran out. The attempt counts, and so does the loss; whichever limit is reached first ends the step."""
+    error = "LEASE_EXPIRED: the worker was not heard of in time"
+    draft.close_attempt(step, AttemptState.LOST, error=error)
+    counted, losses = step.attempts + 1, step.losses + 1
+    tally: dict[str, Any] = {"attempts": counted, "losses": losses}
+    if not may_retry_lost(draft.planned(step).retry, counted, losses):
+        return fail_for_good(draft, step, FAILED, Category.POISON, error, **tally)
+    if draft.state is RunState.STOPPING:
+        draft.move(step, StepTrigger.CANCELLED, error=error, **tally)
+    elif step.state is StepState.VALIDATING:
+        draft.make_ready(step, StepTrigger.LEASE_LOST, error=error, **tally)
+    else:
+        _retry(draft, step, StepTrigger.LEASE_LOST, 0, error=error, **tally)
+    return None
+
+
+REPORTS: dict[type[Outcome], Callable[[Draft, Step, Any], Settled | None]] = {
+    Completed: _completed,
+    Waiting: _waiting,
+    Failed: _failed,
+    TimedOut: _timed_out,
+    Released: _released,
+    Stopped: _stopped,
+    RulesPassed: _rules_passed,
+    RulesFailed: _rules_failed,
+}

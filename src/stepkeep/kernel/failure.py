@@ -1,0 +1,87 @@
+"""What follows when a step has failed for good: tolerate it, go on without it, or stop the run.
+
+The policy picks between two triggers, the hard one and the tolerated one; the table says where each leads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stepkeep.kernel.definition import HookFailure
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import Category, OnFailure, Phase, Rollback, RunState, StepState, StopCause
+from stepkeep.kernel.stopping import cancel_step, stop
+from stepkeep.kernel.tables import RunTrigger
+from stepkeep.kernel.tables import StepTrigger as T
+
+
+class Settled(NamedTuple):
+    """A step came to its end; `hard` means that it satisfies no dependency, whatever the edge allows."""
+
+    no: int
+    state: StepState
+    hard: bool = False
+
+
+class Verdict(NamedTuple):
+    """The two triggers of one kind of failure: for good, and for good but tolerated."""
+
+    hard: T
+    tolerated: T
+
+
+FAILED = Verdict(T.FAILED, T.FAILED_TOLERATED)
+RULES = Verdict(T.RULES_FAILED, T.RULES_FAILED_TOLERATED)
+DEADLINE = Verdict(T.DEADLINE_PASSED, T.DEADLINE_TOLERATED)
+REJECTION = Verdict(T.REJECTED, T.REJECTED_TOLERATED)
+COMPLETION = Verdict(T.COMPLETION_FAILED, T.COMPLETION_FAILED_TOLERATED)
+CONDITION = Verdict(T.CONDITION_BROKEN, T.CONDITION_FALSE)
+
+
+def fail_for_good(
+    draft: Draft,
+    step: Step,
+    verdict: Verdict,
+    category: Category,
+    error: str,
+    *,
+    hard: bool = False,
+    **changes: Any,
+) -> Settled | None:
+    """End a step in failure. Returns what its dependents must hear of, or None when the run stops instead."""
+    planned = draft.planned(step)
+    changes |= {"category": category, "error": error}
+    if planned.phase is Phase.UNDO:
+        return _fail_hook(draft, draft.move(step, verdict.hard, **changes))
+    if planned.phase is Phase.CHECK:
+        draft.move(step, verdict.hard, **changes)
+        if draft.state is RunState.VALIDATING:
+            _stop(draft, RunTrigger.RULES_FAILED, draft.plan.definition.on_failure, category, error, step.no)
+        return None
+    if planned.on_failure is OnFailure.SKIP:
+        draft.move(step, verdict.tolerated, **changes)
+        return Settled(step.no, StepState.SKIPPED, hard)
+    draft.move(step, verdict.hard, **changes)
+    if draft.state is RunState.STOPPING:
+        return None
+    if planned.on_failure is OnFailure.CONTINUE:
+        draft.failed += 1
+        draft.blame(category, error)
+        return Settled(step.no, StepState.FAILED, hard)
+    _stop(draft, RunTrigger.STEP_FAILED, planned.on_failure, category, error, step.no)
+    return None
+
+
+def _fail_hook(draft: Draft, step: Step) -> Settled | None:
+    draft.rollback = Rollback.PARTIAL
+    if draft.plan.definition.hook_failure is HookFailure.STOP:
+        for other in draft.every_step():
+            if other.no > draft.plan.size - 1 and other.state is StepState.PENDING:
+                cancel_step(draft, other, of=step.no)
+        return None
+    return Settled(step.no, StepState.FAILED)
+
+
+def _stop(draft: Draft, trigger: RunTrigger, policy: OnFailure, category: Category, error: str, of: int) -> None:
+    stop(draft, trigger, cause=StopCause.FAILURE, policy=policy, category=category, error=error, of=of)

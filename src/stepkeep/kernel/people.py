@@ -1,0 +1,141 @@
+"""What people do to a run: decide gates and complete steps by hand.
+
+The first committed decision wins. The same decision by the same person again changes nothing and is no error; any
+other is a conflict that names the winner.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.draft import Draft, encode_json
+from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome
+from stepkeep.kernel.execution import pass_rules
+from stepkeep.kernel.failure import COMPLETION, REJECTION, Settled, fail_for_good
+from stepkeep.kernel.progress import settle
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.tables import StepTrigger
+
+decode_json = msgspec.json.decode
+
+
+def decide_gate(draft: Draft, event: GateDecided) -> Reply:
+    decision = "approved" if event.approve else "rejected"
+    step = _the_gate(draft, event, decision)
+    name = draft.planned(step).name
+    if step.state is not StepState.AWAITING_APPROVAL:
+        return _decided_before(draft, step, event.actor, decision)
+    detail = {"step": name, "decision": decision} | ({"comment": event.comment} if event.comment else {})
+    draft.caused_by("gate_decided", event.actor, detail)
+    record = {"decision": decision, "by": event.actor, "at": draft.now, "comment": event.comment}
+    raw = msgspec.Raw(encode_json(record))
+    note = replace(step.note or Note(), record=raw)
+    if not event.approve:
+        said = f"rejected by {event.actor}" + (f": {event.comment}" if event.comment else "")
+        settle(draft, fail_for_good(draft, step, REJECTION, Category.GOVERNANCE, said, hard=True, note=note))
+    elif note.held:
+        draft.make_ready(step, StepTrigger.HOLD_APPROVED, note=note)
+    else:
+        draft.move(step, StepTrigger.APPROVED, note=replace(note, output=raw))
+        settle(draft, Settled(step.no, StepState.SUCCEEDED))
+    return Accepted({"step": name, **record})
+
+
+def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
+    """The gate that was named, or the only one that is open."""
+    if event.no is not None:
+        step = draft.known(event.no)
+        planned = draft.plan.at(event.no)
+        if step is None or (planned.definition.approval is None and not (step.note and step.note.held)):
+            raise Conflict(f"step {planned.name} of run {event.run_id} is no approval gate")
+        return step
+    gates = draft.waiting_steps(StepState.AWAITING_APPROVAL)
+    if len(gates) == 1:
+        return gates[0]
+    if gates:
+        names = ", ".join(draft.planned(gate).name for gate in gates)
+        raise Conflict(f"run {event.run_id} has {len(gates)} open gates: {names}. Name the one you mean.")
+    for step in reversed(draft.every_step()):
+        record = _record(step)
+        if record.get("by") == event.actor and record.get("decision") == decision:
+            return step
+    raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
+
+
+def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+    name, record = draft.planned(step).name, _record(step)
+    if record.get("by") == actor and record.get("decision") == decision:
+        return Accepted({"step": name, **record}, repeated=True)
+    if record:
+        raise Conflict(
+            f"the gate {name} of run {step.run_id} was {record['decision']} by {record['by']} first",
+            {"step": name, **record},
+        )
+    if step.state in STEP_TERMINAL or draft.state in RUN_TERMINAL:
+        raise Conflict(f"the gate {name} of run {step.run_id} is {step.state}; there is nothing to decide")
+    raise Conflict(f"the gate {name} of run {step.run_id} is not open yet (it is {step.state})")
+
+
+def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
+    step = draft.known(event.no)
+    name = draft.plan.at(event.no).name
+    if step is None:
+        raise NotFound(f"run {event.run_id} has no step {name}")
+    note = step.note or Note()
+    if note.token is None or not hmac.compare_digest(note.token, event.token):
+        raise Conflict(f"the completion token does not match an open manual step {name} of run {event.run_id}")
+    if step.state is not StepState.AWAITING_COMPLETION:
+        return _completed_before(step, name, event)
+    record = _completion_record(draft, event)
+    draft.caused_by("completion_signalled", event.actor, {"step": name, "outcome": event.outcome})
+    note = replace(note, record=msgspec.Raw(encode_json(record)))
+    settle(draft, _complete(draft, step, note, event))
+    return Accepted({"step": name, **record})
+
+
+def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) -> Settled | None:
+    if event.outcome is ManualOutcome.CANCELLED:
+        draft.move(step, StepTrigger.COMPLETION_CANCELLED, note=note)
+        return Settled(step.no, StepState.CANCELLED)
+    if event.outcome is ManualOutcome.FAILED:
+        said = f"completed as Failed by {event.actor}" + (f": {event.notes}" if event.notes else "")
+        return fail_for_good(draft, step, COMPLETION, Category.EXTERNAL, said, note=note)
+    if event.output is not None:
+        note = replace(note, output=msgspec.Raw(event.output))
+    if draft.planned(step).has_rules:
+        draft.make_ready(step, StepTrigger.COMPLETION_SUCCEEDED, note=note)
+        return None
+    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note))
+
+
+def _completion_record(draft: Draft, event: CompletionSignalled) -> dict[str, Any]:
+    record: dict[str, Any] = {"outcome": event.outcome, "by": event.actor, "at": draft.now}
+    if event.notes:
+        record["notes"] = event.notes
+    if event.evidence:
+        record["evidence"] = list(event.evidence)
+    if event.claim is not None:
+        record["claim"] = msgspec.Raw(event.claim)
+    return record
+
+
+def _completed_before(step: Step, name: str, event: CompletionSignalled) -> Reply:
+    record = _record(step)
+    if record.get("outcome") == event.outcome:
+        return Accepted({"step": name, **record}, repeated=True)
+    how = f"completed as {record['outcome']} by {record['by']}" if "outcome" in record else f"already {step.state}"
+    raise Conflict(f"step {name} of run {step.run_id} was {how}", {"step": name, "state": step.state, **record})
+
+
+def _record(step: Step) -> dict[str, Any]:
+    if step.note is None or step.note.record is None:
+        return {}
+    record: dict[str, Any] = decode_json(bytes(step.note.record))
+    return record

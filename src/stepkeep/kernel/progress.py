@@ -1,0 +1,147 @@
+"""How a run moves forward: a step settles, and its dependents open or are skipped.
+
+Iterative throughout: what settles in turn joins the end of a queue, so that a skip can run down ten thousand steps
+without a stack.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.decision import Need
+from stepkeep.kernel.draft import Draft, Missing, encode_json
+from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
+from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
+from stepkeep.kernel.rows import Message, Note, Step
+from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.kernel.tables import StepTrigger
+
+
+def settle(draft: Draft, settled: Settled | None) -> None:
+    """Tell the dependents of a settled step, and theirs, until nothing more follows."""
+    if settled is None:
+        return
+    if draft.plan.at(settled.no).phase is Phase.UNDO:
+        _next_hook(draft, settled.no)
+        return
+    pending = deque((settled,))
+    while pending and not draft.stopping:
+        news = pending.popleft()
+        dependents = draft.plan.at(news.no).dependents
+        if not dependents:
+            continue
+        draft.require(no for no, _ in dependents)
+        for no, allow in dependents:
+            follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
+            if follow is not None:
+                pending.append(follow)
+
+
+def _tell(draft: Draft, step: Step, news: Settled, acceptable: bool) -> Settled | None:
+    if step.state is not StepState.PENDING or draft.stopping:
+        return None
+    if not acceptable:
+        draft.move(step, StepTrigger.DEPENDENCY_UNMET, of=news.no)
+        return Settled(step.no, StepState.SKIPPED, news.hard)
+    step = replace(step, unmet=step.unmet - 1)
+    if step.unmet:
+        draft.put(step)
+        return None
+    return open_step(draft, step, of=news.no)
+
+
+def _next_hook(draft: Draft, no: int) -> None:
+    note = draft.step(no).note
+    if note is not None and note.next is not None:
+        draft.make_ready(draft.step(note.next), StepTrigger.DEPENDENCIES_MET, of=no)
+
+
+def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
+    """A pending step's turn has come: ready for a worker, open for people or messages, or settled on the spot."""
+    planned = draft.planned(step)
+    if planned.condition is not None:
+        try:
+            holds = _holds(draft, planned.condition)
+        except ExpressionError as error:
+            said = f"its condition cannot be evaluated: {error}"
+            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said)
+        if not holds:
+            draft.move(step, StepTrigger.CONDITION_FALSE, of=of)
+            return Settled(step.no, StepState.SKIPPED)
+    if planned.definition.approval is not None:
+        deadline = planned.definition.approval.deadline
+        draft.move(step, StepTrigger.GATE_OPENED, of=of, due_at=_in(draft, deadline))
+        return None
+    if planned.definition.wait is not None:
+        return _open_wait(draft, step, planned, of)
+    draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
+    return None
+
+
+def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
+    wait = planned.definition.wait
+    assert wait is not None
+    opened = draft.move(
+        step,
+        StepTrigger.WAIT_OPENED,
+        of=of,
+        due_at=_in(draft, wait.deadline),
+        note=replace(step.note or Note(), event=wait.event),
+    )
+    message = draft.take_message(wait.event, step.no)
+    return None if message is None else satisfy_wait(draft, opened, message)
+
+
+def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:
+    """A `wait:` step has its message: the payload is its output."""
+    note = replace(step.note or Note(), output=msgspec.Raw(message.payload), record=_message_record(message))
+    draft.move(step, StepTrigger.WAIT_SATISFIED, note=note)
+    return Settled(step.no, StepState.SUCCEEDED)
+
+
+def wake(draft: Draft, step: Step, message: Message) -> None:
+    """A handler's wait is over: the same step runs again and is told which message woke it."""
+    note = replace(step.note or Note(), event=None, woken_by=_message_record(message))
+    draft.make_ready(step, StepTrigger.MESSAGE_ARRIVED, note=note)
+
+
+def _message_record(message: Message) -> msgspec.Raw:
+    return msgspec.Raw(
+        encode_json({"message": {"id": message.id, "name": message.name, "payload": msgspec.Raw(message.payload)}})
+    )
+
+
+def _holds(draft: Draft, condition: Condition) -> bool:
+    snapshot = draft.snapshot
+    numbers = {name: draft.plan.numbers[name] for name in sorted(condition.reads)}
+    draft.require(numbers.values())
+    unread = frozenset(no for no in numbers.values() if no not in snapshot.outputs)
+    if unread or (condition.reads_input and snapshot.input is None):
+        raise Missing(Need(outputs=unread, input=condition.reads_input))
+    return condition.holds(
+        ConditionView(
+            run_id=draft.run_id,
+            input=snapshot.input or b"null",
+            outputs={name: _output(draft, no) for name, no in numbers.items()},
+            states={name: draft.step(no).state for name, no in numbers.items()},
+        )
+    )
+
+
+def _output(draft: Draft, no: int) -> bytes | None:
+    """A step's output, also when it was accepted only a moment ago in this same decision."""
+    note = draft.step(no).note
+    if note is not None and note.output is not None:
+        return bytes(note.output)
+    for attempt in reversed(draft.attempts):
+        if attempt.no == no and attempt.output is not None:
+            return attempt.output
+    return draft.snapshot.outputs[no]
+
+
+def _in(draft: Draft, duration: int | None) -> int | None:
+    return None if duration is None else draft.now + duration

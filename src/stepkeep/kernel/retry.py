@@ -1,0 +1,49 @@
+"""Whether a failed attempt is tried again, and after how long. Arithmetic only.
+
+Jitter comes from a hash of run, step and attempt, so the same failure always waits the same time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from stepkeep.kernel.definition import SECOND, Backoff, Retry
+from stepkeep.kernel.states import NEVER_RETRIED, Category
+
+LONGEST_DELAY = 365 * 24 * 3600 * SECOND
+"""Where a policy has no cap, this one holds: a doubling delay must not overflow a column."""
+
+
+def may_retry(retry: Retry, category: Category, counted: int) -> bool:
+    """After `counted` failed, timed-out or lost attempts (this one included), is there another?"""
+    return category not in NEVER_RETRIED and category in retry.on and counted < retry.max_attempts
+
+
+def may_retry_lost(retry: Retry, counted: int, losses: int) -> bool:
+    """A lost lease says nothing about the handler, so only the two limits speak."""
+    return counted < retry.max_attempts and losses < retry.max_losses
+
+
+def delay_after(retry: Retry, counted: int, *, run_id: str, no: int) -> int:
+    """The pause before the next attempt, in microseconds."""
+    longest = LONGEST_DELAY if retry.max is None else retry.max
+    delay = min(_raw_delay(retry, counted, longest), longest)
+    if retry.jitter:
+        delay = int(delay * (1 - retry.jitter * _fraction(run_id, no, counted)))
+    return delay
+
+
+def _raw_delay(retry: Retry, counted: int, longest: int) -> int:
+    if retry.backoff is Backoff.CONSTANT:
+        return retry.initial
+    if retry.backoff is Backoff.LINEAR:
+        return retry.initial * counted
+    try:
+        return int(retry.initial * retry.factor ** (counted - 1))
+    except OverflowError:
+        return longest
+
+
+def _fraction(run_id: str, no: int, counted: int) -> float:
+    digest = hashlib.sha256(f"{run_id}:{no}:{counted}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64

@@ -1,0 +1,38 @@
+"""The run follows its steps: blocked when nothing moves, validating when all settled, stopped when nothing is held."""
+
+from __future__ import annotations
+
+from stepkeep.kernel.compensation import finish_rollback, finish_stopping
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import RunState, StopCause
+from stepkeep.kernel.stopping import stop
+from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+
+def roll_up(draft: Draft) -> None:
+    """Let the run take every hop that its steps now demand."""
+    if draft.state is RunState.RUNNING:
+        if draft.open == 0:
+            _all_settled(draft)
+        elif draft.moving == 0:
+            draft.move_run(RunTrigger.WAITING)
+    if draft.state is RunState.STOPPING and draft.leased == 0:
+        finish_stopping(draft)
+    if draft.state is RunState.COMPENSATING and draft.undoing == 0:
+        finish_rollback(draft)
+
+
+def _all_settled(draft: Draft) -> None:
+    if draft.failed:
+        policy = draft.plan.definition.on_failure
+        stop(draft, RunTrigger.STEPS_FAILED, cause=StopCause.FAILURE, policy=policy)
+        return
+    draft.move_run(RunTrigger.STEPS_SETTLED)
+    check = draft.plan.check
+    if check is None:
+        draft.move_run(RunTrigger.RULES_PASSED)
+        return
+    run = draft.snapshot.run
+    step = Step(tenant=run.tenant, run_id=run.id, no=check.no, queue=check.queue, priority=run.priority)
+    draft.make_ready(draft.add(step), StepTrigger.DEPENDENCIES_MET)

@@ -1,0 +1,90 @@
+"""What time does by itself: leases run out, retries fall due, deadlines pass, runs time out, grace periods end.
+
+A sweep only proposes; here it is checked again, so a sweep that is late or doubled changes nothing.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.draft import Draft, encode_json
+from stepkeep.kernel.events import TimeCame
+from stepkeep.kernel.execution import lose
+from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
+from stepkeep.kernel.progress import settle
+from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, StopCause
+from stepkeep.kernel.stopping import fence_off, stop
+from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+NOTHING_DUE = Accepted({"due": False}, repeated=True)
+
+
+def time_came(draft: Draft, event: TimeCame) -> Reply:
+    if draft.state in RUN_TERMINAL:
+        return NOTHING_DUE
+    if event.no is None:
+        return _run_due(draft, event)
+    step = draft.step(event.no)
+    if step.due_at is None or step.due_at > draft.now or (step.worker is not None and step.due_at == draft.now):
+        return NOTHING_DUE
+    if step.state not in STEP_DUE:
+        return NOTHING_DUE
+    draft.caused_by("time_came", event.actor)
+    settle(draft, STEP_DUE[step.state](draft, step))
+    return Accepted({"due": True})
+
+
+def _run_due(draft: Draft, event: TimeCame) -> Reply:
+    if draft.due_at is None or draft.due_at > draft.now:
+        return NOTHING_DUE
+    draft.every_step()
+    draft.caused_by("time_came", event.actor)
+    if draft.state is RunState.STOPPING:
+        fence_off(draft)
+    else:
+        definition = draft.plan.definition
+        stop(
+            draft,
+            RunTrigger.TIMED_OUT,
+            cause=StopCause.TIMEOUT,
+            policy=definition.on_failure,
+            category=Category.TIMEOUT,
+            error="the run did not end within its timeout",
+        )
+    return Accepted({"due": True})
+
+
+def _retry_due(draft: Draft, step: Step) -> Settled | None:
+    draft.make_ready(step, StepTrigger.RETRY_DUE)
+    return None
+
+
+def _wait_over(draft: Draft, step: Step) -> Settled | None:
+    note = step.note or Note()
+    if note.takes_timeouts:
+        told = msgspec.Raw(encode_json({"timeout": {"event": note.event}}))
+        note = replace(note, event=None, woken_by=told)
+        draft.make_ready(step, StepTrigger.DEADLINE_HANDED_OVER, note=note)
+        return None
+    said = f"no message {note.event!r} arrived before the deadline"
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said)
+
+
+def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
+    record = msgspec.Raw(encode_json({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now}))
+    note = replace(step.note or Note(), record=record)
+    said = "nobody decided before the deadline"
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, hard=True, note=note)
+
+
+STEP_DUE = {
+    StepState.RUNNING: lose,
+    StepState.VALIDATING: lose,
+    StepState.RETRYING: _retry_due,
+    StepState.AWAITING_EVENT: _wait_over,
+    StepState.AWAITING_APPROVAL: _nobody_decided,
+    StepState.AWAITING_COMPLETION: _nobody_decided,
+}
