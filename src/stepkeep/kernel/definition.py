@@ -154,6 +154,25 @@ class Rule(_Value, frozen=True, kw_only=True):
     message: str = ""
 
 
+class InputType(StrEnum):
+    """JSON's own types, by their JSON Schema names."""
+
+    ANY = "any"
+    STRING = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    OBJECT = "object"
+    ARRAY = "array"
+
+
+class InputField(_Value, frozen=True, kw_only=True):
+    """A declared field of the run's input; whoever starts a run is held to it."""
+
+    type: InputType = InputType.ANY
+    required: bool = True
+
+
 class StepDefinition(_Value, frozen=True, kw_only=True):
     """One step. Exactly one of `executor`, `approval` and `wait` is set."""
 
@@ -196,6 +215,7 @@ class Definition(_Value, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     output: Any = None
     input_fields: tuple[str, ...] | None = None
+    input_types: dict[str, InputField] = {}
     lease: int = 30 * SECOND
     grace: int = 30 * SECOND
     priority: int = 0
