@@ -36,7 +36,7 @@ _ISO_TIME: Final = {"H": "h", "M": "m", "S": "s"}
 
 
 class InvalidDuration(StepkeepError, ValueError):
-    """A duration that cannot be understood or is out of bounds; a ValueError too, so that pydantic collects it."""
+    """A duration that cannot be used as written; a ValueError too, so that pydantic collects it."""
 
 
 def parse_duration(text: object) -> int:
@@ -121,9 +121,7 @@ def _iso_half(text: str, half: str, units: dict[str, str]) -> list[tuple[str, st
 
 def _wrong_letter(text: str, letter: str, *, in_date: bool) -> str:
     if in_date and letter in {"Y", "M"}:
-        return (
-            f"{text!r} counts months or years, which have no fixed length. Write days, or PT5M for minutes."
-        )
+        return f"{text!r} counts months or years, which have no fixed length. Write days, or PT5M for minutes."
     if in_date and letter in _ISO_TIME:
         return f"{text!r} lacks the T before hours, minutes and seconds. Write for example PT5M or P1DT2H."
     return f"{text!r} uses {letter} where ISO 8601 does not allow it. {_EXAMPLES}"

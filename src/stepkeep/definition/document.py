@@ -1,0 +1,214 @@
+"""Turns the text of a definition into plain data that remembers where each value stands.
+
+It knows YAML and JSON, their limits and their traps, and nothing about workflows. Front ends and the linter
+call it, and report through `Document.problem`, so that every message points at a line and a column.
+"""
+
+from __future__ import annotations
+
+import codecs
+import heapq
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from stepkeep.definition.building import Builder, DataPath, Place, Places, PlainData
+from stepkeep.definition.json_text import read_json
+from stepkeep.definition.yaml_text import read_yaml
+from stepkeep.errors import DefinitionError, Problem
+
+MAX_BYTES: Final = 4 * 1024 * 1024
+
+Syntax: TypeAlias = Literal["yaml", "json"]
+
+# What YAML calls non-printable, and lone surrogates: none of it can be stored, shown or told apart.
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_LONGEST_NAME: Final = 128
+
+
+class Position(NamedTuple):
+    """A place in a text; both count from 1, columns in characters."""
+
+    line: int
+    column: int
+
+
+class Document:
+    """Plain data, made of what JSON knows, and the place of every key and value in it."""
+
+    __slots__ = ("_lines", "_place", "data", "file", "text")
+
+    def __init__(self, file: str, text: str, data: PlainData, place: Place) -> None:
+        self.file, self.text, self.data, self._place = file, text, data, place
+        self._lines = _line_starts(text)
+
+    def position(self, path: DataPath, *, key: bool = False, inside: int = 0) -> Position:
+        """Where the value at `path` starts, or its key; a path that leads nowhere has its nearest parent's place.
+
+        `inside` counts characters into a text, as far as that is written without escapes and on one line.
+        """
+        place = self._place
+        for depth, part in enumerate(path):
+            if not isinstance(place, Places) or part not in place.items:
+                return self._at(_start(place))
+            if key and depth == len(path) - 1:
+                return self._at(place.keys.get(part, _start(place.items[part])))
+            place = place.items[part]
+        return self._at(_start(place) if isinstance(place, Places) else self._within(place, inside))
+
+    def problem(self, path: DataPath, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem:
+        """A problem that points at the value at `path`, or at its key."""
+        where = self.position(path, key=key, inside=inside)
+        return _problem(self.file, where, path, message, hint)
+
+    def _at(self, offset: int) -> Position:
+        return _position(self._lines, offset)
+
+    def _within(self, start: int, inside: int) -> int:
+        first = self.text[start : start + 1]
+        quoted = first in {'"', "'"}
+        passed = self.text[start + quoted : start + quoted + inside]
+        escape = {'"': "\\", "'": "''"}.get(first, "\n")
+        if first in {"|", ">"} or escape in passed or "\n" in passed:
+            return start
+        return start + quoted + inside if inside else start
+
+
+def parse_document(text: str | bytes, *, file: str = "<text>", syntax: Syntax = "yaml") -> Document:
+    """Read a definition's text; raises DefinitionError with everything that is wrong with it.
+
+    >>> document = parse_document("steps:\\n  - name: a")
+    >>> document.data
+    {'steps': [{'name': 'a'}]}
+    >>> document.position(("steps", 0, "name"))
+    Position(line=2, column=11)
+    """
+    decoded = _decoded(text, file)
+    builder = read_json(decoded) if syntax == "json" else read_yaml(decoded)
+    if builder.faults:
+        raise _definition_error(builder, decoded, file)
+    return Document(file, decoded, builder.data, builder.places)
+
+
+def read_document(path: str | Path) -> Document:
+    """Read a definition's file: strict JSON when its name ends in `.json`, otherwise YAML."""
+    file = str(path)
+    try:
+        with Path(path).open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise _refusal(file, Position(1, 1), f"This file cannot be read: {reason}.") from None
+    return parse_document(content, file=file, syntax="json" if file.lower().endswith(".json") else "yaml")
+
+
+def render(problems: Iterable[Problem]) -> str:
+    """One line per problem, in the order of the text: `file:line:column: what is wrong. What to do.`"""
+    ordered = sorted(problems, key=lambda one: (one.file, one.line, one.column, one.path, one.message))
+    return "\n".join(str(problem) for problem in ordered)
+
+
+def path_text(path: DataPath) -> str:
+    """A path as people write it: `steps[0].with.email`, with odd keys in brackets and quotes."""
+    written = ""
+    for part in path:
+        if isinstance(part, str) and _WORD.fullmatch(part):
+            written += f".{part}" if written else part
+        else:
+            written += f"[{part!r}]" if isinstance(part, str) else f"[{part}]"
+    return written
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that was probably meant, or None when nothing comes close.
+
+    >>> nearest("creat_acount", ["create_account", "close_account"])
+    'create_account'
+    """
+    wanted = _folded(name)
+    letters = set(wanted)
+    # Comparing letter by letter is slow and a definition may name thousands: only the most promising are.
+    promising = heapq.nsmallest(
+        50,
+        (
+            (len(letters ^ set(folded)) + abs(len(wanted) - len(folded)), candidate, folded)
+            for candidate in candidates
+            if (folded := _folded(candidate))
+        ),
+    )
+    scored = [
+        (-SequenceMatcher(None, wanted, folded).ratio(), distance, candidate)
+        for distance, candidate, folded in promising
+    ]
+    ratio, _, best = min(scored, default=(0.0, 0, ""))
+    return best if -ratio >= 0.6 else None
+
+
+def _folded(name: str) -> str:
+    return name[:_LONGEST_NAME].casefold().replace("-", "_").replace(".", "_")
+
+
+def _decoded(text: str | bytes, file: str) -> str:
+    if len(text) > MAX_BYTES or (isinstance(text, str) and len(text.encode(errors="replace")) > MAX_BYTES):
+        raise _refusal(
+            file,
+            Position(1, 1),
+            f"This document is larger than {MAX_BYTES // (1024 * 1024)} MB.",
+            "Split the definition, or move data out of it.",
+        )
+    decoded = text if isinstance(text, str) else _utf8(text, file)
+    decoded = decoded.removeprefix("\ufeff")
+    unprintable = _UNPRINTABLE.search(decoded)
+    if unprintable:
+        raise _refusal(
+            file,
+            _position(_line_starts(decoded), unprintable.start()),
+            f"There is a character here that cannot be shown (U+{ord(unprintable[0]):04X}).",
+            "Remove it.",
+        )
+    return decoded
+
+
+def _utf8(content: bytes, file: str) -> str:
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _refusal(file, Position(1, 1), "This is UTF-16.", "Save the file as UTF-8.")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        before = content[: error.start].decode()
+        where = _position(_line_starts(before), len(before))
+        raise _refusal(file, where, "This is not UTF-8.", "Save the file as UTF-8.") from None
+
+
+def _definition_error(builder: Builder, text: str, file: str) -> DefinitionError:
+    lines = _line_starts(text)
+    problems = [
+        _problem(file, _position(lines, fault.offset), fault.path, fault.message, fault.hint)
+        for fault in sorted(builder.faults, key=lambda fault: fault.offset)
+    ]
+    return DefinitionError(problems)
+
+
+def _refusal(file: str, where: Position, message: str, hint: str = "") -> DefinitionError:
+    return DefinitionError([_problem(file, where, (), message, hint)])
+
+
+def _problem(file: str, where: Position, path: DataPath, message: str, hint: str) -> Problem:
+    return Problem(file=file, line=where.line, column=where.column, path=path_text(path), message=message, hint=hint)
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\r\n?|\n", text))]
+
+
+def _position(lines: list[int], offset: int) -> Position:
+    line = bisect_right(lines, offset)
+    return Position(line, offset - lines[line - 1] + 1)
+
+
+def _start(place: Place) -> int:
+    return place.offset if isinstance(place, Places) else place
