@@ -1,0 +1,161 @@
+"""One transaction's thinking: many events over many runs, decided run by run inside the store's transaction.
+
+Pure but for remembering what it decided: the store calls `think` with what it loaded, perhaps several times, and gets
+back either a wish for more or everything there is to write. It does no I/O and may be thrown away and made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from stepkeep.errors import NotFound
+from stepkeep.kernel.decide import decide
+from stepkeep.kernel.decision import Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations.plans import PlanCache
+from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
+
+PATIENCE = 3
+"""How often a run may ask for single steps before all of it is loaded."""
+
+
+class Deliberation:
+    """The events of one transaction, grouped by run, and the decisions reached so far."""
+
+    def __init__(
+        self,
+        plans: PlanCache,
+        events: Sequence[Event] = (),
+        claimer: Claimer | None = None,
+        expected: dict[RunKey, set[int]] | None = None,
+    ) -> None:
+        self._plans = plans
+        self._claimer = claimer
+        self._room = claimer.room if claimer else 0
+        self._events: dict[RunKey, list[tuple[int, Event]]] = {}
+        self._expected = expected or {}
+        self._asked: dict[RunKey, int] = {}
+        self.decisions: dict[RunKey, Decision] = {}
+        self.replies: list[Reply | None] = []
+        self.add(events)
+
+    def add(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._events.setdefault((event.tenant, event.run_id), []).append((len(self.replies), event))
+            self.replies.append(None)
+
+    def wants(self) -> list[Want]:
+        """What is worth loading before the first thought: the steps that events name, and those expected to follow."""
+        return [self._want(key, [event for _, event in events]) for key, events in self._events.items()]
+
+    def _want(self, key: RunKey, events: Sequence[Event]) -> Want:
+        numbers = {event.no for event in events if getattr(event, "no", None) is not None}  # type: ignore[attr-defined]
+        message = next((event.id for event in events if isinstance(event, MessageArrived)), None)
+        unnamed_gate = any(isinstance(event, GateDecided) and event.no is None for event in events)
+        return Want(
+            tenant=key[0],
+            run_id=key[1],
+            steps=tuple(sorted(numbers | self._expected.get(key, set()))),
+            whole=any(isinstance(event, CancelRequested) for event in events),
+            waiting=unnamed_gate or message is not None,
+            message=message,
+        )
+
+    def think(self, loaded: Loaded) -> More | Write:
+        """Decide on every run that can be decided; ask for what the others need."""
+        self._plans.learn(loaded.definitions.values())
+        unknown = {
+            run.definition_id
+            for key, run in loaded.runs.items()
+            if key in self._events and self._plans.get(run.definition_id) is None
+        }
+        if unknown:
+            return More(definitions=tuple(sorted(unknown)))
+        wants = []
+        for key, events in self._events.items():
+            if key in self.decisions:
+                continue
+            need = self._decide(loaded, key, events)
+            if need is not None:
+                wants.append(self._want_more(key, need))
+        return More(wants=tuple(wants)) if wants else self._write()
+
+    def _decide(self, loaded: Loaded, key: RunKey, events: Sequence[tuple[int, Event]]) -> Need | None:
+        run = loaded.runs.get(key)
+        if run is None:
+            for place, _ in events:
+                self.replies[place] = NotFound(f"there is no run {key[1]}")
+            return None
+        plan = self._plans.get(run.definition_id)
+        assert plan is not None
+        snapshot = Snapshot(
+            plan=plan,
+            run=run,
+            steps=loaded.steps.get(key, {}),
+            whole=key in loaded.whole,
+            waiting=key in loaded.waiting,
+            inbox=loaded.inbox.get(key),
+            seen=frozenset(message for *owner, message in loaded.seen if tuple(owner) == key),
+            outputs=loaded.outputs.get(key, {}),
+            input=loaded.inputs.get(key),
+        )
+        claimer = replace(self._claimer, room=self._room) if self._claimer and self._room > 0 else None
+        answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
+        if isinstance(answer, Need):
+            return answer
+        if claimer is not None:
+            self._room -= len(answer.claimed)
+        self.decisions[key] = answer
+        for (place, _), reply in zip(events, answer.replies, strict=True):
+            self.replies[place] = reply
+        return None
+
+    def _want_more(self, key: RunKey, need: Need) -> Want:
+        asked = self._asked[key] = self._asked.get(key, 0) + 1
+        return Want(
+            tenant=key[0],
+            run_id=key[1],
+            steps=tuple(sorted(need.steps)),
+            whole=need.whole or asked > PATIENCE,
+            waiting=need.waiting,
+            inbox=need.inbox,
+            outputs=tuple(sorted(need.outputs)),
+            input=need.input,
+        )
+
+    def _write(self) -> Write:
+        write = Write()
+        for decision in self.decisions.values():
+            if decision.entry is not None:
+                gather(write, decision)
+        return write
+
+    def claimed(self) -> list[tuple[Plan, Step]]:
+        """Every step that was claimed in this transaction, with its plan."""
+        found = []
+        for decision in self.decisions.values():
+            plan = self._plans.get(decision.run.definition_id)
+            assert plan is not None
+            found += [(plan, step) for step in decision.claimed]
+        return found
+
+
+def gather(write: Write, decision: Decision) -> None:
+    """Add the rows of one decision to what the transaction writes."""
+    run = decision.run
+    write.runs.append(RunChange(was=decision.was, run=run))
+    write.steps += decision.changed
+    write.new_steps += decision.added
+    write.attempts += decision.attempts
+    write.messages += decision.messages
+    write.consumed += decision.consumed
+    write.outbox += decision.outbox
+    if decision.entry is not None:
+        write.entries.append(decision.entry)
+    if run.business_key is not None and run.state in RUN_TERMINAL:
+        write.released_keys.append((run.tenant, run.business_key))

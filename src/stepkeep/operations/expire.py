@@ -1,0 +1,20 @@
+"""The sweep: everything that is due is proposed to the kernel. Any worker sweeps; there is no leader.
+
+Late, doubled or interrupted sweeps do no harm: the kernel checks each timer again under the run's lock.
+"""
+
+from __future__ import annotations
+
+from stepkeep.kernel.events import TimeCame
+from stepkeep.operations.transact import Transactor
+from stepkeep.operations.workers import retire_silent
+
+
+async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
+    """Let time act on what is due, oldest first. Returns how many timers were found."""
+    due = await transactor.store.find_due(limit)
+    if due:
+        events = [TimeCame(tenant=d.tenant, run_id=d.run_id, actor=actor, no=d.no) for d in due]
+        await transactor.submit_all(events)
+    await retire_silent(transactor.store, actor=actor)
+    return len(due)

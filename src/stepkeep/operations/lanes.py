@@ -1,0 +1,51 @@
+"""Natural group commit: what arrived while the last flush was under way forms the next batch.
+
+No timer and no waiting when idle: the first item is flushed at once, alone; under load, batches grow by themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Flush = Callable[[list[T]], Awaitable[Sequence[R | BaseException]]]
+
+
+class Lane(Generic[T, R]):
+    """Collects items and flushes them one batch at a time; each item gets its own answer, or its own exception."""
+
+    def __init__(self, flush: Flush[T, R], *, limit: int = 500) -> None:
+        self._flush = flush
+        self._limit = limit
+        self._waiting: list[tuple[T, asyncio.Future[R]]] = []
+        self._flushing: asyncio.Task[None] | None = None
+
+    async def put(self, item: T) -> R:
+        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._waiting.append((item, answer))
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_all())
+        return await answer
+
+    async def _flush_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
+            try:
+                answers = await self._flush([item for item, _ in batch])
+            except Exception as error:  # noqa: BLE001 - the batch failed as a whole: everybody in it hears why
+                answers = [error] * len(batch)
+            for (_, future), answer in zip(batch, answers, strict=True):
+                _resolve(future, answer)
+
+
+def _resolve(future: asyncio.Future[R], answer: R | BaseException) -> None:
+    if future.done():  # whoever asked has gone away; the change was made all the same
+        return
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,39 @@
+"""Publish a definition: keep it for ever under its name and version, with the queues that its steps ask for."""
+
+from __future__ import annotations
+
+from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.definition import Definition, digest_of, encode_definition
+from stepkeep.kernel.plan import Plan, queue_specs
+from stepkeep.operations.transact import Transactor
+
+
+async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
+    """Publish, or find published. The same name and version with other content is refused: versions never change."""
+    document = encode_definition(definition)
+    digest = digest_of(document)
+    stored = await transactor.store.publish(
+        tenant,
+        definition.name,
+        definition.version,
+        definition.dialect,
+        digest,
+        document,
+        queue_specs(definition),
+        actor,
+    )
+    if stored.digest != digest:
+        raise Conflict(
+            f"version {definition.version} of {definition.name} was published before with other content. "
+            "A published version never changes: raise `version`."
+        )
+    return transactor.plans.add(stored)
+
+
+async def find_plan(transactor: Transactor, name: str, version: int | None, *, tenant: str) -> Plan:
+    """The plan of a published definition; without a version, of the highest one."""
+    stored = await transactor.store.read_definition(tenant, name, version)
+    if stored is None:
+        which = name if version is None else f"version {version} of {name}"
+        raise NotFound(f"there is no published workflow {which}. Publish it first (stepkeep start FILE does).")
+    return transactor.plans.add(stored)

@@ -1,0 +1,39 @@
+"""Run a finished run again: a new run of the same definition and input that names the old one."""
+
+from __future__ import annotations
+
+from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.start import Started, Starter, StartRequest
+from stepkeep.operations.transact import Transactor
+
+
+async def rerun(
+    transactor: Transactor,
+    starter: Starter,
+    run_id: str,
+    *,
+    tenant: str,
+    actor: str,
+    given: bytes | None = None,
+    idempotency_key: str | None = None,
+) -> Started:
+    """Start a new run like the old one; terminal states are never left, so the old one stays as it is."""
+    found = await transactor.store.read_run(tenant, run_id)
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    if found.run.state not in RUN_TERMINAL:
+        raise Conflict(f"run {run_id} is still {found.run.state}; cancel it or wait for its end before a rerun.")
+    return await starter.start(
+        StartRequest(
+            plan=await plan_of(transactor, tenant, run_id),
+            tenant=tenant,
+            actor=actor,
+            input=found.details.input if given is None else given,
+            business_key=found.details.business_key,
+            priority=found.run.priority,
+            idempotency_key=idempotency_key,
+            rerun_of=run_id,
+        )
+    )

@@ -1,0 +1,181 @@
+"""The one door to `decide`: events in, one transaction, answers out.
+
+Lock runs, read, decide (pure), write everything, commit. Many events over many runs share a transaction; one bad event
+is refused alone. Everything that changes a run, from a worker's report to an operator's cancel, comes through here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from stepkeep.errors import Contended, Refused
+from stepkeep.kernel.decision import Accepted, Claimer, Reply
+from stepkeep.kernel.events import Event, StepClaimed, StepReported
+from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.rows import Step
+from stepkeep.operations.deliberation import Deliberation
+from stepkeep.operations.lanes import Lane
+from stepkeep.operations.plans import PlanCache
+from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Store, Transaction, Write
+
+MEETINGS = 12
+"""How often a transaction that met another one is run again before the caller hears of it."""
+
+T = TypeVar("T")
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that this worker now holds, with all that is needed to run it."""
+
+    tenant: str
+    run_id: str
+    step: Step
+    planned: PlannedStep
+    plan: Plan
+    claimed_at: int
+
+
+class Transactor:
+    """One per process: the store, the plans it has met, and the lanes that group what callers ask for."""
+
+    def __init__(self, store: Store, plans: PlanCache | None = None) -> None:
+        self.store = store
+        self.plans = plans or PlanCache()
+        self._lane: Lane[Event, Accepted] = Lane(self._submit_batch)
+        self._held: dict[tuple[RunKey, int, int], tuple[Plan, Step]] = {}
+
+    # -- events from people, clocks and the outside ------------------------------------------------------------------
+    async def submit(self, event: Event) -> Accepted:
+        """Let one event take effect, in a transaction shared with whoever else asks at the same time."""
+        return await self._lane.put(event)
+
+    async def submit_all(self, events: Sequence[Event]) -> list[Reply]:
+        """Let these events take effect in one transaction; refusals come back as values."""
+        thought = await self._in_transaction(lambda: Deliberation(self.plans, events))
+        return answers(thought)
+
+    async def _submit_batch(self, events: list[Event]) -> list[Accepted | BaseException]:
+        return list(await self.submit_all(events))
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+    async def claim(self, claimer: Claimer, *, limit: int, after: int | None = None) -> list[Claim]:
+        """Claim up to `limit` ready steps of the worker's queues."""
+        if limit <= 0 or not claimer.queues:
+            return []
+        propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit, after=after)
+
+        def think_of() -> Deliberation:
+            return _Claiming(self.plans, claimer)
+
+        return self._keep(await self._in_transaction(think_of, propose))
+
+    async def report(
+        self, events: Sequence[StepReported], claimer: Claimer | None
+    ) -> tuple[list[Reply], list[Claim]]:
+        """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
+        expected = self._expect(events)
+        thought = await self._in_transaction(lambda: Deliberation(self.plans, events, claimer, expected))
+        for event in events:
+            self._held.pop(((event.tenant, event.run_id), event.no, event.fence), None)
+        return answers(thought), self._keep(thought)
+
+    async def report_in(self, transaction: Transaction, event: StepReported) -> Reply:
+        """Report inside a transaction in which the handler has written already (promise 4)."""
+        thought = Deliberation(self.plans, (event,), None, self._expect((event,)))
+        await transaction.change(thought.wants(), thought.think)
+        self._held.pop(((event.tenant, event.run_id), event.no, event.fence), None)
+        return answers(thought)[0]
+
+    def _expect(self, events: Sequence[StepReported]) -> dict[RunKey, set[int]]:
+        """Which steps the reports will touch: their dependents, or the hook that follows."""
+        expected: dict[RunKey, set[int]] = {}
+        for event in events:
+            key = (event.tenant, event.run_id)
+            plan, step = self._held.get((key, event.no, event.fence), (None, None))
+            if plan is None or step is None:
+                continue
+            numbers = expected.setdefault(key, set())
+            numbers.update(no for no, _ in plan.at(event.no).dependents)
+            if step.note is not None and step.note.next is not None:
+                numbers.add(step.note.next)
+        return expected
+
+    def _keep(self, thought: Deliberation) -> list[Claim]:
+        claims = []
+        for plan, step in thought.claimed():
+            self._held[((step.tenant, step.run_id), step.no, step.fence)] = (plan, step)
+            claims.append(
+                Claim(
+                    tenant=step.tenant,
+                    run_id=step.run_id,
+                    step=step,
+                    planned=plan.at(step.no),
+                    plan=plan,
+                    claimed_at=step.claimed_at or 0,
+                )
+            )
+        return claims
+
+    # -- the transaction ---------------------------------------------------------------------------------------------
+    async def _in_transaction(
+        self, think_of: Callable[[], Deliberation], propose: Propose | None = None
+    ) -> Deliberation:
+        async def once() -> Deliberation:
+            thought = think_of()
+            await self.store.change(thought.wants(), thought.think, propose)
+            return thought
+
+        return await again_if_contended(once)
+
+
+async def again_if_contended(transaction: Callable[[], Awaitable[T]]) -> T:
+    """Run a whole transaction again when it met another: it left nothing behind, so it may."""
+    for meeting in range(MEETINGS):
+        try:
+            return await transaction()
+        except Contended:
+            if meeting == MEETINGS - 1:
+                raise
+            await asyncio.sleep(random.uniform(0, 0.002 * 2**meeting))  # noqa: S311
+    raise AssertionError("unreachable")
+
+
+def answers(thought: Deliberation) -> list[Reply]:
+    missing = Refused("the event was not decided on")
+    return [missing if reply is None else reply for reply in thought.replies]
+
+
+class _Claiming(Deliberation):
+    """A deliberation whose events are the claims that the store proposed."""
+
+    def __init__(self, plans: PlanCache, claimer: Claimer) -> None:
+        super().__init__(plans)
+        self._for = claimer
+        self._begun = False
+
+    def think(self, loaded: Loaded) -> More | Write:
+        unknown = {run.definition_id for run in loaded.runs.values() if self._plans.get(run.definition_id) is None}
+        if unknown - loaded.definitions.keys():
+            return More(definitions=tuple(sorted(unknown)))
+        self._plans.learn(loaded.definitions.values())
+        if not self._begun:
+            self._begun = True
+            self.add(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed)
+        return super().think(loaded)
+
+    def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:
+        plan = self._plans.get(loaded.runs[tenant, run_id].definition_id)
+        assert plan is not None
+        return StepClaimed(
+            tenant=tenant,
+            run_id=run_id,
+            actor=self._for.actor,
+            no=no,
+            worker=self._for.worker,
+            lease=self._for.lease or plan.definition.lease,
+        )

@@ -1,0 +1,207 @@
+"""Runs as people and programs read them: the documented, stable shape behind `--json`, `show` and the engine's answers.
+
+Reads only. Times become UTC texts here and nowhere else; payloads are decoded; costs are added up; outputs are found.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.conditions import render_output
+from stepkeep.errors import ExpressionError, NotFound
+from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Attempt, Step
+from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
+from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import RunFilter, RunRecord
+
+decode_json = msgspec.json.decode
+UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
+JOURNAL_PAGE = 1000
+
+
+def instant(micros: int | None) -> str | None:
+    """A reading of the database's clock as UTC text with milliseconds."""
+    if micros is None:
+        return None
+    return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
+    """Everything about one run: `{"run": {...}, "steps": [...]}`."""
+    store = transactor.store
+    found = await store.read_run(tenant, run_id)
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    plan = await plan_of(transactor, tenant, run_id)
+    steps = await store.read_steps(tenant, run_id)
+    attempts: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in await store.read_attempts(tenant, run_id):
+        attempts[attempt.no].append(attempt)
+    times = _times(await read_whole_journal(transactor, run_id, tenant=tenant))
+    outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
+    described = [_step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, [])) for step in steps]
+    run = summarise(found) | {
+        "input": decode_json(found.details.input),
+        "labels": decode_json(found.details.labels) if found.details.labels else {},
+        "output": _run_output(plan, found, steps, outputs),
+        "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
+        "warnings": [
+            f"{step['name']}: {step['error'] or step['category']}"
+            for step in described
+            if step["state"] == StepState.SKIPPED and step["category"] is not None
+        ],
+        "waiting_for": [_waiting_for(plan, step) for step in steps if step.state.startswith("awaiting_")],
+    }
+    return {"run": run, "steps": described}
+
+
+async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
+    """`{"runs": [...]}`, newest first."""
+    return {"runs": [summarise(record) for record in await transactor.store.list_runs(which)]}
+
+
+def summarise(record: RunRecord) -> dict[str, Any]:
+    """One line about a run."""
+    run, details = record.run, record.details
+    return {
+        "id": run.id,
+        "workflow": details.workflow,
+        "version": details.version,
+        "dialect": details.dialect,
+        "state": run.state,
+        "rollback": run.rollback,
+        "category": run.category,
+        "error": run.error,
+        "priority": run.priority,
+        "business_key": details.business_key,
+        "correlation_id": details.correlation_id,
+        "created_by": details.created_by,
+        "created_at": instant(details.created_at),
+        "started_at": instant(run.started_at),
+        "ended_at": instant(run.ended_at),
+        "rerun_of": details.rerun_of,
+        "journal": {"seq": run.seq, "head": run.head.hex()},
+    }
+
+
+async def read_whole_journal(transactor: Transactor, run_id: str, *, tenant: str) -> list[SealedEntry]:
+    entries: list[SealedEntry] = []
+    while page := await transactor.store.read_journal(
+        tenant, run_id, entries[-1].seq if entries else 0, JOURNAL_PAGE
+    ):
+        entries += page
+        if len(page) < JOURNAL_PAGE:
+            break
+    return entries
+
+
+def _times(entries: Sequence[SealedEntry]) -> dict[int, list[tuple[str, int]]]:
+    """For each step, every state it entered and when."""
+    times: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for sealed in entries:
+        for hop in open_entry(sealed.body).hops:
+            if hop.no != RUN_ENTITY:
+                times[hop.no].append((hop.target, sealed.at))
+    return times
+
+
+def _step(
+    plan: Plan, step: Step, attempts: Sequence[Attempt], output: bytes | None, times: Sequence[tuple[str, int]]
+) -> dict[str, Any]:
+    planned = plan.at(step.no)
+    begun = next((at for state, at in times if state not in (StepState.PENDING, StepState.READY)), None)
+    counted = sum(attempt.state not in UNCOUNTED for attempt in attempts)
+    holding = step.worker is not None and not any(attempt.fence == step.fence for attempt in attempts)
+    return {
+        "name": planned.name,
+        "phase": planned.phase,
+        "kind": _kind(plan, step),
+        "state": step.state,
+        "attempts": counted + holding,
+        "losses": step.losses,
+        "category": step.category,
+        "error": step.error,
+        "output": None if output is None else decode_json(output),
+        "depends_on": [edge.step for edge in planned.definition.depends_on] if planned.phase is Phase.MAIN else [],
+        "started_at": instant(begun),
+        "ended_at": instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
+        "due_at": instant(step.due_at),
+        "record": decode_json(bytes(step.note.record)) if step.note and step.note.record else None,
+        "cost": _add_up(attempts),
+        "history": [_attempt(attempt) for attempt in attempts],
+        "states": [{"state": state, "at": instant(at)} for state, at in times],
+    }
+
+
+def _kind(plan: Plan, step: Step) -> str:
+    definition = plan.at(step.no).definition
+    if plan.at(step.no).phase is Phase.MAIN:
+        if definition.approval is not None:
+            return "approval"
+        if definition.wait is not None:
+            return "wait"
+    executor = plan.at(step.no).executor
+    return "none" if executor is None else str(executor.__struct_config__.tag)
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "fence": attempt.fence,
+        "state": attempt.state,
+        "started_at": instant(attempt.started_at),
+        "ended_at": instant(attempt.ended_at),
+        "category": attempt.category,
+        "error": attempt.error,
+        "cost": None if attempt.cost is None else decode_json(attempt.cost),
+    }
+
+
+def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
+    if step.note is not None and step.note.output is not None:
+        return bytes(step.note.output)
+    for attempt in reversed(attempts):
+        if attempt.state is AttemptState.SUCCEEDED and attempt.output is not None:
+            return attempt.output
+    return None
+
+
+def _run_output(plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Mapping[int, bytes | None]) -> Any:
+    """What the run comes to: its declared output, or that of its last steps."""
+    if found.run.state is not RunState.SUCCEEDED:
+        return None
+    by_name = {plan.at(step.no).name: outputs[step.no] for step in steps if step.no < plan.size}
+    states = {plan.at(step.no).name: step.state for step in steps if step.no < plan.size}
+    if plan.definition.output is not None:
+        try:
+            return render_output(plan.definition, found.run.id, found.details.input, by_name, states)
+        except ExpressionError as error:
+            return {"error": f"the declared output cannot be evaluated: {error}"}
+    last = {planned.name: by_name.get(planned.name) for planned in plan.steps if not planned.dependents}
+    plain = {name: None if output is None else decode_json(output) for name, output in last.items()}
+    return next(iter(plain.values())) if len(plain) == 1 else plain
+
+
+def _waiting_for(plan: Plan, step: Step) -> dict[str, Any]:
+    waits: dict[str, Any] = {"step": plan.at(step.no).name, "for": step.state.removeprefix("awaiting_")}
+    if step.note is not None and step.note.event is not None:
+        waits["event"] = step.note.event
+    return waits | {"until": instant(step.due_at)}
+
+
+def _add_up(attempts: Any) -> dict[str, float]:
+    """The sum of what attempts cost, by kind (usd, tokens, …)."""
+    total: dict[str, float] = {}
+    for attempt in attempts:
+        if attempt.cost is not None:
+            for kind, amount in decode_json(attempt.cost).items():
+                total[kind] = total.get(kind, 0) + amount
+    return total

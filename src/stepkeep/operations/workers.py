@@ -1,0 +1,121 @@
+"""The life of workers: registered, heard, idle or busy, silent, back, drained, gone. Each hop is in their journal.
+
+A worker's state is a report about a process, never a lock: what it holds is guarded by leases and fences alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import WorkerState
+from stepkeep.kernel.tables import WorkerTrigger as T
+from stepkeep.kernel.workers import move_worker
+from stepkeep.store.protocol import Store, WorkerChange
+
+HEARTBEAT = 10 * SECOND
+MISSED_BEATS = 3
+GIVE_UP_AFTER = 180 * SECOND
+
+
+def worker_id(app: str) -> str:
+    """`app:host:pid:random`: readable, and never the same twice."""
+    parts = (app, socket.gethostname(), str(os.getpid()), secrets.token_hex(4))
+    return ":".join(re.sub(r"[^a-z0-9_.-]", "-", part.lower()) for part in parts)
+
+
+async def register(
+    store: Store,
+    *,
+    tenant: str,
+    app: str,
+    capacity: int,
+    capabilities: tuple[str, ...] = (),
+    queues: tuple[int, ...] = (),
+) -> Worker:
+    """A process announces itself with what it can do."""
+    now = await store.now()
+    blank = Worker(
+        tenant=tenant,
+        id=worker_id(app),
+        no=0,
+        state=WorkerState.INITIALIZING,
+        incarnation=1,
+        capacity=capacity,
+        capabilities=tuple(sorted(capabilities)),
+        queues=queues,
+        heard_at=now,
+        started_at=now,
+    )
+    worker, entry = move_worker(blank, (T.STARTED, T.REGISTERED), now=now, actor=blank.id)
+    return await store.add_worker(worker, entry)
+
+
+async def beat(store: Store, worker: Worker) -> Worker:
+    """Say "I am here". One that had been given up for lost comes back as a new incarnation of the same id."""
+    row = await store.beat(worker.tenant, worker.no, worker.incarnation)
+    if row is None:
+        return worker
+    if row.state is WorkerState.UNRESPONSIVE:
+        return await _move(store, row, T.HEARD_AGAIN)
+    return row
+
+
+async def mark_busy(store: Store, worker: Worker) -> Worker:
+    return await _move(store, worker, T.TASK_ASSIGNED) if worker.state is WorkerState.IDLE else worker
+
+
+async def mark_idle(store: Store, worker: Worker) -> Worker:
+    return await _move(store, worker, T.TASKS_FINISHED) if worker.state is WorkerState.BUSY else worker
+
+
+async def drain(store: Store, worker: Worker) -> Worker:
+    """No more claims: finish or hand back what is held."""
+    live = worker.state in (WorkerState.IDLE, WorkerState.BUSY)
+    return await _move(store, worker, T.DRAIN_REQUESTED) if live else worker
+
+
+async def shut_down(store: Store, worker: Worker) -> Worker:
+    if worker.state in (WorkerState.IDLE, WorkerState.BUSY):
+        worker = await _move(store, worker, T.DRAIN_REQUESTED)
+    return await _move(store, worker, T.DRAINED) if worker.state is WorkerState.DRAINING else worker
+
+
+async def retire_silent(store: Store, *, actor: str) -> int:
+    """Mark workers that missed their heartbeats, and give up those that have been silent for long."""
+    silent = await store.silent_workers(MISSED_BEATS * HEARTBEAT)
+    now = await store.now() if silent else 0
+    moved = 0
+    for worker in silent:
+        trigger = _verdict(worker, now)
+        if trigger is not None:
+            after = await _move(store, worker, trigger, actor=actor)
+            moved += after.state is not worker.state
+    return moved
+
+
+def _verdict(worker: Worker, now: int) -> T | None:
+    if worker.state in (WorkerState.IDLE, WorkerState.BUSY, WorkerState.DRAINING):
+        return T.HEARTBEATS_MISSED
+    if worker.state is WorkerState.UNRESPONSIVE and now - worker.heard_at >= GIVE_UP_AFTER:
+        return T.GIVEN_UP
+    return None
+
+
+async def _move(store: Store, worker: Worker, trigger: T, *, actor: str | None = None, **changes: Any) -> Worker:
+    """Take one hop; if somebody else moved the row first, their word stands and is returned."""
+    moved, entry = move_worker(worker, (trigger,), now=await store.now(), actor=actor or worker.id, **changes)
+    if trigger is not T.HEARTBEATS_MISSED and trigger is not T.GIVEN_UP:
+        moved = replace(moved, heard_at=entry.at)
+    written = await store.change_workers([WorkerChange(was=worker.seq, worker=moved, entry=entry)])
+    if written[0]:
+        return moved
+    rows = await store.list_workers(worker.tenant)
+    return next((row for row in rows if row.no == worker.no), worker)
