@@ -1,0 +1,1 @@
+"""The store on PostgreSQL: asyncpg, arrays and one SQL statement per file."""

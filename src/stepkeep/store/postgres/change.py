@@ -1,0 +1,46 @@
+"""One change inside an open transaction: lock and load, think, load more where asked, write.
+
+Beginning, committing and rolling back belong to the caller: the store for its own changes, `transaction` where user
+code takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stepkeep.errors import Broken
+from stepkeep.store.postgres.connections import Connection
+from stepkeep.store.postgres.load import Loading, OutOfOrder
+from stepkeep.store.postgres.write import write
+from stepkeep.store.protocol import Propose, Think, Want, Write
+
+MAX_ROUNDS = 10_000
+"""A callback that asks for more this often will never be content; the bound turns a hang into an error."""
+
+
+class StartAgain(Exception):
+    """Runs came to be wanted that cannot be locked in order any more: roll back, and begin with all of these."""
+
+    def __init__(self, wants: tuple[Want, ...]) -> None:
+        self.wants = wants
+        super().__init__("the runs wanted cannot be locked in id order in this transaction")
+
+
+async def change(
+    connection: Connection, clock_offset: int, wants: Sequence[Want], think: Think, propose: Propose | None
+) -> None:
+    """Load, think (again where more is wanted), write."""
+    loading = Loading(connection, clock_offset)
+    asked = tuple(wants)
+    await loading.begin(asked, propose)
+    for _ in range(MAX_ROUNDS):
+        answer = think(loading.loaded)
+        if isinstance(answer, Write):
+            await write(connection, answer)
+            return
+        asked += answer.wants
+        try:
+            await loading.more(answer)
+        except OutOfOrder:
+            raise StartAgain(asked) from None
+    raise Broken(f"a change asked for more {MAX_ROUNDS} times without coming to a decision")

@@ -1,0 +1,189 @@
+"""Connections: what the URL asks for, how one is made, and small pools of them that survive forks and restarts.
+
+A pool hands out connections and takes them back; it never begins, commits or retries anything. A connection that
+broke, or that a cancelled task left in the middle of something, is thrown away and the next caller gets a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+import msgspec
+
+from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.store.postgres.failures import translated
+
+Connection = asyncpg.Connection[asyncpg.Record]
+
+PLANNER = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+}
+"""Plans are made once per connection, on tables of any size, and must still be right when the tables have grown."""
+
+DURABLE = {"synchronous_commit": "on"}
+
+ENGINE = {**PLANNER, **DURABLE, "lock_timeout": "10s", "idle_in_transaction_session_timeout": "60s"}
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a URL says beyond where the server is; each is a parameter of the URL."""
+
+    dsn: str
+    shown: str
+    pool_size: int = 8
+    statement_cache_size: int = 200
+    connect_timeout: int = 10
+    command_timeout: int = 60
+
+
+OWN = ("pool_size", "statement_cache_size", "connect_timeout", "command_timeout")
+
+
+def read_options(url: str) -> Options:
+    """Take our parameters out of a URL; the driver would hand those it does not know to the server."""
+    parts = urlsplit(url)
+    mine: dict[str, int] = {}
+    theirs = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in OWN:
+            theirs.append((name, value))
+        elif value.isdecimal():
+            mine[name] = int(value)
+        else:
+            raise InvalidInput(f"{name} in the database URL is {value!r}; it must be a whole number")
+    dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
+    where = parts.netloc.rpartition("@")[2]
+    who = parts.username or ""
+    shown = urlunsplit(parts._replace(netloc=f"{who}@{where}" if who else where, query=""))
+    return Options(dsn=dsn, shown=shown, **mine)
+
+
+class Pool:
+    """A few connections of one kind. Opened one by one as they are needed, by the process and loop that need them.
+
+    `settings` are asked for when a connection starts. Where something between us and the server refuses or drops
+    them (a pooler in transaction mode does), `local` turns true and `opening` sets them again in every transaction.
+    """
+
+    def __init__(self, options: Options, size: int, settings: Mapping[str, str]) -> None:
+        self._options, self._size, self._settings = options, size, settings
+        self.local = False
+        self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self._idle: list[Connection] = []
+        self._room = asyncio.Semaphore(size)
+
+    @property
+    def opening(self) -> str:
+        """The statement that begins a transaction on a connection of this pool."""
+        begin = "begin isolation level read committed read write"
+        if not self.local:
+            return begin
+        return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in self._settings.items())])
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        self._settle_in()
+        room = self._room
+        async with room:
+            connection = await self._take()
+            try:
+                yield connection
+            except BaseException:
+                await self._abandon(connection)
+                raise
+            if not connection.is_closed():
+                self._idle.append(connection)
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, []
+        if self._owner is not None and self._owner[0] == os.getpid():
+            for connection in idle:
+                connection.terminate() if connection.is_closed() else await self._part(connection)
+
+    def _settle_in(self) -> None:
+        """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        if self._owner != here:
+            self._owner, self._idle, self._room = here, [], asyncio.Semaphore(self._size)
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.is_closed():
+                return connection
+        with translated():
+            return await self._connect()
+
+    async def _connect(self) -> Connection:
+        if not self._settings or self.local:
+            return await self._dial({})
+        try:
+            connection = await self._dial(self._settings)
+        except asyncpg.ProtocolViolationError:
+            self.local = True
+            return await self._dial({})
+        name, value = next(iter(self._settings.items()))
+        if await connection.fetchval("select current_setting($1)", name) != value:
+            self.local = True
+        return connection
+
+    async def _dial(self, settings: Mapping[str, str]) -> Connection:
+        options = self._options
+        connection: Any = await asyncpg.connect(
+            options.dsn,
+            timeout=options.connect_timeout,
+            command_timeout=options.command_timeout,
+            statement_cache_size=options.statement_cache_size,
+            max_cached_statement_lifetime=0,
+            server_settings={"application_name": "stepkeep", **settings},
+        )
+        return connection  # type: ignore[no-any-return]
+
+    async def _abandon(self, connection: Connection) -> None:
+        """Bring a connection home after a failure, or drop it: what it was doing is unknown."""
+        if connection.is_closed():
+            return
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            connection.terminate()
+            return
+        try:
+            await connection.execute("rollback", timeout=5)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            connection.terminate()
+        else:
+            self._idle.append(connection)
+
+    async def _part(self, connection: Connection) -> None:
+        try:
+            await connection.close(timeout=5)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+            connection.terminate()
+
+
+async def fetch(connection: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+    with translated():
+        return await connection.fetch(statement, *arguments)
+
+
+async def execute(connection: Connection, statement: str, *arguments: Any) -> str:
+    """Run a statement for its effect; the answer is the server's tag, such as `UPDATE 3`."""
+    with translated():
+        return await connection.execute(statement, *arguments)
+
+
+async def commit(connection: Connection) -> None:
+    """Commit, and mean it: a transaction that an earlier error broke answers COMMIT with ROLLBACK."""
+    if await execute(connection, "commit") != "COMMIT":
+        raise StoreUnavailable("PostgreSQL rolled the transaction back because a statement in it had failed")

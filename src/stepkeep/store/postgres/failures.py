@@ -1,0 +1,72 @@
+"""What a driver's error means to the rest of Stepkeep: run it again, come back later, migrate first, or a defect.
+
+It only translates; nothing is retried here. Everything in this folder that talks to the server does so inside
+`translated`, and an error it does not know passes through as it is, because surprises stay loud.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import asyncpg
+
+from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StoreUnavailable
+
+MET = (
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.UniqueViolationError,
+)
+
+UNREACHABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+
+OTHER_SCHEMA = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
+
+UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, UnicodeError)
+
+
+def translate(error: BaseException) -> Exception | None:
+    """The error to raise instead, or None where the original says it best."""
+    if isinstance(error, MET):
+        return Contended(f"two transactions met in PostgreSQL ({_said(error)}); run the whole again")
+    if isinstance(error, asyncpg.IntegrityConstraintViolationError):
+        return InvariantBroken(f"the schema refused rows that contradict each other: {_said(error)}")
+    if isinstance(error, OTHER_SCHEMA):
+        return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
+    if isinstance(error, UNSTORABLE):
+        return InvalidInput(f"PostgreSQL cannot store this value: {_said(error)}")
+    if isinstance(error, UNREACHABLE):
+        return StoreUnavailable(f"PostgreSQL cannot do it now ({_said(error)}); nothing was acknowledged")
+    return None
+
+
+class translated:  # noqa: N801 - reads as a word: `async with` a connection, `with translated()`
+    """A block in which the driver's errors become ours."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and (meant := translate(error)) is not None:
+            raise meant from error
+
+
+def _said(error: BaseException) -> str:
+    return str(error).strip().rstrip(".") or type(error).__name__

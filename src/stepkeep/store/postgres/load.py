@@ -1,0 +1,190 @@
+"""Locking and loading inside an open transaction: runs in id order, then proposals, then the rows wanted with them.
+
+Steps are read by a statement of their own, after every lock is held: a statement that locks and reads at once would
+read steps as they were before it waited. Nothing is written here; `change` calls it, perhaps several times.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from stepkeep.kernel.rows import Run
+from stepkeep.store.postgres import columns
+from stepkeep.store.postgres.columns import numbers
+from stepkeep.store.postgres.connections import Connection, fetch
+from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
+from stepkeep.store.statements import load_statements
+
+SQL = load_statements("stepkeep.store.postgres")
+
+ALWAYS = -(2**63)
+
+is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+"""Run ids are compared as text outside the database and as numbers inside: only one spelling of each may pass."""
+
+
+class OutOfOrder(Exception):
+    """A run is wanted whose id is smaller than one already locked; waiting for it here could be a deadlock."""
+
+
+def lock_order(key: RunKey) -> tuple[str, str]:
+    return (key[1], key[0])
+
+
+class Loading:
+    """What one transaction has locked and loaded so far."""
+
+    def __init__(self, connection: Connection, clock_offset: int) -> None:
+        self.connection, self.clock_offset = connection, clock_offset
+        self.loaded = Loaded(now=0)
+        self._looked: set[RunKey] = set()
+        self._last: tuple[str, str] = ("", "")
+
+    async def begin(self, wants: Sequence[Want], propose: Propose | None) -> None:
+        """Lock and load what is wanted from the start."""
+        if wants or propose is None:
+            await self._lock({want.key for want in wants})
+        proposed = [] if propose is None else await self._propose(propose)
+        await self._load(wants, proposed)
+        if propose is not None:
+            self._keep_claimable(proposed, propose)
+
+    async def more(self, more: More) -> None:
+        """Load what the decision missed; raises OutOfOrder where that cannot be done in this transaction."""
+        if more.wants:
+            await self._lock({want.key for want in more.wants} - self._looked)
+            await self._load(more.wants, ())
+        loaded = self.loaded
+        if more.definitions:
+            for row in await fetch(self.connection, SQL.load_definitions, more.definitions):
+                loaded.definitions[row[1]] = columns.definition_from(row)
+        if more.idempotency:
+            for row in await self._fetch(SQL.load_idempotency_keys, more.idempotency):
+                tenant, operation, key, fingerprint, run_id = row
+                loaded.idempotency[tenant, operation, key] = IdempotencyKey(
+                    tenant=tenant, operation=operation, key=key, fingerprint=fingerprint, run_id=run_id
+                )
+        if more.business_keys:
+            for tenant, key, run_id in await self._fetch(SQL.load_business_keys, more.business_keys):
+                loaded.business_keys[tenant, key] = run_id
+
+    async def _lock(self, keys: set[RunKey]) -> None:
+        self._looked |= keys
+        ordered = sorted((key for key in keys if is_run_id(key[1])), key=lock_order)
+        if ordered:
+            if lock_order(ordered[0]) < self._last:
+                raise OutOfOrder
+            self._last = lock_order(ordered[-1])
+        loaded = self.loaded
+        tenants, run_ids = [key[0] for key in ordered], [key[1] for key in ordered]
+        for row in await fetch(self.connection, SQL.lock_runs, tenants, run_ids, self.clock_offset):
+            place = row[1]
+            if place is not None:
+                key = ordered[place - 1]
+                self._keep_run(key, columns.run_from(key[0], key[1], row[2:]))
+            loaded.now = row[0]
+
+    async def _propose(self, propose: Propose) -> list[tuple[str, str, int]]:
+        """Lock the runs of claimable steps that nobody else holds."""
+        found = await fetch(
+            self.connection,
+            SQL.propose_steps,
+            numbers(tuple(dict.fromkeys(propose.queues))),
+            propose.limit,
+            propose.limit * 2,
+            ALWAYS if propose.after is None else propose.after,
+            self.clock_offset,
+        )
+        proposed = []
+        runs = self.loaded.runs
+        for row in found:
+            self.loaded.now, tenant, run_id, no = row[:4]
+            if tenant is None:
+                continue
+            key = (tenant, run_id)
+            if key not in runs:
+                self._keep_run(key, columns.run_from(tenant, run_id, row[4:]))
+                self._looked.add(key)
+                self._last = max(self._last, lock_order(key))
+            proposed.append((tenant, run_id, no))
+        return proposed
+
+    def _keep_run(self, key: RunKey, run: Run) -> None:
+        self.loaded.runs[key] = run
+        self.loaded.steps[key] = {}
+
+    def _keep_claimable(self, proposed: list[tuple[str, str, int]], propose: Propose) -> None:
+        """Leave out what was claimed between being found and being locked."""
+        steps = self.loaded.steps
+        for tenant, run_id, no in proposed:
+            step = steps[tenant, run_id].get(no)
+            if step is not None and step.ready_at is not None and step.queue in propose.queues:
+                self.loaded.proposed.append((tenant, run_id, no))
+
+    async def _load(self, wants: Sequence[Want], proposed: Sequence[tuple[str, str, int]]) -> None:
+        loaded = self.loaded
+        there = [want for want in wants if want.key in loaded.runs]
+        whole = {want.key for want in there if want.whole} - loaded.whole
+        if whole:
+            await self._load_runs_steps(SQL.load_all_steps, whole)
+            loaded.whole |= whole
+        waiting = {want.key for want in there if want.waiting}
+        if some := waiting - loaded.waiting - loaded.whole:
+            await self._load_runs_steps(SQL.load_waiting_steps, some)
+        loaded.waiting |= waiting
+        await self._load_steps(
+            [(want.tenant, want.run_id, no) for want in there for no in want.steps], proposed
+        )
+        if keys := [want.key for want in there if want.inbox and want.key not in loaded.inbox]:
+            for key in keys:
+                loaded.inbox[key] = ()
+            for row in await self._fetch(SQL.load_inbox, keys):
+                key = keys[row[0] - 1]
+                loaded.inbox[key] += (columns.message_from((*key, *row[1:])),)
+        if messages := [(*want.key, want.message) for want in there if want.message is not None]:
+            loaded.seen.update([messages[row[0] - 1] for row in await self._fetch(SQL.load_seen_messages, messages)])
+        if outputs := [(*want.key, no) for want in there for no in want.outputs]:
+            for tenant, run_id, no in outputs:
+                loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
+            for place, note, output in await load_outputs(self.connection, outputs):
+                tenant, run_id, no = outputs[place - 1]
+                loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
+        if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
+            for place, given in await self._fetch(SQL.load_inputs, inputs):
+                loaded.inputs[inputs[place - 1]] = given
+
+    async def _load_steps(
+        self, wanted: Sequence[tuple[str, str, int]], proposed: Sequence[tuple[str, str, int]]
+    ) -> None:
+        steps = self.loaded.steps
+        missing = [
+            (tenant, run_id, no)
+            for tenant, run_id, no in dict.fromkeys((*wanted, *proposed))
+            if no not in steps[tenant, run_id]
+        ]
+        if not missing:
+            return
+        tenants, run_ids, nos = zip(*missing, strict=True)
+        for row in await fetch(self.connection, SQL.load_steps, tenants, run_ids, numbers(nos)):
+            tenant, run_id, no = missing[row[0] - 1]
+            steps[tenant, run_id][no] = columns.step_from(tenant, run_id, no, row[1:])
+
+    async def _load_runs_steps(self, statement: str, keys: Iterable[RunKey]) -> None:
+        steps = self.loaded.steps
+        ordered = list(keys)
+        for row in await self._fetch(statement, ordered):
+            tenant, run_id = key = ordered[row[0] - 1]
+            steps[key][row[1]] = columns.step_from(tenant, run_id, row[1], row[2:])
+
+    async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[tuple[object, ...]]:
+        """Run a statement whose parameters are the columns of `wanted`, all of them text."""
+        return await fetch(self.connection, statement, *zip(*wanted, strict=True))  # type: ignore[return-value]
+
+
+async def load_outputs(
+    connection: Connection, wanted: Sequence[tuple[str, str, int]]
+) -> list[tuple[int, str | None, bytes | None]]:
+    """(place in `wanted` from 1, note, attempt's output) of the steps that exist."""
+    tenants, run_ids, nos = zip(*wanted, strict=True)
+    return await fetch(connection, SQL.load_outputs, tenants, run_ids, numbers(nos))  # type: ignore[return-value]

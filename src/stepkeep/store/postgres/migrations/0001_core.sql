@@ -1,0 +1,330 @@
+-- The core: definitions and queues; runs with their steps, attempts, journal, inbox and outbox; keys; workers.
+--
+-- Tenant leads every key. Times are microseconds of stepkeep_now(). States are text with a CHECK. Payloads are JSON
+-- in bytea, which the server never parses. The run row is the lock of everything that carries its id; hot tables have
+-- no foreign keys and no index beyond the two that finding work needs.
+
+create function stepkeep_now() returns bigint language sql volatile parallel safe
+    return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+create table definitions (
+    id integer generated always as identity primary key,
+    version integer not null,
+    published_at bigint not null,
+    tenant text not null,
+    name text not null,
+    dialect text not null,
+    digest text not null,
+    document bytea not null,
+    queues integer[] not null,
+    published_by text not null,
+    unique (tenant, name, version)
+);
+
+create table queues (
+    id integer generated always as identity primary key,
+    tenant text not null,
+    spec text not null,
+    unique (tenant, spec)
+);
+
+create table runs (
+    tenant text not null,
+    id uuid not null,
+    definition_id integer not null,
+    priority integer not null,
+    seq bigint not null,
+    due_at bigint,
+    started_at bigint,
+    ended_at bigint,
+    open integer not null,
+    moving integer not null,
+    leased integer not null,
+    failed integer not null,
+    undoing integer not null,
+    inbox integer not null,
+    state text not null,
+    head bytea not null,
+    cause text,
+    policy text,
+    category text,
+    rollback text not null,
+    error text,
+    business_key text,
+    primary key (tenant, id),
+    constraint run_state check (state in (
+        'idle', 'queued', 'running', 'blocked', 'validating', 'stopping', 'compensating',
+        'succeeded', 'failed', 'cancelled', 'rolled_back')),
+    constraint run_cause check (cause in ('failure', 'timeout', 'cancel')),
+    constraint run_policy check (policy in ('abort', 'skip', 'continue', 'compensate')),
+    constraint run_category check (category in (
+        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+        'poison')),
+    constraint run_rollback check (rollback in ('none', 'complete', 'partial')),
+    constraint run_counters check (least(seq, open, moving, leased, failed, undoing, inbox) >= 0),
+    constraint finished_run_has_an_end check (
+        (ended_at is not null) = (state in ('succeeded', 'failed', 'cancelled', 'rolled_back'))),
+    constraint finished_run_is_at_rest check (
+        state not in ('succeeded', 'failed', 'cancelled', 'rolled_back')
+        or (due_at is null and open = 0 and moving = 0 and leased = 0 and undoing = 0)),
+    constraint stopping_run_has_a_cause check (state not in ('stopping', 'compensating') or cause is not null),
+    constraint leased_steps_are_moving check (leased <= moving)
+) with (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05
+);
+
+create index runs_due on runs (due_at) where due_at is not null;
+
+create table run_details (
+    tenant text not null,
+    run_id uuid not null,
+    version integer not null,
+    created_at bigint not null,
+    rerun_of uuid,
+    workflow text not null,
+    dialect text not null,
+    input bytea not null,
+    correlation_id text not null,
+    created_by text not null,
+    business_key text,
+    labels bytea,
+    primary key (tenant, run_id)
+);
+
+create table steps (
+    tenant text not null,
+    run_id uuid not null,
+    no integer not null,
+    queue integer not null,
+    ready_at bigint,
+    due_at bigint,
+    claimed_at bigint,
+    settled bigint,
+    priority integer not null,
+    fence integer not null,
+    worker integer,
+    attempts integer not null,
+    losses integer not null,
+    unmet integer not null,
+    state text not null,
+    category text,
+    error text,
+    note text,
+    primary key (tenant, run_id, no),
+    constraint step_state check (state in (
+        'pending', 'ready', 'running', 'validating', 'retrying', 'awaiting_approval', 'awaiting_event',
+        'awaiting_completion', 'succeeded', 'failed', 'skipped', 'cancelled')),
+    constraint step_category check (category in (
+        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+        'poison')),
+    constraint step_counters check (least(no, fence, attempts, losses, unmet) >= 0),
+    constraint note_is_json check (note is null or note::json is not null),
+    constraint ready_step_is_claimable check (state <> 'ready' or ready_at is not null),
+    constraint claimable_step_may_be_claimed check (
+        ready_at is null or (state in ('ready', 'validating') and worker is null and queue > 0)),
+    constraint running_step_is_leased check (state <> 'running' or worker is not null),
+    constraint validating_step_is_leased_or_claimable check (
+        state <> 'validating' or (worker is null) = (ready_at is not null)),
+    constraint lease_is_whole check (
+        (worker is null and claimed_at is null)
+        or (state in ('running', 'validating') and fence > 0 and worker is not null and claimed_at is not null
+            and due_at is not null)),
+    constraint timer_has_a_meaning check (
+        due_at is null or worker is not null
+        or state in ('retrying', 'awaiting_approval', 'awaiting_event', 'awaiting_completion')),
+    constraint retrying_step_has_a_timer check (state <> 'retrying' or due_at is not null),
+    constraint waiting_step_names_its_event check (
+        state <> 'awaiting_event' or coalesce(note::json ->> 'event', '') <> ''),
+    constraint waiting_step_has_a_token check (
+        state <> 'awaiting_completion' or coalesce(note::json ->> 'token', '') <> ''),
+    constraint settled_step_has_its_place check (
+        (settled is not null) = (state in ('succeeded', 'failed', 'skipped', 'cancelled')))
+) with (
+    fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 1,
+    autovacuum_analyze_scale_factor = 0.05
+);
+
+create index steps_claim on steps (queue, priority desc, ready_at, run_id, no) where ready_at is not null;
+create index steps_due on steps (due_at) where due_at is not null;
+
+create table attempts (
+    tenant text not null,
+    run_id uuid not null,
+    no integer not null,
+    fence integer not null,
+    number integer not null,
+    worker integer not null,
+    started_at bigint not null,
+    ended_at bigint not null,
+    state text not null,
+    category text,
+    error text,
+    output bytea,
+    cost bytea,
+    primary key (tenant, run_id, no, fence),
+    constraint attempt_state check (state in (
+        'succeeded', 'failed', 'timed_out', 'lost', 'cancelled', 'waited', 'released')),
+    constraint attempt_category check (category in (
+        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+        'poison')),
+    constraint attempt_counters check (fence > 0 and number >= 0)
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+create table journal (
+    tenant text not null,
+    run_id uuid not null,
+    seq bigint not null,
+    at bigint not null,
+    body bytea not null,
+    hash bytea not null,
+    primary key (tenant, run_id, seq),
+    constraint entry_is_sealed check (seq > 0 and length(hash) = 32)
+) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+
+create table messages (
+    tenant text not null,
+    run_id uuid not null,
+    number integer not null,
+    arrived_at bigint not null,
+    consumed_by integer,
+    id text not null,
+    name text not null,
+    payload bytea not null,
+    sender text not null,
+    primary key (tenant, run_id, number),
+    unique (tenant, run_id, id)
+);
+
+create table outbox (
+    tenant text not null,
+    run_id uuid not null,
+    seq bigint not null,
+    number integer not null,
+    created_at bigint not null,
+    name text not null,
+    payload bytea not null,
+    primary key (tenant, run_id, seq, number)
+);
+
+create table idempotency_keys (
+    tenant text not null,
+    operation text not null,
+    key text not null,
+    fingerprint text not null,
+    run_id uuid not null,
+    primary key (tenant, operation, key)
+);
+
+create table business_keys (
+    tenant text not null,
+    key text not null,
+    run_id uuid not null,
+    primary key (tenant, key)
+);
+
+create table workers (
+    tenant text not null,
+    id text not null,
+    no integer generated always as identity unique,
+    incarnation integer not null,
+    capacity integer not null,
+    heard_at bigint not null,
+    started_at bigint not null,
+    seq bigint not null,
+    head bytea not null,
+    state text not null,
+    capabilities text[] not null,
+    queues integer[] not null,
+    primary key (tenant, id),
+    constraint worker_counters check (least(incarnation, capacity, seq) >= 0),
+    constraint worker_state check (state in (
+        'initializing', 'idle', 'busy', 'unresponsive', 'draining', 'shutdown'))
+) with (fillfactor = 70);
+
+create table worker_journal (
+    tenant text not null,
+    worker_id text not null,
+    seq bigint not null,
+    at bigint not null,
+    body bytea not null,
+    hash bytea not null,
+    primary key (tenant, worker_id, seq),
+    constraint worker_entry_is_sealed check (seq > 0 and length(hash) = 32)
+);
+
+-- Finished is final. The WHEN clauses are all that the normal path pays; these triggers fire after the row is written
+-- because one that fires before would lock every row a second time.
+
+create function stepkeep_refuse() returns trigger language plpgsql as $$
+begin
+    raise exception using errcode = 'check_violation', message = tg_argv[0], table = tg_table_name;
+end $$;
+
+create trigger finished_run_never_changes after update on runs for each row
+    when (old.state in ('succeeded', 'failed', 'cancelled', 'rolled_back') or new.seq < old.seq)
+    execute function stepkeep_refuse('a finished run never changes, and the journal of a run only grows');
+
+create trigger finished_step_never_changes after update on steps for each row
+    when (old.state in ('succeeded', 'failed', 'skipped', 'cancelled') or new.fence < old.fence)
+    execute function stepkeep_refuse('a finished step never changes, and its fence only grows');
+
+create trigger consumed_message_never_changes after update on messages for each row
+    when (old.consumed_by is not null)
+    execute function stepkeep_refuse('a consumed message never changes');
+
+-- The record is only ever added to.
+
+create trigger journal_never_changes after update on journal for each row
+    execute function stepkeep_refuse('the journal is only ever added to');
+
+create trigger worker_journal_never_changes after update on worker_journal for each row
+    execute function stepkeep_refuse('the journal of a worker is only ever added to');
+
+create trigger attempt_never_changes after update on attempts for each row
+    execute function stepkeep_refuse('an attempt is written once, when it ends');
+
+-- A finished run may be deleted for good; an unfinished one loses nothing. The schema is the trigger's own, because
+-- the search path of whoever deletes may be another.
+
+create function stepkeep_keep_unfinished() returns trigger language plpgsql as $$
+declare
+    unfinished boolean;
+begin
+    execute format(
+        'select exists (select from %I.runs where tenant = $1 and id = $2'
+        ' and state not in (''succeeded'', ''failed'', ''cancelled'', ''rolled_back''))', tg_table_schema)
+        into unfinished using old.tenant, old.run_id;
+    if unfinished then
+        raise exception using errcode = 'check_violation', message = tg_argv[0], table = tg_table_name;
+    end if;
+    return old;
+end $$;
+
+create function stepkeep_keep_living() returns trigger language plpgsql as $$
+declare
+    living boolean;
+begin
+    execute format(
+        'select exists (select from %I.workers where tenant = $1 and id = $2 and state <> ''shutdown'')',
+        tg_table_schema) into living using old.tenant, old.worker_id;
+    if living then
+        raise exception using errcode = 'check_violation', message = tg_argv[0], table = tg_table_name;
+    end if;
+    return old;
+end $$;
+
+create trigger unfinished_run_stays after delete on runs for each row
+    when (old.state not in ('succeeded', 'failed', 'cancelled', 'rolled_back'))
+    execute function stepkeep_refuse('only a finished run can be deleted');
+
+create trigger unfinished_run_keeps_its_steps before delete on steps for each row
+    execute function stepkeep_keep_unfinished('only the steps of a finished run can be deleted');
+
+create trigger unfinished_run_keeps_its_attempts before delete on attempts for each row
+    execute function stepkeep_keep_unfinished('only the attempts of a finished run can be deleted');
+
+create trigger unfinished_run_keeps_its_journal before delete on journal for each row
+    execute function stepkeep_keep_unfinished('only the journal of a finished run can be deleted');
+
+create trigger living_worker_keeps_its_journal before delete on worker_journal for each row
+    execute function stepkeep_keep_living('only the journal of a worker that was shut down can be deleted');

@@ -1,0 +1,7 @@
+-- Make the table that remembers which migrations were applied.
+create table if not exists migrations (
+    version integer primary key,
+    name text not null,
+    checksum text not null,
+    applied_at bigint not null
+)

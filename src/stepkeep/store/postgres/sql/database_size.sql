@@ -1,0 +1,2 @@
+-- Tell how much room the database takes.
+select pg_database_size(current_database())

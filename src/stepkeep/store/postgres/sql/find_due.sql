@@ -1,0 +1,17 @@
+-- Find steps and runs whose time has come, oldest first.
+select due.tenant, due.run_id::text, due.no
+from (
+    (select tenant, run_id, no, due_at
+    from steps
+    where due_at <= (select stepkeep_now() + $1::bigint)
+    order by due_at
+    limit $2::int)
+    union all
+    (select tenant, id, null, due_at
+    from runs
+    where due_at <= (select stepkeep_now() + $1::bigint)
+    order by due_at
+    limit $2::int)
+) as due
+order by due.due_at
+limit $2::int

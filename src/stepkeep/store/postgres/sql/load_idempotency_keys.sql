@@ -1,0 +1,10 @@
+-- Look idempotency keys up.
+select held.tenant, held.operation, held.key, held.fingerprint, held.run_id::text
+from unnest($1::text[], $2::text[], $3::text[]) as wanted (tenant, operation, key)
+cross join lateral (
+    select tenant, operation, key, fingerprint, run_id
+    from idempotency_keys
+    where idempotency_keys.tenant = wanted.tenant and idempotency_keys.operation = wanted.operation
+        and idempotency_keys.key = wanted.key
+    offset 0
+) as held

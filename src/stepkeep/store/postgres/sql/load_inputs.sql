@@ -1,0 +1,9 @@
+-- Read what runs were given.
+select wanted.place, detail.input
+from unnest($1::text[], $2::uuid[]) with ordinality as wanted (tenant, run_id, place)
+cross join lateral (
+    select input
+    from run_details
+    where run_details.tenant = wanted.tenant and run_details.run_id = wanted.run_id
+    offset 0
+) as detail

@@ -1,0 +1,33 @@
+-- Find claimable steps in claim order and lock their runs, passing over runs that another transaction holds.
+--
+-- More candidates than asked for are looked at, so that workers that ask at the same moment do not all come away with
+-- nothing. The locks need no order: nothing here ever waits. What is proposed may be stale; its steps are read again.
+with candidates as materialized (
+    select candidate.*
+    from unnest($1::text::int[]) as asked (queue)
+    cross join lateral (
+        select tenant, run_id, no, priority, ready_at
+        from steps
+        where steps.queue = asked.queue and steps.ready_at >= $4::bigint
+            and steps.ready_at <= (select stepkeep_now() + $5::bigint)
+        order by steps.priority desc, steps.ready_at, steps.run_id, steps.no
+        limit $3::int
+    ) as candidate
+    order by candidate.priority desc, candidate.ready_at, candidate.run_id, candidate.no
+    limit $3::int
+),
+locked as materialized (
+    select candidates.tenant, candidates.run_id::text, candidates.no, run.*
+    from candidates
+    cross join lateral (
+        select definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox,
+            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key
+        from runs
+        where runs.tenant = candidates.tenant and runs.id = candidates.run_id
+        for update skip locked
+    ) as run
+    limit $2::int
+)
+select clock.now, locked.*
+from (select stepkeep_now() + $5::bigint as now from locked having count(*) >= 0) as clock
+left join locked on true

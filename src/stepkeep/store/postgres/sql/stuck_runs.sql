@@ -1,0 +1,14 @@
+-- List unfinished runs that nothing will move: no claimable step, no lease, no timer, no declared wait.
+-- A run's timeout is no cause to move; the end of its grace period is.
+select runs.tenant, runs.id::text
+from runs
+where runs.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
+    and not (runs.state = 'stopping' and runs.due_at is not null)
+    and not exists (
+        select
+        from steps
+        where steps.tenant = runs.tenant and steps.run_id = runs.id
+            and (steps.ready_at is not null or steps.due_at is not null
+                or steps.state in ('awaiting_approval', 'awaiting_event', 'awaiting_completion')))
+order by runs.tenant, runs.id
+limit $1
