@@ -78,8 +78,10 @@ class Document:
         return start + quoted + inside if inside else start
 
 
-def parse_document(text: str | bytes, *, file: str = "<text>", syntax: Syntax = "yaml") -> Document:
+def parse_document(text: str | bytes, file: str = "<text>", *, syntax: Syntax | None = None) -> Document:
     """Read a definition's text; raises DefinitionError with everything that is wrong with it.
+
+    Unless told, it is strict JSON when the name of the file ends in `.json`, otherwise YAML.
 
     >>> document = parse_document("steps:\\n  - name: a")
     >>> document.data
@@ -88,14 +90,15 @@ def parse_document(text: str | bytes, *, file: str = "<text>", syntax: Syntax = 
     Position(line=2, column=11)
     """
     decoded = _decoded(text, file)
-    builder = read_json(decoded) if syntax == "json" else read_yaml(decoded)
+    is_json = syntax == "json" or (syntax is None and file.lower().endswith(".json"))
+    builder = read_json(decoded) if is_json else read_yaml(decoded)
     if builder.faults:
         raise _definition_error(builder, decoded, file)
     return Document(file, decoded, builder.data, builder.places)
 
 
 def read_document(path: str | Path) -> Document:
-    """Read a definition's file: strict JSON when its name ends in `.json`, otherwise YAML."""
+    """Read a definition's file, as JSON or YAML by its name."""
     file = str(path)
     try:
         with Path(path).open("rb") as opened:
@@ -103,7 +106,7 @@ def read_document(path: str | Path) -> Document:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise _refusal(file, Position(1, 1), f"This file cannot be read: {reason}.") from None
-    return parse_document(content, file=file, syntax="json" if file.lower().endswith(".json") else "yaml")
+    return parse_document(content, file)
 
 
 def render(problems: Iterable[Problem]) -> str:
