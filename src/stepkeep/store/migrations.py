@@ -1,8 +1,8 @@
 """Numbered `.sql` files per store, and which of them a database still lacks.
 
-It compares what this program knows with what a database remembers and refuses a database that is newer or other;
-it touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what it is told in
-one transaction and notes each checksum.
+It compares what this program knows with what a database remembers and refuses a database that is newer or
+other; it touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what
+it is told in one transaction and notes each checksum.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def outstanding(known: Sequence[Migration], applied: Iterable[Applied], where: s
         mine = scripts.get(old.version)
         if mine is None:
             raise SchemaMismatch(
-                f"{where} has migration {old.version:04d}_{old.name}, which this version of Stepkeep does not know. "
-                "A newer version has used this database: upgrade Stepkeep here."
+                f"{where} has migration {old.version:04d}_{old.name}, which this version of Stepkeep does "
+                "not know. A newer version has used this database: upgrade Stepkeep here."
             )
         if mine.checksum != old.checksum:
             raise SchemaMismatch(
-                f"{where} was migrated with another text of {old.version:04d}_{old.name} than this version of "
-                "Stepkeep has. Use the version that made it, or start with a new database."
+                f"{where} was migrated with another text of {old.version:04d}_{old.name} than this version "
+                "of Stepkeep has. Use the version that made it, or start with a new database."
             )
         done.add(old.version)
     return tuple(migration for migration in known if migration.version not in done)

@@ -1,8 +1,8 @@
 """The contract every store keeps: what it is asked to load, what it is asked to write, and when.
 
 A store opens a transaction, locks run rows in id order, loads, calls back for a decision, writes it whole and
-commits. It never looks at what it writes beyond turning values into columns. Operations and workers talk to this
-protocol only; `tests/store/` holds the one contract suite that runs against every implementation.
+commits. It never looks at what it writes beyond turning values into columns. Operations and workers talk to
+this protocol only; `tests/store/` holds the one contract suite that runs against every implementation.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ class Loaded(msgspec.Struct, kw_only=True):
 
     `now` is the database's clock, read after the locks were taken. `runs` has only runs that exist. `whole`,
     `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
-    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of messages
-    asked for by `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim order; the
-    runs and steps it names are locked and loaded with it.
+    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of
+    messages asked for by `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim
+    order; the runs and steps it names are locked and loaded with it.
     """
 
     now: int
@@ -239,9 +239,9 @@ class Store(Protocol):
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
         """Lock, load, think (again where it wants more), write, commit. Runs wanted are locked in id order,
-        before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it cannot
-        be, InvariantBroken when the schema refuses a row; what `think` raises comes back as it is. Whichever it
-        is, nothing was written."""
+        before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it
+        cannot be, InvariantBroken when the schema refuses a row; what `think` raises comes back as it is.
+        Whichever it is, nothing was written."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -250,7 +250,7 @@ class Store(Protocol):
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
-        """Extend leases that still stand (same fence, not expired by the database's clock); others are missing."""
+        """Extend leases that still stand (same fence, not expired by the database's clock); leave out the rest."""
         ...
 
     async def publish(
@@ -264,8 +264,8 @@ class Store(Protocol):
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
-        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever it
-        is."""
+        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever
+        it is."""
         ...
 
     # -- find work -------------------------------------------------------------------------------------------
@@ -287,9 +287,9 @@ class Store(Protocol):
     async def list_runs(self, which: RunFilter) -> list[RunRecord]: ...
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait, not
-        idle. A run's own timeout does not count, or it would hide what got lost; its grace period does. Must
-        return nothing."""
+        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait,
+        not idle. A run's own timeout does not count, or it would hide what got lost; its grace period does.
+        Must return nothing."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ class Store(Protocol):
         ...
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
-        """Note that this incarnation of a worker is alive and return its row (None: unknown). Never revives: its
-        state is for the kernel."""
+        """Note that this incarnation of a worker is alive and return its row (None: unknown). Never revives:
+        its state is for the kernel."""
         ...
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...

@@ -1,7 +1,7 @@
 """SQL lives in files, one statement each; this turns a store's folder of them into named statements, once.
 
-Nothing is built or edited here: a statement reaches the database as it stands in its file. Each store calls it when
-it is imported, so a missing or empty file shows before anything runs.
+Nothing is built or edited here: a statement reaches the database as it stands in its file. Each store calls
+it when it is imported, so an empty file shows before anything runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 @cache
 def load_statements(package: str) -> SimpleNamespace:
-    """The statements of `package`'s folder `sql`, as attributes named after their files, without their comments.
+    """The statements of `package`'s folder `sql`, as attributes named after their files.
 
     >>> load_statements("stepkeep.store.sqlite").count_runs.splitlines()[0]
     'select state, count(*)'

@@ -1,0 +1,188 @@
+"""One change inside an open transaction: load what is wanted, think, load more, write.
+
+Reads take whole lists as JSON and writes go through `executemany`, so a batch costs a handful of statements however
+many runs it touches. The transaction itself, and what becomes of it, belongs to the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import apsw
+
+from stepkeep.errors import Broken, Contended, InvariantBroken
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.store.protocol import Loaded, More, Propose, Think, Want, Write
+from stepkeep.store.sqlite import rows
+from stepkeep.store.sqlite.rows import Row, json_text
+from stepkeep.store.statements import load_statements
+
+SQL = load_statements("stepkeep.store.sqlite")
+
+MAX_ROUNDS = 10_000
+"""A callback that asks for more this often will never be content; the bound turns a hang into an error."""
+
+
+def change(
+    connection: apsw.Connection,
+    clock: Callable[[], int],
+    wants: Sequence[Want],
+    think: Think,
+    propose: Propose | None,
+) -> None:
+    """Load, think (again where more is wanted), write."""
+    loaded = Loaded(now=clock())
+    load_wants(connection, wants, loaded)
+    if propose is not None:
+        load_proposals(connection, propose, loaded)
+    for _ in range(MAX_ROUNDS):
+        answer = think(loaded)
+        if isinstance(answer, Write):
+            write(connection, answer)
+            return
+        load_more(connection, answer, loaded)
+    raise Broken(f"a change asked for more {MAX_ROUNDS} times without coming to a decision")
+
+
+# -- load ------------------------------------------------------------------------------------------------------
+
+
+def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loaded) -> None:
+    """Load runs and those of their rows that are wanted; runs that do not exist stay out."""
+    if not wants:
+        return
+    _load_runs(connection, {want.key for want in wants} - loaded.runs.keys(), loaded)
+    there = [want for want in wants if want.key in loaded.runs]
+    whole = {want.key for want in there if want.whole} - loaded.whole
+    waiting = {want.key for want in there if want.waiting} - loaded.waiting - loaded.whole - whole
+    _load_steps(connection, [(*want.key, no) for want in there for no in want.steps], loaded)
+    if whole:
+        _keep_steps(_read(connection, SQL.load_all_steps, whole), loaded)
+        loaded.whole |= whole
+    if waiting:
+        _keep_steps(_read(connection, SQL.load_waiting_steps, waiting), loaded)
+    loaded.waiting |= {want.key for want in there if want.waiting}
+    if inbox := {want.key for want in there if want.inbox} - loaded.inbox.keys():
+        loaded.inbox.update(dict.fromkeys(inbox, ()))
+        for row in _read(connection, SQL.load_inbox, inbox):
+            loaded.inbox[row[0], row[1]] += (rows.to_message(row),)
+    if messages := [(*want.key, want.message) for want in there if want.message is not None]:
+        loaded.seen.update(_read(connection, SQL.load_seen_messages, messages))
+    if outputs := [(*want.key, no) for want in there for no in want.outputs]:
+        for tenant, run_id, no in outputs:
+            loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
+        for tenant, run_id, no, note, output in _read(connection, SQL.load_outputs, outputs):
+            loaded.outputs[tenant, run_id][no] = rows.to_output(note, output)
+    if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
+        for tenant, run_id, given in _read(connection, SQL.load_inputs, inputs):
+            loaded.inputs[tenant, run_id] = given
+
+
+def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:
+    """Find claimable steps, best first, and load them with their runs."""
+    since = -(2**63) if propose.after is None else propose.after
+    queries = [(queue, since, loaded.now, propose.limit) for queue in dict.fromkeys(propose.queues)]
+    found: list[Row] = connection.executemany(SQL.propose_steps, queries).fetchall()
+    if len(queries) > 1:
+        # Each queue's rows come in claim order; the best of all queues are the best of the best of each.
+        found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
+        del found[propose.limit :]
+    loaded.proposed = [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
+    _load_runs(connection, {(tenant, run_id) for tenant, run_id, _ in loaded.proposed} - loaded.runs.keys(), loaded)
+    _load_steps(connection, loaded.proposed, loaded)
+
+
+def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
+    """Load what the callback missed."""
+    load_wants(connection, more.wants, loaded)
+    if more.definitions:
+        for row in _read(connection, SQL.load_definitions, more.definitions):
+            definition = rows.to_definition(row)
+            loaded.definitions[definition.id] = definition
+    if more.idempotency:
+        for row in _read(connection, SQL.load_idempotency_keys, more.idempotency):
+            loaded.idempotency[row[0], row[1], row[2]] = rows.to_idempotency(row)
+    if more.business_keys:
+        for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
+            loaded.business_keys[tenant, key] = run_id
+
+
+def _read(connection: apsw.Connection, statement: str, wanted: Iterable[object]) -> list[Row]:
+    return connection.execute(statement, (json_text(list(wanted)),)).fetchall()
+
+
+def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: Loaded) -> None:
+    if keys:
+        to_run = rows.to_run
+        for row in _read(connection, SQL.lock_runs, keys):
+            key = (row[0], row[1])
+            loaded.runs[key] = to_run(row)
+            loaded.steps.setdefault(key, {})
+
+
+def _load_steps(connection: apsw.Connection, wanted: list[tuple[str, str, int]], loaded: Loaded) -> None:
+    steps = loaded.steps
+    missing = [(tenant, run_id, no) for tenant, run_id, no in wanted if no not in steps[tenant, run_id]]
+    if missing:
+        _keep_steps(_read(connection, SQL.load_steps, missing), loaded)
+
+
+def _keep_steps(found: list[Row], loaded: Loaded) -> None:
+    steps, to_step = loaded.steps, rows.to_step
+    for row in found:
+        steps[row[0], row[1]][row[2]] = to_step(row)
+
+
+# -- write -----------------------------------------------------------------------------------------------------
+
+
+def write(connection: apsw.Connection, what: Write) -> None:
+    """Write everything, in an order in which each part finds what it rests on."""
+    many = connection.executemany
+    if what.released_keys:
+        many(SQL.release_business_keys, what.released_keys)
+    if what.new_runs:
+        _write_new_runs(connection, what)
+    if what.runs:
+        changed = [(*rows.run_row(change.run), change.was) for change in what.runs]
+        if _count(connection, SQL.update_runs, changed) != len(changed):
+            raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
+    if what.new_steps:
+        many(SQL.insert_steps, map(rows.step_row, what.new_steps))
+    if what.steps:
+        changed = list(map(rows.step_row, what.steps))
+        if _count(connection, SQL.update_steps, changed) != len(changed):
+            raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
+    if what.attempts:
+        many(SQL.insert_attempts, map(rows.attempt_row, what.attempts))
+    if what.entries:
+        many(SQL.insert_journal, map(rows.entry_row, what.entries))
+    if what.messages:
+        many(SQL.insert_messages, map(rows.message_row, what.messages))
+    if what.consumed:
+        consumed = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
+        if _count(connection, SQL.consume_messages, consumed) != len(consumed):
+            raise Contended("a message was consumed by somebody else: run the whole transaction again")
+    if what.outbox:
+        many(SQL.insert_outbox, map(rows.outbox_row, what.outbox))
+
+
+def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
+    new, many = what.new_runs, connection.executemany
+    many(SQL.insert_runs, (rows.run_row(one.run) for one in new))
+    many(SQL.insert_run_details, (rows.details_row(one.details) for one in new))
+    many(SQL.insert_steps, (rows.step_row(step) for one in new for step in one.steps))
+    many(SQL.insert_journal, (rows.entry_row(one.entry) for one in new))
+    many(SQL.insert_messages, (rows.message_row(message) for one in new for message in one.messages))
+    many(SQL.insert_outbox, (rows.outbox_row(entry) for one in new for entry in one.outbox))
+    keys = (one.idempotency for one in new if one.idempotency is not None)
+    many(SQL.insert_idempotency_keys, map(rows.idempotency_row, keys))
+    live = (one.run for one in new if one.run.business_key is not None and one.run.state not in RUN_TERMINAL)
+    many(SQL.insert_business_keys, ((run.tenant, run.business_key, run.id) for run in live))
+
+
+def _count(connection: apsw.Connection, statement: str, bindings: list[Row]) -> int:
+    """Run a statement for each row and tell how many rows it changed."""
+    before = connection.total_changes()
+    connection.executemany(statement, bindings)
+    return connection.total_changes() - before

@@ -1,0 +1,96 @@
+"""A connection to the database file, set up the one way Stepkeep uses it, and what its errors mean.
+
+Every connection of the store is made here. Nothing here knows a table.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from stepkeep.errors import Contended, InvariantBroken, SchemaMismatch, StoreError, StoreUnavailable
+
+BUSY_SECONDS = 60.0
+"""How long a writer waits for another process, or for a transaction that user code takes part in."""
+
+_UNIQUE = (
+    apsw.SQLITE_CONSTRAINT_PRIMARYKEY,
+    apsw.SQLITE_CONSTRAINT_UNIQUE,
+    apsw.SQLITE_CONSTRAINT_ROWID,
+)
+
+
+def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
+    """Open the file (and make it, with its directory, where it is missing)."""
+    with translated(path):
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        # Never read-only for SQLite itself: the first reader of a file after a crash has to recover its log.
+        connection = apsw.Connection(os.fspath(path), statementcachesize=256)
+        connection.set_busy_handler(_Patience())
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma temp_store = memory")
+        connection.execute("pragma cache_size = -65536")
+        connection.execute("pragma journal_size_limit = 67108864")
+        if read_only:
+            connection.execute("pragma query_only = on")
+        return connection
+
+
+class _Patience:
+    """Asks again for a lock that another connection holds: often at first, then every few milliseconds.
+
+    SQLite's own handler soon sleeps a tenth of a second at a time, which starves the process that polls less.
+    """
+
+    def __init__(self) -> None:
+        self._since = 0.0
+
+    def __call__(self, tries: int) -> bool:
+        now = time.monotonic()
+        if tries == 0:
+            self._since = now
+        waited = now - self._since
+        if waited > BUSY_SECONDS:
+            return False
+        time.sleep(0.0005 if waited < 0.05 else 0.002 if waited < 1 else 0.01)
+        return True
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise explain(error, path) from error
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used: {error}") from error
+
+
+def explain(error: apsw.Error, path: Path) -> StoreError | InvariantBroken:
+    """What an error of the driver means to a caller."""
+    if isinstance(error, apsw.ConstraintError):
+        if getattr(error, "extendedresult", None) in _UNIQUE:
+            return Contended(f"somebody else was first: {error}. Run the whole transaction again.")
+        return InvariantBroken(f"the schema refuses this row: {error}")
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return StoreUnavailable(
+            f"{path} has been locked by another transaction for {BUSY_SECONDS:.0f} seconds; nothing was changed. "
+            "Find the program that holds it open, or try again."
+        )
+    if isinstance(error, apsw.FullError):
+        return StoreUnavailable(f"the disk that holds {path} is full; nothing was changed. Free some space.")
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return StoreUnavailable(f"{path} is damaged or is not an SQLite database: {error}. Restore a backup.")
+    if isinstance(error, apsw.CantOpenError | apsw.PermissionsError | apsw.ReadOnlyError):
+        return StoreUnavailable(f"{path} cannot be opened for writing: {error}. Check its path and permissions.")
+    if isinstance(error, apsw.SQLError) and "no such table" in str(error):
+        return SchemaMismatch(f"{path} has no Stepkeep schema yet. Run: stepkeep db migrate")
+    return StoreUnavailable(f"{path} could not be read or written: {error}")

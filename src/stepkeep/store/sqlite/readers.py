@@ -1,0 +1,50 @@
+"""Readers: a few threads with a connection each, for everything that only looks.
+
+They see what was committed and hold nobody up. No statement that writes is ever sent here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock, local
+from typing import TypeVar
+
+import apsw
+
+from stepkeep.store.sqlite.connection import open_connection, translated
+
+T = TypeVar("T")
+
+THREADS = 4
+
+
+class Readers:
+    """A pool whose connections open when they are first needed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="stepkeep-reader")
+        self._mine = local()
+        self._guard = Lock()
+        self._opened: list[apsw.Connection] = []
+
+    async def run(self, look: Callable[[apsw.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._look, look)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+        self._opened.clear()
+
+    def _look(self, look: Callable[[apsw.Connection], T]) -> T:
+        with translated(self._path):
+            connection = getattr(self._mine, "connection", None)
+            if connection is None:
+                connection = self._mine.connection = open_connection(self._path, read_only=True)
+                with self._guard:
+                    self._opened.append(connection)
+            return look(connection)

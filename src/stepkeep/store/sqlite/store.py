@@ -1,0 +1,280 @@
+"""The embedded store: the protocol on one SQLite file, for any number of processes on one machine.
+
+Everything that writes goes to the one writer thread, everything that looks to the readers. It decides nothing: the
+statements are in `sql/`, the loading and writing of a change in `change.py`. Operations and workers hold one of
+these behind the protocol.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.plan import NO_QUEUE
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
+from stepkeep.kernel.states import RunState
+from stepkeep.store.protocol import (
+    Due,
+    Lease,
+    Propose,
+    Renewed,
+    RunFilter,
+    RunKey,
+    RunRecord,
+    SchemaStatus,
+    StoredDefinition,
+    Think,
+    Transaction,
+    Want,
+    WorkerChange,
+)
+from stepkeep.store.sqlite import forks, rows, schema
+from stepkeep.store.sqlite.change import SQL, change
+from stepkeep.store.sqlite.clock import Clock
+from stepkeep.store.sqlite.readers import Readers
+from stepkeep.store.sqlite.rows import Row, json_text
+from stepkeep.store.sqlite.transaction import open_transaction
+from stepkeep.store.sqlite.turns import Turns
+from stepkeep.store.sqlite.writer import Work, Writer
+
+T = TypeVar("T")
+
+_encode_spec = msgspec.json.Encoder(order="sorted").encode
+_decode_spec = msgspec.json.Decoder(QueueSpec).decode
+
+
+class SqliteStore:
+    """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+        self.url = f"sqlite:///{self._path}"
+        self._clock = Clock()
+        self._turns = Turns()
+        self._writer: Writer | None = None
+        self._readers: Readers | None = None
+        self._pid = 0
+
+    @property
+    def clock_offset(self) -> int:
+        return self._clock.offset
+
+    @clock_offset.setter
+    def clock_offset(self, offset: int) -> None:
+        self._clock.offset = offset
+
+    # -- life ------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """Open the file (made where it is missing); refuses one that a newer Stepkeep has migrated."""
+        if self._writer is not None:
+            self._live()
+            return
+        forks.note_open(self._path)
+        try:
+            self._pid, self._turns = os.getpid(), Turns()
+            self._writer = await Writer.start(self._path, self._turns)
+            self._readers = Readers(self._path)
+            await self.status()
+        except BaseException:
+            await self._end()
+            raise
+
+    async def close(self) -> None:
+        if self._writer is not None and self._pid == os.getpid():
+            await self._end()
+
+    async def _end(self) -> None:
+        writer, readers, self._writer, self._readers = self._writer, self._readers, None, None
+        if readers is not None:
+            await readers.close()
+        if writer is not None:
+            await writer.close()
+        forks.note_closed(self._path)
+
+    async def migrate(self) -> SchemaStatus:
+        await self._write(lambda c: schema.migrate(c, self._path, self._clock.now))
+        return await self.status()
+
+    async def status(self) -> SchemaStatus:
+        return await self._look(lambda c: schema.status(c, self._path, self.url))
+
+    async def now(self) -> int:
+        return self._clock.now()
+
+    # -- change ----------------------------------------------------------------------------------------------
+    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        await self._write(lambda c: change(c, self._clock.now, wants, think, propose))
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        self._live()
+        return open_transaction(self._path, self._turns, self._clock.now)
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
+        def work(c: apsw.Connection) -> list[Renewed]:
+            now = self._clock.now()
+            claims = [(one.tenant, one.run_id, one.no, one.fence, now, one.lease) for one in leases]
+            found: list[Row] = c.executemany(SQL.renew_leases, claims).fetchall()
+            return [Renewed(run_id, no, fence, RunState(state)) for run_id, no, fence, state in found]
+
+        return await self._write(work) if leases else []
+
+    async def publish(
+        self,
+        tenant: str,
+        name: str,
+        version: int,
+        dialect: str,
+        digest: str,
+        document: bytes,
+        specs: Sequence[QueueSpec | None],
+        actor: str,
+    ) -> StoredDefinition:
+        texts = [None if spec is None else _encode_spec(spec).decode() for spec in specs]
+
+        def work(c: apsw.Connection) -> StoredDefinition:
+            there = c.execute(SQL.read_definition, (tenant, name, version)).fetchone()
+            if there is not None:
+                return rows.to_definition(there)
+            c.executemany(SQL.insert_queues, [(tenant, text) for text in dict.fromkeys(texts) if text is not None])
+            numbers = {text: number for number, text in c.execute(SQL.list_queues, (tenant,))}
+            queues = json_text([NO_QUEUE if text is None else numbers[text] for text in texts])
+            given = (tenant, name, version, dialect, digest, document, queues, self._clock.now(), actor)
+            c.execute(SQL.insert_definition, given)
+            return rows.to_definition(c.execute(SQL.read_definition, (tenant, name, version)).fetchall()[0])
+
+        return await self._write(work)
+
+    # -- find work -------------------------------------------------------------------------------------------
+    async def find_due(self, limit: int) -> list[Due]:
+        return await self._rows(lambda row: Due(*row), SQL.find_due, self._clock.now(), limit)
+
+    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
+        return await self._rows(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
+
+    # -- read ------------------------------------------------------------------------------------------------
+    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
+        return _first(await self._rows(rows.to_definition, SQL.read_definition, tenant, name, version))
+
+    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
+        found = await self._rows(rows.to_definition, SQL.load_definitions, json_text(ids))
+        return {definition.id: definition for definition in found}
+
+    async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
+        return await self._rows(rows.to_definition, SQL.list_definitions, tenant)
+
+    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
+        return _first(await self._rows(rows.to_record, SQL.read_run, tenant, run_id))
+
+    async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
+        return await self._rows(rows.to_step, SQL.read_steps, tenant, run_id)
+
+    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
+        return await self._rows(rows.to_attempt, SQL.read_attempts, tenant, run_id)
+
+    async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
+        return await self._rows(rows.to_message, SQL.read_messages, tenant, run_id)
+
+    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
+        return await self._rows(rows.to_entry, SQL.read_journal, tenant, run_id, after, limit)
+
+    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
+        return await self._rows(rows.to_outbox, SQL.read_outbox, tenant, run_id)
+
+    async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
+        found = await self._rows(tuple, SQL.load_outputs, json_text(wants))
+        outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
+        outputs.update({(row[0], row[1], row[2]): rows.to_output(row[3], row[4]) for row in found})
+        return outputs
+
+    async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
+        found = await self._rows(rows.to_details, SQL.read_details, json_text(keys))
+        return {(details.tenant, details.run_id): details for details in found}
+
+    async def list_runs(self, which: RunFilter) -> list[RunRecord]:
+        return await self._rows(
+            rows.to_record,
+            SQL.list_runs,
+            which.tenant,
+            which.before,
+            json_text(which.states) if which.states else None,
+            which.workflow,
+            which.business_key,
+            which.correlation_id,
+            which.limit,
+        )
+
+    async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
+        return dict(await self._rows(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
+
+    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
+        return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- workers ---------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        def work(c: apsw.Connection) -> Worker:
+            no = c.execute(SQL.insert_worker, rows.worker_row(worker)).get
+            c.execute(SQL.insert_worker_journal, rows.entry_row(entry))
+            return replace(worker, no=no)
+
+        return await self._write(work)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        def work(c: apsw.Connection) -> list[bool]:
+            found = []
+            for one in changes:
+                c.execute(SQL.update_worker, (*rows.worker_row(one.worker), one.was))
+                found.append(c.changes() == 1)
+                if found[-1] and one.entry is not None:
+                    c.execute(SQL.insert_worker_journal, rows.entry_row(one.entry))
+            return found
+
+        return await self._write(work)
+
+    async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
+        def work(c: apsw.Connection) -> Worker | None:
+            c.execute(SQL.beat_worker, (tenant, worker_no, incarnation, self._clock.now()))
+            return _first([rows.to_worker(row) for row in c.execute(SQL.read_worker, (tenant, worker_no))])
+
+        return await self._write(work)
+
+    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
+        return await self._rows(rows.to_worker, SQL.list_workers, tenant, live_only)
+
+    async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
+        return await self._rows(rows.to_worker, SQL.silent_workers, self._clock.now() - silence, limit)
+
+    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
+        return await self._rows(rows.to_entry, SQL.read_worker_journal, tenant, worker_id)
+
+    # -- the way in ------------------------------------------------------------------------------------------
+    def _live(self) -> tuple[Writer, Readers]:
+        if self._writer is None or self._readers is None:
+            raise StoreUnavailable(f"{self.url} is not open")
+        if self._pid != os.getpid():
+            raise StoreUnavailable(
+                f"{self.url} was opened in another process, before a fork. Open a store in the process that uses it."
+            )
+        return self._writer, self._readers
+
+    async def _write(self, work: Work[T]) -> T:
+        return await self._live()[0].run(work)
+
+    async def _look(self, look: Callable[[apsw.Connection], T]) -> T:
+        return await self._live()[1].run(look)
+
+    async def _rows(self, convert: Callable[[Row], T], statement: str, *bindings: object) -> list[T]:
+        return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings)])
+
+
+def _first(found: Sequence[T]) -> T | None:
+    return found[0] if found else None

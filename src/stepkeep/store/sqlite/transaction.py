@@ -1,0 +1,101 @@
+"""A transaction that user code takes part in: a connection and a thread of its own.
+
+The user's writes and the decision about their step are committed together or not at all (promise 4). It waits for
+its turn like the writer does, and holds the file's write lock until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.store.protocol import Think, Want
+from stepkeep.store.sqlite.change import change
+from stepkeep.store.sqlite.connection import open_connection, translated
+from stepkeep.store.sqlite.turns import Turns
+
+T = TypeVar("T")
+
+
+class SqliteTransaction:
+    """What user code and the operations see of it."""
+
+    def __init__(self, unit: _Unit, thread: ThreadPoolExecutor, clock: Callable[[], int]) -> None:
+        self._unit = unit
+        self._thread = thread
+        self._clock = clock
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """The driver's connection, inside the transaction; committing is not for its user."""
+        return self._unit.live()
+
+    async def change(self, wants: Sequence[Want], think: Think) -> None:
+        def work() -> None:
+            with translated(self._unit.path), self._unit.live():  # a savepoint of its own
+                change(self._unit.live(), self._clock, wants, think, None)
+
+        await _run(self._thread, work)
+
+
+class _Unit:
+    """The connection and what is to be given back; each method runs in the transaction's own thread."""
+
+    def __init__(self, path: Path, turns: Turns) -> None:
+        self.path = path
+        self._turns = turns
+        self._has_turn = False
+        self._connection: apsw.Connection | None = None
+
+    def begin(self) -> None:
+        self._turns.take()
+        self._has_turn = True
+        with translated(self.path):
+            self._connection = open_connection(self.path)
+            self._connection.execute("begin immediate")
+
+    def live(self) -> apsw.Connection:
+        if self._connection is None or not self._connection.in_transaction:
+            raise StoreUnavailable("the transaction has ended already; only Stepkeep may commit or roll it back")
+        return self._connection
+
+    def commit(self) -> None:
+        with translated(self.path):
+            self.live().execute("commit")
+
+    def end(self) -> None:
+        """Undo what was not committed, and let the next one in."""
+        try:
+            if self._connection is not None:
+                if self._connection.in_transaction:
+                    self._connection.execute("rollback")
+                self._connection.close()
+        finally:
+            if self._has_turn:
+                self._turns.give_back()
+
+
+@asynccontextmanager
+async def open_transaction(path: Path, turns: Turns, clock: Callable[[], int]) -> AsyncIterator[SqliteTransaction]:
+    thread = ThreadPoolExecutor(1, thread_name_prefix="stepkeep-transaction")
+    unit = _Unit(path, turns)
+    try:
+        await _run(thread, unit.begin)
+        yield SqliteTransaction(unit, thread, clock)
+        await _run(thread, unit.commit)
+    finally:
+        # One thread, so this runs after whatever it is still doing, also when the caller was cancelled.
+        ended = _run(thread, unit.end)
+        thread.shutdown(wait=False)
+        await ended
+
+
+def _run(thread: ThreadPoolExecutor, work: Callable[[], T]) -> asyncio.Future[T]:
+    return asyncio.get_running_loop().run_in_executor(thread, work)
