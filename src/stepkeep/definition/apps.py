@@ -46,11 +46,7 @@ def _import_module(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
-        if (
-            isinstance(problem, ModuleNotFoundError)
-            and problem.name
-            and f"{name}.".startswith(f"{problem.name}.")
-        ):
+        if isinstance(problem, ModuleNotFoundError) and problem.name and f"{name}.".startswith(f"{problem.name}."):
             raise InvalidInput(
                 f"there is no module {name}. Name a module that can be imported, or a file that ends in .py."
             ) from None
@@ -60,9 +56,7 @@ def _import_module(name: str) -> ModuleType:
 def _import_file(target: str) -> ModuleType:
     path = Path(target)
     if not path.is_file():
-        raise InvalidInput(
-            f"there is no file {target}. Name a Python file, or a module that Python can import."
-        )
+        raise InvalidInput(f"there is no file {target}. Name a Python file, or a module that Python can import.")
     path = path.resolve()
     _make_importable(path.parent)
     try:
@@ -73,11 +67,7 @@ def _import_file(target: str) -> ModuleType:
 
 def _load(path: Path) -> ModuleType:
     name = path.stem
-    found = (
-        importlib.util.find_spec(name)
-        if name.isidentifier() and name not in sys.builtin_module_names
-        else None
-    )
+    found = importlib.util.find_spec(name) if name.isidentifier() and name not in sys.builtin_module_names else None
     if found is not None and found.origin is not None and Path(found.origin) == path:
         return importlib.import_module(name)
     # Another module has that name already: keep both apart, under a name that is the same in every process.

@@ -6,11 +6,6 @@ Numbers and patterns only. The front ends refuse what lies outside them; nothing
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_STEPS = 10_000
 MAX_EDGES = 100_000
@@ -19,6 +14,8 @@ MAX_LOSSES = 10
 MAX_QUORUM = 100
 MAX_TEXT = 10_000
 MAX_PRIORITY = 1_000_000
+MAX_ORDER = 1_000_000_000
+MAX_VERSION = 1_000_000_000
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
@@ -34,21 +31,8 @@ GRACE = (0, DAY)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 NAME_RULE = "letters, digits, `_`, `.` and `-`, starting with a letter or digit, at most 63 characters"
 
+FIELD_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+FIELD_NAME_RULE = "letters, digits and `_`, starting with a letter, at most 63 characters"
+
 HANDLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,126}")
-HANDLER_NAME_RULE = (
-    "letters, digits, `_`, `.`, `:`, `/` and `-`, starting with a letter, at most 127 characters"
-)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant, or None when nothing comes close."""
-    # Comparing costs the product of the lengths, and both are the writer's to choose.
-    by_folded = {candidate.lower(): candidate for candidate in known if len(candidate) < 128}
-    found = get_close_matches(name[:128].lower(), by_folded, n=1, cutoff=0.6)
-    return by_folded[found[0]] if found else None
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that ends in the nearest name, or nothing."""
-    found = nearest(name, known)
-    return f"Did you mean `{found}`?" if found else ""
+HANDLER_NAME_RULE = "letters, digits, `_`, `.`, `:`, `/` and `-`, starting with a letter, at most 127 characters"

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE, nearest
+from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
+from stepkeep.definition.document import nearest
 from stepkeep.definition.signature import Signature, read_signature
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Effect, Retry
@@ -80,17 +81,13 @@ class Registry:
         if spec.runs_in == "async" and not _is_async(spec.function):
             raise InvalidInput(f'handler {spec.name}: mode="async" needs an `async def` function.')
         if spec.runs_in != "async" and _is_async(spec.function):
-            raise InvalidInput(
-                f'handler {spec.name}: an `async def` function cannot run as mode="{spec.mode}".'
-            )
+            raise InvalidInput(f'handler {spec.name}: an `async def` function cannot run as mode="{spec.mode}".')
         table = self._agents if spec.kind == "agent" else self._handlers
         known = table.get(spec.name)
         if known is not None and not _is_same(known.function, spec.function):
             what = "agent" if spec.kind == "agent" else "handler"
             first, second = _place(known.function), _place(spec.function)
-            raise InvalidInput(
-                f"{what} {spec.name} is already {first}; {second} cannot be it too. Give one of them another name."
-            )
+            raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
         table[spec.name] = spec
 
     def get(self, name: str) -> HandlerSpec | None:

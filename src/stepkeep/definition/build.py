@@ -1,0 +1,205 @@
+"""From what was written to the kernel's definition, with every default spelled out (design section 4).
+
+Here and nowhere else live the defaults of the native format. It takes blocks that passed every check and
+cannot fail. Called by the native front end and, through it, by the Python API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.written import (
+    ApprovalBlock,
+    DependencyBlock,
+    RetryBlock,
+    RuleBlock,
+    StepBlock,
+    UndoBlock,
+    WaitBlock,
+    WorkflowBlock,
+)
+from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.states import Category, OnFailure, StepState
+
+WHOLE_INPUT = "${{ input }}"
+"""What a handler or agent is given when its step has no `with`; its parameters pick what they need."""
+
+STEP_TIMEOUT = 300 * SECOND
+LEASE = 30 * SECOND
+GRACE = 30 * SECOND
+
+IN_SEQUENCE = (StepState.SUCCEEDED, StepState.SKIPPED)
+_ENDINGS = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
+
+
+def own_output(name: str) -> str:
+    """What an undo hook is given when it has no `with`: what its step returned."""
+    return f'${{{{ steps["{name}"].output }}}}'
+
+
+def is_sequence(steps: Sequence[StepBlock]) -> bool:
+    """Without a single `depends_on`, each step follows the one before."""
+    return all(step.depends_on is None for step in steps)
+
+
+def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.Definition:
+    """The canonical definition. Handlers, where given, add what their authors said about them."""
+    policy = OnFailure(written.on_failure)
+    sequence = is_sequence(written.steps)
+    steps = []
+    for place, step in enumerate(written.steps):
+        if sequence and place:
+            after: tuple[kernel.Dependency, ...] = (
+                kernel.Dependency(step=written.steps[place - 1].name, allow=IN_SEQUENCE),
+            )
+        else:
+            after = tuple(_dependency(edge) for edge in step.depends_on or ())
+        steps.append(_step(step, place + 1, after, policy, handlers))
+    return kernel.Definition(
+        name=written.workflow,
+        version=written.version,
+        steps=tuple(steps),
+        description=written.description,
+        timeout=written.timeout,
+        on_failure=policy,
+        hook_failure=kernel.HookFailure(written.hook_failure),
+        rules=_rules(written.rules),
+        output=written.output,
+        input_fields=None if written.input is None else tuple(written.input),
+        input_types={
+            name: kernel.InputField(type=kernel.InputType(field.type), required=field.required)
+            for name, field in (written.input or {}).items()
+        },
+        lease=LEASE if written.lease is None else written.lease,
+        grace=GRACE if written.grace is None else written.grace,
+        priority=written.priority,
+        labels=dict(sorted(written.labels.items())),
+    )
+
+
+def _step(
+    step: StepBlock,
+    place: int,
+    after: tuple[kernel.Dependency, ...],
+    policy: OnFailure,
+    handlers: Registry | None,
+) -> kernel.StepDefinition:
+    spec = _spec(step, handlers)
+    undo = _undo(step, spec, handlers)
+    effect = step.effect or (spec.effect if spec else None) or ("write" if undo else "read")
+    completion = step.completion
+    return kernel.StepDefinition(
+        name=step.name,
+        order=place if step.order is None else step.order,
+        executor=_executor(step),
+        approval=_approval(step.approval),
+        wait=_wait(step.wait),
+        inputs=_inputs(step, WHOLE_INPUT),
+        depends_on=after,
+        condition=step.if_,
+        timeout=step.timeout or (spec.timeout if spec else None) or STEP_TIMEOUT,
+        retry=_retry(step.retry, (spec.retry if spec else None) or kernel.Retry()),
+        on_failure=policy if step.on_failure is None else OnFailure(step.on_failure),
+        effect=kernel.Effect(effect),
+        undo=undo,
+        compensate_when=kernel.CompensateWhen(step.compensate_when),
+        rules=_rules([*step.rules, *step.validate_]),
+        completion=kernel.Completion(completion.mode if completion else "auto"),
+        completion_deadline=completion.deadline if completion else None,
+        takes_timeouts=spec.takes_timeouts if spec else False,
+        transactional=step.transactional or (spec is not None and spec.transactional),
+        capabilities=tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ())})),
+        queue=step.queue or (spec.queue if spec else ""),
+        description=step.description,
+    )
+
+
+def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) -> kernel.Undo | None:
+    block = step.undo
+    if block is None and spec is not None and spec.undo is not None:
+        block = UndoBlock(uses=spec.undo)
+    if block is None:
+        return None
+    hook = _spec(block, handlers)
+    executor = _executor(block)
+    assert executor is not None
+    return kernel.Undo(
+        executor=executor,
+        inputs=_inputs(block, own_output(step.name)),
+        timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
+        retry=_retry(block.retry, (hook.retry if hook else None) or kernel.HOOK_RETRY),
+    )
+
+
+def _spec(block: StepBlock | UndoBlock, handlers: Registry | None) -> HandlerSpec | None:
+    if handlers is None:
+        return None
+    if block.uses is not None:
+        return handlers.get(block.uses)
+    return handlers.agent(block.agent) if block.agent is not None else None
+
+
+def _executor(block: StepBlock | UndoBlock) -> kernel.Executor | None:
+    if block.uses is not None:
+        return kernel.Handler(name=block.uses)
+    if block.agent is not None:
+        return kernel.Agent(name=block.agent, action=block.action or "")
+    if block.command is not None:
+        command = block.command
+        env = dict(sorted(command.env.items()))
+        return kernel.Command(argv=tuple(command.argv), env=env, cwd=command.cwd)
+    if block.http is not None:
+        http = block.http
+        headers = dict(sorted(http.headers.items()))
+        return kernel.Http(method=http.method, url=http.url, headers=headers, body=http.body)
+    return None
+
+
+def _inputs(block: StepBlock | UndoBlock, otherwise: str) -> Any:
+    if "with_" in block.model_fields_set:
+        return block.with_
+    return otherwise if block.uses is not None or block.agent is not None else None
+
+
+def _retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:
+    """The base with what was written in its place, field by field."""
+    if block is None:
+        return base
+    given: dict[str, Any] = {name: getattr(block, name) for name in block.model_fields_set}
+    if "backoff" in given:
+        given["backoff"] = kernel.Backoff(given["backoff"])
+    if "on" in given:
+        given["on"] = tuple(sorted({Category(name) for name in given["on"]}))
+    return msgspec.structs.replace(base, **given)
+
+
+def _dependency(edge: DependencyBlock) -> kernel.Dependency:
+    # Success always counts; `allow` adds to it. The order is fixed, so that equal definitions have equal digests.
+    allowed = {"succeeded", *edge.allow}
+    return kernel.Dependency(step=edge.step, allow=tuple(state for state in _ENDINGS if state in allowed))
+
+
+def _approval(block: ApprovalBlock | None) -> kernel.Approval | None:
+    if block is None:
+        return None
+    return kernel.Approval(
+        prompt=block.prompt,
+        roles=tuple(block.roles),
+        quorum=block.quorum,
+        excluded=tuple(block.excluded),
+        deadline=block.deadline,
+        on_deadline=kernel.OnDeadline(block.on_deadline),
+    )
+
+
+def _wait(block: WaitBlock | None) -> kernel.Wait | None:
+    return None if block is None else kernel.Wait(event=block.event, deadline=block.deadline)
+
+
+def _rules(blocks: Sequence[RuleBlock]) -> tuple[kernel.Rule, ...]:
+    return tuple(kernel.Rule(expression=block.check, message=block.message) for block in blocks)

@@ -1,0 +1,171 @@
+"""What a single step may not say, beyond its shape: one kind of work, and only keys that mean something for it.
+
+Each check yields findings and goes on. Expressions are `references`' business, the graph is `graph`'s. Called
+by the native front end for every step that has the right shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
+
+_WORK = ("uses", "command", "http", "agent")
+_KINDS = (*_WORK, "approval", "wait")
+
+# Keys that only make sense where a worker does something.
+_FOR_WORK = {
+    "timeout": "Give it a `deadline` instead.",
+    "retry": "Nothing is tried there, so nothing is tried again.",
+    "undo": "There is nothing to take back.",
+    "compensate_when": "There is nothing to take back.",
+    "effect": "It changes nothing in the world.",
+    "rules": "Check what it brought in a step after it.",
+    "validate": "Check what it brought in a step after it.",
+    "completion": "It already waits.",
+    "transactional": "No worker runs it.",
+    "capabilities": "No worker runs it.",
+    "queue": "No worker runs it.",
+    "with": "It takes no inputs.",
+}
+
+
+def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
+    """Everything wrong with one step that can be seen without the others."""
+    written = {step.__class__.model_fields[name].alias or name for name in step.model_fields_set}
+    kinds = [kind for kind in _KINDS if kind in written]
+    yield from _one_of(kinds, _KINDS, path, f"Step `{step.name}`")
+    yield from _work(step, path)
+    if len(kinds) == 1:
+        yield from _misplaced(kinds[0], written, path)
+    if step.compensate_when == "attempted" and "undo" not in written:
+        said = "`compensate_when: attempted` needs an `undo` to run."
+        yield Finding((*path, "compensate_when"), said, "Add one, or remove this.")
+    if step.undo is not None:
+        hooks = [kind for kind in _WORK if kind in step.undo.model_fields_set]
+        at = (*path, "undo")
+        yield from _one_of(hooks, _WORK, at, f"The undo of `{step.name}`")
+        yield from _work(step.undo, at)
+    yield from _plain(_unevaluated(step), path)
+
+
+def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:
+    """What a dependency may not ask of the step it waits for."""
+    for name, step in steps.items():
+        for place, edge in enumerate(step.depends_on or ()):
+            before = steps.get(edge.step)
+            if before is not None and before.approval is not None and "failed" in edge.allow:
+                said = f"`{edge.step}` is an approval, and a rejected approval never lets another step go on."
+                hint = "Remove `failed` from `allow`."
+                yield Finding((*paths[name], "depends_on", place, "allow"), said, hint)
+
+
+def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
+    """Texts at the top that are shown as they are."""
+    texts = [(("labels", name), text) for name, text in written.labels.items()]
+    yield from _plain(texts, ())
+
+
+def check_handlers(step: StepBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
+    """Whether the functions that a step names exist, and take what they are given."""
+    yield from _known(step, path, handlers)
+    if step.undo is not None:
+        yield from _known(step.undo, (*path, "undo"), handlers)
+
+
+def _one_of(given: list[str], possible: tuple[str, ...], path: Path, what: str) -> Iterator[Finding]:
+    if not given:
+        kinds = ", ".join(f"`{kind}`" for kind in possible)
+        yield Finding(path, f"{what} does not say what to do.", f"Add one of {kinds}.")
+    for other in given[1:]:
+        said = f"{what} has both `{given[0]}` and `{other}`; it can do only one thing."
+        yield Finding((*path, other), said, "Make two steps of it.", key=True)
+
+
+def _work(block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:
+    if block.agent is not None and block.action is None:
+        yield Finding((*path, "agent"), "`agent` needs an `action`: what the agent is to do, in words.", key=True)
+    if block.action is not None and block.agent is None:
+        yield Finding((*path, "action"), "`action` belongs to an `agent`, and there is none.", key=True)
+    if "with_" in block.model_fields_set and (block.command is not None or block.http is not None):
+        hint = "Use `${{ }}` in the arguments." if block.command else "Use `${{ }}` in `url` and `body`."
+        yield Finding((*path, "with"), "`with` is for `uses` and `agent`.", hint, key=True)
+    if block.command is not None:
+        yield from _command(block.command, (*path, "command"))
+    if block.http is not None:
+        yield from _http(block.http, (*path, "http"))
+
+
+def _command(command: CommandBlock, path: Path) -> Iterator[Finding]:
+    program = command.argv[0]
+    if OPENING in program:
+        said = "The program of a `command` cannot be an expression: data must never choose what is run."
+        yield Finding((*path, 0), said, "Write its name here, and expressions in its arguments.")
+    elif not program.strip():
+        yield Finding((*path, 0), "The program of a `command` is empty.", "Write its name.")
+    for name in command.env:
+        if "=" in name or OPENING in name:
+            yield Finding((*path, "env", name), f"`{name}` cannot be the name of a variable.", key=True)
+
+
+def _http(http: HttpBlock, path: Path) -> Iterator[Finding]:
+    if not http.url.startswith(("http://", "https://", OPENING)):
+        yield Finding((*path, "url"), "`url` must start with http:// or https://.")
+
+
+def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
+    for key, hint in _FOR_WORK.items():
+        if kind in {"approval", "wait"} and key in written:
+            yield Finding((*path, key), f"`{key}` means nothing for `{kind}`.", hint, key=True)
+    if kind in {"command", "http", "agent"} and "transactional" in written:
+        said = f"`transactional` is for Python handlers (`uses`), not for `{kind}`."
+        yield Finding((*path, "transactional"), said, key=True)
+
+
+def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
+    if step.approval is not None:
+        yield ("approval", "prompt"), step.approval.prompt
+        yield from ((("approval", "roles", n), role) for n, role in enumerate(step.approval.roles))
+    if step.wait is not None:
+        yield ("wait", "event"), step.wait.event
+    if step.action is not None:
+        yield ("action",), step.action
+    yield ("queue",), step.queue
+    yield from ((("capabilities", n), word) for n, word in enumerate(step.capabilities))
+
+
+def _plain(texts: Any, path: Path) -> Iterator[Finding]:
+    for local, text in texts:
+        if OPENING in text:
+            said = f"`{local[0] if isinstance(local[-1], int) else local[-1]}` is taken as it is written."
+            yield Finding((*path, *local), said, "Expressions are not evaluated here; remove `${{ }}`.")
+
+
+def _known(block: StepBlock | UndoBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
+    if block.uses is not None:
+        spec = handlers.get(block.uses)
+        if spec is None:
+            near = handlers.nearest(block.uses)
+            hint = f"Did you mean `{near}`?" if near else "Load the code that registers it."
+            yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
+        else:
+            yield from _fits(spec, block, path)
+    if block.agent is not None and handlers.agent(block.agent) is None:
+        near = handlers.nearest_agent(block.agent)
+        hint = f"Did you mean `{near}`?" if near else "Load the code that registers it."
+        yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
+
+
+def _fits(spec: HandlerSpec, block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:
+    if not isinstance(block.with_, dict):
+        return
+    takes = ", ".join(f"`{name}`" for name in spec.signature.names) or "no inputs"
+    for name in spec.signature.unknown(block.with_):
+        said = f"Handler `{spec.name}` has no parameter `{name}`."
+        yield Finding((*path, "with", name), said, f"It takes {takes}.", key=True)
+    for name in spec.signature.missing(block.with_):
+        yield Finding((*path, "with"), f"Handler `{spec.name}` needs `{name}`.", f"It takes {takes}.", key=True)

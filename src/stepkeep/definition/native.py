@@ -1,0 +1,159 @@
+"""The native front end: YAML or JSON in, the kernel's definition out, or everything that is wrong with it at once.
+
+It lines the checks up and owns none of them. What is written never runs here. The command line, the API and
+the tests come in by `load_file`, `load_text` and `check_file`; the Python API comes in by `examine`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+
+from stepkeep.definition.build import build
+from stepkeep.definition.checks import check_edges, check_handlers, check_step, check_workflow
+from stepkeep.definition.complaints import complaints
+from stepkeep.definition.document import Syntax, parse_document, read_document
+from stepkeep.definition.findings import Finding, Path, Source, located
+from stepkeep.definition.graph import Ancestry, Node, check_graph
+from stepkeep.definition.lint import lint
+from stepkeep.definition.references import check_expressions
+from stepkeep.definition.registry import Registry
+from stepkeep.definition.written import StepBlock, WorkflowBlock
+from stepkeep.errors import DefinitionError, Problem
+from stepkeep.kernel.definition import Definition
+
+
+class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check found: a definition when there are no problems, and advice in either case."""
+
+    definition: Definition | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def load_file(path: str | FilePath, handlers: Registry | None = None) -> Definition:
+    """The definition in a file, or DefinitionError with every problem in it.
+
+    With `handlers`, what their decorators say (retry, timeout, undo …) fills in what steps leave open, and a
+    name that is not among them is a problem.
+    """
+    return _accepted(check_file(path, handlers))
+
+
+def load_text(text: str, file_name: str, handlers: Registry | None = None) -> Definition:
+    """The definition in a text; `file_name` is what problems call it, and says whether it is YAML or JSON."""
+    return _accepted(check_text(text, file_name, handlers))
+
+
+def check_file(path: str | FilePath, handlers: Registry | None = None) -> CheckReport:
+    """Everything there is to say about a file. Never raises for what is written in it."""
+    try:
+        document = read_document(path)
+    except DefinitionError as error:
+        return CheckReport(definition=None, problems=error.problems)
+    return examine(document.data, document, handlers)
+
+
+def check_text(text: str, file_name: str, handlers: Registry | None = None) -> CheckReport:
+    """Everything there is to say about a text."""
+    try:
+        syntax: Syntax = "json" if file_name.lower().endswith(".json") else "yaml"
+        document = parse_document(text, file=file_name, syntax=syntax)
+    except DefinitionError as error:
+        return CheckReport(definition=None, problems=error.problems)
+    return examine(document.data, document, handlers)
+
+
+def examine(data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
+    """Check data of the native format, wherever it comes from; `source` says where each part of it stands."""
+    if not isinstance(data, dict):
+        said = "A workflow is a mapping that begins with `workflow: NAME`."
+        return CheckReport(definition=None, problems=(source.problem((), said),))
+    written, findings = _shaped(data)
+    steps = dict(_steps(data) if written is None else _numbered(written))
+    nodes = list(_outline(data))
+    tangles = check_graph(nodes)
+    findings += tangles
+    ancestry = None if tangles else Ancestry({node.name: [name for name, _ in node.after] for node in nodes})
+    findings += _findings(data, written, steps, ancestry, {node.name for node in nodes}, handlers)
+    if written is None or findings:
+        return CheckReport(definition=None, problems=located(source, findings))
+    definition = build(written, handlers)
+    assert ancestry is not None
+    return CheckReport(definition=definition, warnings=located(source, lint(written, definition, ancestry)))
+
+
+def _accepted(report: CheckReport) -> Definition:
+    if report.definition is None:
+        raise DefinitionError(report.problems)
+    return report.definition
+
+
+def _shaped(data: dict[str, Any]) -> tuple[WorkflowBlock | None, list[Finding]]:
+    try:
+        return WorkflowBlock.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, data)
+
+
+def _numbered(written: WorkflowBlock) -> Iterator[tuple[Path, StepBlock]]:
+    yield from ((("steps", place), step) for place, step in enumerate(written.steps))
+
+
+def _steps(data: dict[str, Any]) -> Iterator[tuple[Path, StepBlock]]:
+    """The steps that have the right shape by themselves, so that one bad key hides nothing else."""
+    steps = data.get("steps")
+    for place, step in enumerate(steps if isinstance(steps, list) else ()):
+        try:
+            yield ("steps", place), StepBlock.model_validate(step)
+        except ValidationError:
+            continue
+
+
+def _outline(data: dict[str, Any]) -> Iterator[Node]:
+    """Names and dependencies, as far as they can be read."""
+    steps = data.get("steps")
+    known = [
+        (("steps", place), step)
+        for place, step in enumerate(steps if isinstance(steps, list) else ())
+        if isinstance(step, dict) and isinstance(step.get("name"), str)
+    ]
+    sequence = not any("depends_on" in step for _, step in known)
+    before: str | None = None
+    for path, step in known:
+        if sequence:
+            after: tuple[tuple[str, Path], ...] = ((before, path),) if before is not None else ()
+        else:
+            after = tuple(_edges(step.get("depends_on"), (*path, "depends_on")))
+        yield Node(step["name"], path, after)
+        before = step["name"]
+
+
+def _edges(written: Any, path: Path) -> Iterator[tuple[str, Path]]:
+    for place, edge in enumerate(written if isinstance(written, list) else ()):
+        name = edge.get("step") if isinstance(edge, dict) else edge
+        if isinstance(name, str):
+            yield name, (*path, place)
+
+
+def _findings(
+    data: dict[str, Any],
+    written: WorkflowBlock | None,
+    steps: Mapping[Path, StepBlock],
+    ancestry: Ancestry | None,
+    names: set[str],
+    handlers: Registry | None,
+) -> Iterator[Finding]:
+    for path, step in steps.items():
+        yield from check_step(step, path)
+        if handlers is not None:
+            yield from check_handlers(step, path, handlers)
+    by_name = {step.name: step for step in steps.values()}
+    yield from check_edges(by_name, {step.name: path for path, step in steps.items()})
+    if written is not None:
+        yield from check_workflow(written)
+    yield from check_expressions(data, written, steps, ancestry, names)

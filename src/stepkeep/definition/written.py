@@ -1,0 +1,246 @@
+"""The native format as people write it: one strict model per block, unknown keys refused.
+
+These models say what may be written and where; `build` fills in the defaults that hang on other parts. Short
+forms (a name for `{step: name}`, a text for `{event: text}`) are widened here. The published JSON Schema
+comes from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition import bounds
+from stepkeep.definition.durations import format_duration, parse_duration
+
+Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
+HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
+FieldName = Annotated[str, StringConstraints(pattern=f"^{bounds.FIELD_NAME.pattern}$")]
+Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
+DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
+OnFailure = Literal["abort", "skip", "continue", "compensate"]
+
+
+def _filled(value: Any) -> Any:
+    # `retry:` with nothing after it is a slip, not a wish for the default.
+    if value is None:
+        raise PydanticCustomError("empty", "is empty")
+    return value
+
+
+def _given(shape: Any) -> BeforeValidator:
+    """A key that may be left out, but not left empty."""
+    return BeforeValidator(_filled, json_schema_input_type=shape)
+
+
+def _within(limits: tuple[int, int]) -> BeforeValidator:
+    """A duration within bounds, as microseconds."""
+    return BeforeValidator(partial(_duration, limits=limits), json_schema_input_type=DurationText)
+
+
+def _within_or_none(limits: tuple[int, int]) -> BeforeValidator:
+    def check(value: Any) -> int | None:
+        return None if value is None else _duration(value, limits)
+
+    return BeforeValidator(check, json_schema_input_type=DurationText | None)
+
+
+def _duration(value: Any, limits: tuple[int, int]) -> int:
+    found = parse_duration(_filled(value))
+    least, most = limits
+    if not least <= found <= most:
+        span = {"least": format_duration(least), "most": format_duration(most)}
+        raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
+    return found
+
+
+def _short(key: str, shape: Any) -> BeforeValidator:
+    """A bare text stands for a block with this one key."""
+
+    def widen(value: Any) -> Any:
+        return {key: value} if isinstance(value, str) else _filled(value)
+
+    return BeforeValidator(widen, json_schema_input_type=str | shape)
+
+
+def _program(value: Any) -> Any:
+    if isinstance(value, str):
+        raise PydanticCustomError("command_text", "is a text")
+    return {"argv": value} if isinstance(value, list) else _filled(value)
+
+
+def _declared(value: Any) -> Any:
+    if not isinstance(value, list):
+        return _filled(value)
+    if wrong := [name for name in value if not isinstance(name, str)]:
+        raise PydanticCustomError("input_name", "{name} is not a name", {"name": repr(wrong[0])})
+    if twice := [name for name, count in Counter(value).items() if count > 1]:
+        raise PydanticCustomError("input_twice", "names `{name}` twice", {"name": twice[0]})
+    return {name: {} for name in value}
+
+
+class Block(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class RetryBlock(Block):
+    """How often and how patiently a step is tried; `max_attempts` counts all executions, the first included."""
+
+    # What is not written keeps the value it has without this block, so the defaults here only inform the schema.
+    max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
+    max_losses: int = Field(default=3, ge=1, le=bounds.MAX_LOSSES)
+    backoff: Literal["constant", "linear", "exponential"] = "exponential"
+    initial: Annotated[int | None, _within(bounds.DELAY)] = None
+    factor: float = Field(default=2.0, ge=1, le=100)
+    max: Annotated[int | None, _within_or_none(bounds.DELAY)] = None
+    jitter: float = Field(default=0.0, ge=0, le=1)
+    on: list[Literal["transient", "external", "timeout", "agent", "unknown"]] = []
+
+
+class CommandBlock(Block):
+    """A program with its arguments, never a shell."""
+
+    argv: list[Text] = Field(min_length=1, max_length=1000)
+    env: dict[Word, Text] = {}
+    cwd: Annotated[Text | None, _given(Text)] = None
+
+
+class HttpBlock(Block):
+    """One HTTP request."""
+
+    method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] = "GET"
+    url: Text
+    headers: dict[Word, Text] = {}
+    body: Any = None
+
+
+class ApprovalBlock(Block):
+    """A gate for people."""
+
+    prompt: Text = ""
+    roles: list[Word] = []
+    quorum: int = Field(default=1, ge=1, le=bounds.MAX_QUORUM)
+    excluded: list[Word] = Field(default=[], alias="not")
+    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    on_deadline: Literal["reject", "fail"] = "reject"
+
+
+class WaitBlock(Block):
+    """A wait for a message by name."""
+
+    event: Word
+    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+
+
+class DependencyBlock(Block):
+    """A step to wait for, and which endings besides success let this one go on."""
+
+    step: str
+    allow: list[Literal["succeeded", "skipped", "failed", "cancelled"]] = []
+
+
+class RuleBlock(Block):
+    """An expression that must hold, and what to say when it does not."""
+
+    check: Text
+    message: Text = ""
+
+
+class CompletionBlock(Block):
+    """Whether a person completes the step by hand, and until when."""
+
+    mode: Literal["auto", "manual"]
+    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+
+
+class InputBlock(Block):
+    """A field of the run's input."""
+
+    type: Literal["any", "string", "integer", "number", "boolean", "object", "array"] = "any"
+    required: bool = True
+    description: Text = ""
+
+
+Rules = list[Annotated[RuleBlock, _short("check", RuleBlock)]]
+
+Uses = Annotated[HandlerName | None, _given(HandlerName)]
+Command = Annotated[CommandBlock | None, BeforeValidator(_program, json_schema_input_type=list[str] | CommandBlock)]
+Http = Annotated[HttpBlock | None, _given(HttpBlock)]
+Agent = Annotated[HandlerName | None, _given(HandlerName)]
+Action = Annotated[Text | None, _given(Text)]
+RetryGiven = Annotated[RetryBlock | None, _given(RetryBlock)]
+
+
+class UndoBlock(Block):
+    """The hook that takes a step back."""
+
+    uses: Uses = None
+    command: Command = None
+    http: Http = None
+    agent: Agent = None
+    action: Action = None
+    with_: Any = Field(default=None, alias="with")
+    timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
+    retry: RetryGiven = None
+
+
+class StepBlock(Block):
+    """One step of a workflow."""
+
+    name: Name
+    uses: Uses = None
+    command: Command = None
+    http: Http = None
+    agent: Agent = None
+    action: Action = None
+    approval: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
+    wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
+    with_: Any = Field(default=None, alias="with")
+    depends_on: Annotated[
+        list[Annotated[DependencyBlock, _short("step", DependencyBlock)]] | None,
+        _given(list[str | DependencyBlock]),
+    ] = None
+    if_: Annotated[Text | None, _given(Text)] = Field(default=None, alias="if")
+    timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
+    retry: RetryGiven = None
+    on_failure: Annotated[OnFailure | None, _given(OnFailure)] = None
+    effect: Annotated[
+        Literal["read", "write", "irreversible"] | None, _given(Literal["read", "write", "irreversible"])
+    ] = None
+    undo: Annotated[UndoBlock | None, _short("uses", UndoBlock)] = None
+    compensate_when: Literal["succeeded", "attempted"] = "succeeded"
+    rules: Rules = []
+    validate_: Rules = Field(default=[], alias="validate")
+    completion: Annotated[CompletionBlock | None, _short("mode", CompletionBlock)] = None
+    transactional: bool = False
+    capabilities: list[Word] = []
+    queue: Annotated[str, StringConstraints(max_length=63)] = ""
+    order: Annotated[int | None, _given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
+    description: Text = ""
+
+
+class WorkflowBlock(Block):
+    """A workflow in Stepkeep's native format."""
+
+    workflow: Name
+    version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
+    description: Text = ""
+    timeout: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    on_failure: Literal["abort", "continue", "compensate"] = "abort"
+    hook_failure: Literal["continue", "stop"] = "continue"
+    input: Annotated[
+        dict[FieldName, InputBlock] | None,
+        BeforeValidator(_declared, json_schema_input_type=list[FieldName] | dict[FieldName, InputBlock]),
+    ] = None
+    output: Any = None
+    rules: Rules = []
+    lease: Annotated[int | None, _within(bounds.LEASE)] = None
+    grace: Annotated[int | None, _within(bounds.GRACE)] = None
+    priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
+    labels: dict[Word, Text] = {}
+    steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
