@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import asyncpg
@@ -19,7 +19,7 @@ import msgspec
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.postgres.failures import translated
 
-Connection = asyncpg.Connection[asyncpg.Record]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
 PLANNER = {
     "plan_cache_mode": "force_generic_plan",
@@ -53,20 +53,29 @@ OWN = ("pool_size", "statement_cache_size", "connect_timeout", "command_timeout"
 def read_options(url: str) -> Options:
     """Take our parameters out of a URL; the driver would hand those it does not know to the server."""
     parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
     mine: dict[str, int] = {}
-    theirs = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in OWN:
-            theirs.append((name, value))
-        elif value.isdecimal():
-            mine[name] = int(value)
-        else:
+    for name, value in query:
+        if name in OWN and not value.isdecimal():
             raise InvalidInput(f"{name} in the database URL is {value!r}; it must be a whole number")
+        if name in OWN:
+            mine[name] = int(value)
+    theirs = [(name, value) for name, value in query if name not in OWN]
     dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
-    where = parts.netloc.rpartition("@")[2]
-    who = parts.username or ""
-    shown = urlunsplit(parts._replace(netloc=f"{who}@{where}" if who else where, query=""))
-    return Options(dsn=dsn, shown=shown, **mine)
+    return Options(dsn=dsn, shown=_without_password(url), **mine)
+
+
+def _without_password(url: str) -> str:
+    """A URL that may be shown; where it holds no password it is the same."""
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    if parts.password is None and "password" not in dict(query):
+        return url
+    who, _, where = parts.netloc.rpartition("@")
+    name = who.partition(":")[0]
+    shown = [(key, "***" if key == "password" else value) for key, value in query]
+    netloc = f"{name}:***@{where}" if parts.password is not None else parts.netloc
+    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(shown, safe="*/")))
 
 
 class Pool:
@@ -172,7 +181,8 @@ class Pool:
             connection.terminate()
 
 
-async def fetch(connection: Connection, statement: str, *arguments: Any) -> list[asyncpg.Record]:
+async def fetch(connection: Connection, statement: str, *arguments: Any) -> list[Any]:
+    """Run a statement for its rows: sequences of columns whose types only the statement knows."""
     with translated():
         return await connection.fetch(statement, *arguments)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from stepkeep.kernel.rows import Run
 from stepkeep.store.postgres import columns
@@ -133,16 +134,14 @@ class Loading:
         if some := waiting - loaded.waiting - loaded.whole:
             await self._load_runs_steps(SQL.load_waiting_steps, some)
         loaded.waiting |= waiting
-        await self._load_steps(
-            [(want.tenant, want.run_id, no) for want in there for no in want.steps], proposed
-        )
+        await self._load_steps([(want.tenant, want.run_id, no) for want in there for no in want.steps], proposed)
         if keys := [want.key for want in there if want.inbox and want.key not in loaded.inbox]:
             for key in keys:
                 loaded.inbox[key] = ()
             for row in await self._fetch(SQL.load_inbox, keys):
                 key = keys[row[0] - 1]
                 loaded.inbox[key] += (columns.message_from((*key, *row[1:])),)
-        if messages := [(*want.key, want.message) for want in there if want.message is not None]:
+        if messages := [(*want.key, message) for want in there for message in want.messages]:
             loaded.seen.update([messages[row[0] - 1] for row in await self._fetch(SQL.load_seen_messages, messages)])
         if outputs := [(*want.key, no) for want in there for no in want.outputs]:
             for tenant, run_id, no in outputs:
@@ -177,9 +176,9 @@ class Loading:
             tenant, run_id = key = ordered[row[0] - 1]
             steps[key][row[1]] = columns.step_from(tenant, run_id, row[1], row[2:])
 
-    async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[tuple[object, ...]]:
+    async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[Any]:
         """Run a statement whose parameters are the columns of `wanted`, all of them text."""
-        return await fetch(self.connection, statement, *zip(*wanted, strict=True))  # type: ignore[return-value]
+        return await fetch(self.connection, statement, *zip(*wanted, strict=True))
 
 
 async def load_outputs(
@@ -187,4 +186,4 @@ async def load_outputs(
 ) -> list[tuple[int, str | None, bytes | None]]:
     """(place in `wanted` from 1, note, attempt's output) of the steps that exist."""
     tenants, run_ids, nos = zip(*wanted, strict=True)
-    return await fetch(connection, SQL.load_outputs, tenants, run_ids, numbers(nos))  # type: ignore[return-value]
+    return await fetch(connection, SQL.load_outputs, tenants, run_ids, numbers(nos))

@@ -1,0 +1,69 @@
+"""The schema of one database: which migrations it has, and bringing it up to date.
+
+Migrating takes an advisory lock for its one transaction, so that of many processes that start at once one does it and
+the others find it done. It waits only briefly for tables in use and tries again, because a migration that queues for
+a lock makes everybody else queue behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
+from stepkeep.store.postgres.connections import Connection, commit, fetch
+from stepkeep.store.postgres.failures import translated
+from stepkeep.store.postgres.load import SQL
+from stepkeep.store.protocol import SchemaStatus
+
+PACKAGE = "stepkeep.store.postgres"
+LOCK = 7_310_579_626_414_137
+LOCK_WAIT = "2s"
+TRIES = 30
+PAUSE_SECONDS = 0.2
+
+
+async def migrate(connection: Connection, url: str) -> None:
+    """Apply what is missing; refuse a database that a newer or another Stepkeep has made."""
+    for _ in range(TRIES):
+        with translated():
+            try:
+                await _migrate(connection, url)
+            except asyncpg.LockNotAvailableError:
+                await connection.execute("rollback")
+            else:
+                return
+        await asyncio.sleep(PAUSE_SECONDS)
+    raise StoreUnavailable(
+        f"{url} could not be migrated: its tables, or another migration, were in use all the time. "
+        "Try again when fewer transactions are open."
+    )
+
+
+async def _migrate(connection: Connection, url: str) -> None:
+    await connection.execute(f"begin; set local lock_timeout = '{LOCK_WAIT}'; set local synchronous_commit = on")
+    await connection.execute("select pg_advisory_xact_lock($1)", LOCK)
+    await connection.execute(SQL.create_migrations)
+    applied = [Applied(*row) for row in await connection.fetch(SQL.list_migrations)]
+    for migration in outstanding(load_migrations(PACKAGE), applied, url):
+        await connection.execute(migration.script)
+        await connection.execute(SQL.insert_migration, migration.version, migration.name, migration.checksum)
+    await commit(connection)
+
+
+async def status(connection: Connection, url: str) -> SchemaStatus:
+    """What the database has and what it lacks; refuses like `migrate`."""
+    with translated():
+        try:
+            applied = [Applied(*row) for row in await connection.fetch(SQL.list_migrations)]
+        except asyncpg.UndefinedTableError:
+            applied = []
+    [(size,)] = await fetch(connection, SQL.read_size)
+    return SchemaStatus(
+        url=url,
+        applied=as_pairs(applied),
+        pending=as_pairs(outstanding(load_migrations(PACKAGE), applied, url)),
+        size_bytes=size,
+    )

@@ -1,0 +1,296 @@
+"""The store on PostgreSQL: the protocol for any number of processes on any number of machines.
+
+Changes go through connections with pinned plans, reads through others with the planner's own choice, user code
+through a third kind. It decides nothing: the statements are in `sql/`, loading in `load.py`, writing in `write.py`.
+Operations and workers hold one of these behind the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.plan import NO_QUEUE
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
+from stepkeep.kernel.states import RunState
+from stepkeep.store.postgres import columns, schema
+from stepkeep.store.postgres.change import StartAgain, change
+from stepkeep.store.postgres.columns import numbers
+from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
+from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.transaction import open_transaction
+from stepkeep.store.protocol import (
+    Due,
+    Lease,
+    Propose,
+    Renewed,
+    RunFilter,
+    RunKey,
+    RunRecord,
+    SchemaStatus,
+    StoredDefinition,
+    Think,
+    Transaction,
+    Want,
+    WorkerChange,
+)
+
+T = TypeVar("T")
+
+READERS = 4
+
+_encode_spec = msgspec.json.Encoder(order="sorted").encode
+_decode_spec = msgspec.json.Decoder(QueueSpec).decode
+
+
+class PostgresStore:
+    """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
+
+    def __init__(self, dsn: str) -> None:
+        options = read_options(dsn)
+        self.url = options.shown
+        self.clock_offset = 0
+        self._engine = Pool(options, options.pool_size, ENGINE)
+        self._readers = Pool(options, READERS, {})
+        self._users = Pool(options, options.pool_size, {})
+        self._is_open = False
+
+    # -- life ------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """Reach the server once; refuses a database that a newer Stepkeep has migrated."""
+        if not self._is_open:
+            self._is_open = True
+            try:
+                await self.status()
+            except BaseException:
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        self._is_open = False
+        for pool in (self._engine, self._readers, self._users):
+            await pool.close()
+
+    async def migrate(self) -> SchemaStatus:
+        async with self._live(self._readers).connection() as connection:
+            await schema.migrate(connection, self.url)
+            return await schema.status(connection, self.url)
+
+    async def status(self) -> SchemaStatus:
+        async with self._live(self._readers).connection() as connection:
+            return await schema.status(connection, self.url)
+
+    async def now(self) -> int:
+        [now] = await self._read(lambda row: int(row[0]), SQL.read_clock, self.clock_offset)
+        return now
+
+    # -- change ----------------------------------------------------------------------------------------------
+    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        while True:
+            try:
+                async with self._transaction() as connection:
+                    return await change(connection, self.clock_offset, wants, think, propose)
+            except StartAgain as again:
+                wants = again.wants
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        return open_transaction(self._live(self._users), lambda: self.clock_offset)
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
+        ordered = sorted(
+            (lease for lease in leases if is_run_id(lease.run_id)),
+            key=lambda lease: lock_order((lease.tenant, lease.run_id)),
+        )
+        if not ordered:
+            return []
+        async with self._transaction() as connection:
+            found = await fetch(
+                connection,
+                SQL.renew_leases,
+                [lease.tenant for lease in ordered],
+                [lease.run_id for lease in ordered],
+                numbers([lease.no for lease in ordered]),
+                numbers([lease.fence for lease in ordered]),
+                numbers([lease.lease for lease in ordered]),
+                self.clock_offset,
+            )
+        return [Renewed(run_id, no, fence, RunState(state)) for run_id, no, fence, state in found]
+
+    async def publish(
+        self,
+        tenant: str,
+        name: str,
+        version: int,
+        dialect: str,
+        digest: str,
+        document: bytes,
+        specs: Sequence[QueueSpec | None],
+        actor: str,
+    ) -> StoredDefinition:
+        texts = [None if spec is None else _encode_spec(spec).decode() for spec in specs]
+        there = await self.read_definition(tenant, name, version)
+        if there is not None:
+            return there
+        async with self._transaction() as connection:
+            asked = [text for text in dict.fromkeys(texts) if text is not None]
+            await execute(connection, SQL.insert_queues, tenant, asked)
+            ids = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
+            queues = [NO_QUEUE if text is None else ids[text] for text in texts]
+            given = (tenant, name, version, dialect, digest, document, queues, self.clock_offset, actor)
+            await execute(connection, SQL.insert_definition, *given)
+            [row] = await fetch(connection, SQL.read_definition, tenant, name, version)
+            return columns.definition_from(row)
+
+    # -- find work -------------------------------------------------------------------------------------------
+    async def find_due(self, limit: int) -> list[Due]:
+        return await self._read(lambda row: Due(*row), SQL.find_due, self.clock_offset, limit)
+
+    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
+        return await self._read(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
+
+    # -- read ------------------------------------------------------------------------------------------------
+    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
+        return _first(await self._read(columns.definition_from, SQL.read_definition, tenant, name, version))
+
+    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
+        found = await self._read(columns.definition_from, SQL.load_definitions, list(ids))
+        return {definition.id: definition for definition in found}
+
+    async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
+        return await self._read(columns.definition_from, SQL.list_definitions, tenant)
+
+    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
+        return _first(await self._read_of_run(columns.record_from, SQL.read_run, tenant, run_id))
+
+    async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
+        def step(row: Sequence[Any]) -> Step:
+            return columns.step_from(tenant, run_id, row[0], row[1:])
+
+        return await self._read_of_run(step, SQL.read_steps, tenant, run_id)
+
+    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
+        return await self._read_of_run(columns.attempt_from, SQL.read_attempts, tenant, run_id)
+
+    async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
+        return await self._read_of_run(columns.message_from, SQL.read_messages, tenant, run_id)
+
+    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
+        return await self._read_of_run(_entry, SQL.read_journal, tenant, run_id, after, limit)
+
+    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
+        return await self._read_of_run(columns.outbox_from, SQL.read_outbox, tenant, run_id)
+
+    async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
+        outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
+        if asked := [want for want in outputs if is_run_id(want[1])]:
+            async with self._live(self._readers).connection() as connection:
+                for place, note, output in await load_outputs(connection, asked):
+                    outputs[asked[place - 1]] = columns.output_from(note, output)
+        return outputs
+
+    async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
+        asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
+        tenants, run_ids = [key[0] for key in asked], [key[1] for key in asked]
+        found = await self._read(
+            lambda row: columns.details_from(row[0], row[1], row[2:]), SQL.read_details, tenants, run_ids
+        )
+        return {(details.tenant, details.run_id): details for details in found}
+
+    async def list_runs(self, which: RunFilter) -> list[RunRecord]:
+        if which.before is not None and not is_run_id(which.before):
+            return []
+        return await self._read(
+            columns.record_from,
+            SQL.list_runs,
+            which.tenant,
+            which.before,
+            list(which.states) or None,
+            which.workflow,
+            which.business_key,
+            which.correlation_id,
+            which.limit,
+        )
+
+    async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
+        return dict(await self._read(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
+
+    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
+        return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- workers ---------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        async with self._transaction() as connection:
+            [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_columns(worker))
+            await execute(connection, SQL.insert_worker_journal, *_fields(entry))
+        return replace(worker, no=no)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        found = dict.fromkeys(range(len(changes)), False)
+        async with self._transaction() as connection:
+            # In the order of ids, so that two of these cannot wait for each other.
+            for place in sorted(found, key=lambda place: (changes[place].worker.tenant, changes[place].worker.id)):
+                one = changes[place]
+                written = columns.worker_columns(one.worker)
+                found[place] = await execute(connection, SQL.update_worker, *written, one.was) == "UPDATE 1"
+                if found[place] and one.entry is not None:
+                    await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
+        return list(found.values())
+
+    async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
+        async with self._transaction() as connection:
+            await execute(connection, SQL.beat_worker, tenant, worker_no, incarnation, self.clock_offset)
+            found = await fetch(connection, SQL.read_worker, tenant, worker_no)
+        return _first([columns.worker_from(row) for row in found])
+
+    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
+        return await self._read(columns.worker_from, SQL.list_workers, tenant, live_only)
+
+    async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
+        return await self._read(columns.worker_from, SQL.silent_workers, self.clock_offset, silence, limit)
+
+    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
+        return await self._read(_entry, SQL.read_worker_journal, tenant, worker_id)
+
+    # -- the way in ------------------------------------------------------------------------------------------
+    def _live(self, pool: Pool) -> Pool:
+        if not self._is_open:
+            raise StoreUnavailable(f"{self.url} is not open")
+        return pool
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Connection]:
+        """A transaction of the engine's own; an exception leaves it to the pool to roll back."""
+        pool = self._live(self._engine)
+        async with pool.connection() as connection:
+            await execute(connection, pool.opening)
+            yield connection
+            await commit(connection)
+
+    async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+        async with self._live(self._readers).connection() as connection:
+            return [convert(row) for row in await fetch(connection, statement, *arguments)]
+
+    async def _read_of_run(
+        self, convert: Callable[[Sequence[Any]], T], statement: str, tenant: str, run_id: str, *arguments: Any
+    ) -> list[T]:
+        """Read rows of one run; what is no run id names no run."""
+        return await self._read(convert, statement, tenant, run_id, *arguments) if is_run_id(run_id) else []
+
+
+def _entry(row: Sequence[Any]) -> SealedEntry:
+    return SealedEntry(*row)
+
+
+def _fields(entry: SealedEntry) -> tuple[Any, ...]:
+    return msgspec.structs.astuple(entry)
+
+
+def _first(found: Sequence[T]) -> T | None:
+    return found[0] if found else None
