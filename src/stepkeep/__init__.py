@@ -1,1 +1,117 @@
-"""Stepkeep, a durable workflow engine for Python."""
+"""Stepkeep: a durable workflow engine. A plan of steps kept as rows, workers under leases, a record of every change.
+
+    import stepkeep as sk
+
+    @sk.step(retry=sk.Retry(max_attempts=5), timeout="30s")
+    async def create_account(ctx: sk.Context, email: str) -> dict: ...
+
+    onboarding = sk.Workflow("customer-onboarding", version=3)
+    onboarding.step("create-account", create_account)
+
+    with sk.open("sqlite:///app.db") as engine:
+        print(engine.run(onboarding, input={"email": "a@b.c"}))
+
+What is named here is what users may rely on. Names are loaded when they are first used, so that importing the package
+costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stepkeep.definition.handlers import Retry, agent, step
+    from stepkeep.definition.native import load_file
+    from stepkeep.definition.python import Workflow
+    from stepkeep.definition.registry import Registry
+    from stepkeep.engine import AsyncEngine, Engine, Result
+    from stepkeep.engine import open_engine as open  # noqa: A004 - sk.open reads best
+    from stepkeep.errors import (
+        Conflict,
+        DefinitionError,
+        ExpressionError,
+        InvalidInput,
+        KeyReused,
+        NotFound,
+        Refused,
+        StepkeepError,
+        StoreError,
+        StoreUnavailable,
+    )
+    from stepkeep.kernel.states import Category, RunState, StepState
+    from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
+    from stepkeep.worker.context import Context
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AsyncEngine": "stepkeep.engine",
+    "Category": "stepkeep.kernel.states",
+    "Conflict": "stepkeep.errors",
+    "Context": "stepkeep.worker.context",
+    "DefinitionError": "stepkeep.errors",
+    "Engine": "stepkeep.engine",
+    "ExpressionError": "stepkeep.errors",
+    "InvalidInput": "stepkeep.errors",
+    "KeyReused": "stepkeep.errors",
+    "NotFound": "stepkeep.errors",
+    "Refused": "stepkeep.errors",
+    "Registry": "stepkeep.definition.registry",
+    "Result": "stepkeep.engine",
+    "Retry": "stepkeep.definition.handlers",
+    "RunState": "stepkeep.kernel.states",
+    "StepError": "stepkeep.worker.answers",
+    "StepState": "stepkeep.kernel.states",
+    "StepkeepError": "stepkeep.errors",
+    "StoreError": "stepkeep.errors",
+    "StoreUnavailable": "stepkeep.errors",
+    "Workflow": "stepkeep.definition.python",
+    "agent": "stepkeep.definition.handlers",
+    "fail": "stepkeep.worker.answers",
+    "load_file": "stepkeep.definition.native",
+    "open": "stepkeep.engine",
+    "retry_in": "stepkeep.worker.answers",
+    "step": "stepkeep.definition.handlers",
+    "wait_for": "stepkeep.worker.answers",
+}
+
+__all__ = [
+    "AsyncEngine",
+    "Category",
+    "Conflict",
+    "Context",
+    "DefinitionError",
+    "Engine",
+    "ExpressionError",
+    "InvalidInput",
+    "KeyReused",
+    "NotFound",
+    "Refused",
+    "Registry",
+    "Result",
+    "Retry",
+    "RunState",
+    "StepError",
+    "StepState",
+    "StepkeepError",
+    "StoreError",
+    "StoreUnavailable",
+    "Workflow",
+    "agent",
+    "fail",
+    "load_file",
+    "open",
+    "retry_in",
+    "step",
+    "wait_for",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stepkeep' has no attribute {name!r}")
+    value = getattr(import_module(home), "open_engine" if name == "open" else name)
+    globals()[name] = value
+    return value

@@ -110,6 +110,7 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
     if event.output is not None:
         note = replace(note, output=msgspec.Raw(event.output))
     if draft.planned(step).has_rules:
+        note = replace(note, checked=step.fence)
         draft.make_ready(step, StepTrigger.COMPLETION_SUCCEEDED, note=note)
         return None
     return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note))

@@ -13,12 +13,23 @@ from msgspec.structs import replace
 from stepkeep.errors import NotFound
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Claimer, Decision, Need, Reply, Snapshot
-from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    MessageArrived,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
+
+NAMES_A_STEP = StepReported | StepClaimed | TimeCame | GateDecided | CompletionSignalled
 
 PATIENCE = 3
 """How often a run may ask for single steps before all of it is loaded."""
@@ -36,13 +47,19 @@ class Deliberation:
     ) -> None:
         self._plans = plans
         self._claimer = claimer
-        self._room = claimer.room if claimer else 0
-        self._events: dict[RunKey, list[tuple[int, Event]]] = {}
         self._expected = expected or {}
+        self._given = tuple(events)
+        self._forget(None)
+
+    def _forget(self, loaded: Loaded | None) -> None:
+        """Begin anew: a store that had to roll back thinks again over freshly loaded rows."""
+        self._loaded = loaded
+        self._room = self._claimer.room if self._claimer else 0
         self._asked: dict[RunKey, int] = {}
+        self._events: dict[RunKey, list[tuple[int, Event]]] = {}
         self.decisions: dict[RunKey, Decision] = {}
         self.replies: list[Reply | None] = []
-        self.add(events)
+        self.add(self._given)
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
@@ -51,23 +68,28 @@ class Deliberation:
 
     def wants(self) -> list[Want]:
         """What is worth loading before the first thought: the steps that events name, and those expected to follow."""
-        return [self._want(key, [event for _, event in events]) for key, events in self._events.items()]
-
-    def _want(self, key: RunKey, events: Sequence[Event]) -> Want:
-        numbers = {event.no for event in events if getattr(event, "no", None) is not None}  # type: ignore[attr-defined]
-        message = next((event.id for event in events if isinstance(event, MessageArrived)), None)
-        unnamed_gate = any(isinstance(event, GateDecided) and event.no is None for event in events)
-        return Want(
-            tenant=key[0],
-            run_id=key[1],
-            steps=tuple(sorted(numbers | self._expected.get(key, set()))),
-            whole=any(isinstance(event, CancelRequested) for event in events),
-            waiting=unnamed_gate or message is not None,
-            message=message,
-        )
+        wants = []
+        for (tenant, run_id), placed in self._events.items():
+            events = [event for _, event in placed]
+            numbers = {event.no for event in events if isinstance(event, NAMES_A_STEP) and event.no is not None}
+            messages = [event.id for event in events if isinstance(event, MessageArrived)]
+            unnamed_gate = any(isinstance(event, GateDecided) and event.no is None for event in events)
+            wants.append(
+                Want(
+                    tenant=tenant,
+                    run_id=run_id,
+                    steps=tuple(sorted(numbers | self._expected.get((tenant, run_id), set()))),
+                    whole=any(isinstance(event, CancelRequested) for event in events),
+                    waiting=unnamed_gate or bool(messages),
+                    messages=tuple(messages),
+                )
+            )
+        return wants
 
     def think(self, loaded: Loaded) -> More | Write:
         """Decide on every run that can be decided; ask for what the others need."""
+        if loaded is not self._loaded:
+            self._forget(loaded)
         self._plans.learn(loaded.definitions.values())
         unknown = {
             run.definition_id

@@ -110,12 +110,12 @@ class _Births:
 
     def __init__(self, requests: list[StartRequest]) -> None:
         self._requests = requests
-        self._looked = False
+        self._looked: Loaded | None = None
         self.answers: list[Started | Refused | None] = [None] * len(requests)
 
     def think(self, loaded: Loaded) -> More | Write:
-        if not self._looked:
-            self._looked = True
+        if self._looked is not loaded:
+            self._looked = loaded
             more = More(
                 idempotency=tuple(
                     sorted({(r.tenant, OPERATION, r.idempotency_key) for r in self._requests if r.idempotency_key})

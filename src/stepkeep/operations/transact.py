@@ -74,9 +74,7 @@ class Transactor:
 
         return self._keep(await self._in_transaction(think_of, propose))
 
-    async def report(
-        self, events: Sequence[StepReported], claimer: Claimer | None
-    ) -> tuple[list[Reply], list[Claim]]:
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Reply], list[Claim]]:
         """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
         expected = self._expect(events)
         thought = await self._in_transaction(lambda: Deliberation(self.plans, events, claimer, expected))
@@ -156,16 +154,13 @@ class _Claiming(Deliberation):
     def __init__(self, plans: PlanCache, claimer: Claimer) -> None:
         super().__init__(plans)
         self._for = claimer
-        self._begun = False
 
     def think(self, loaded: Loaded) -> More | Write:
-        unknown = {run.definition_id for run in loaded.runs.values() if self._plans.get(run.definition_id) is None}
-        if unknown - loaded.definitions.keys():
-            return More(definitions=tuple(sorted(unknown)))
         self._plans.learn(loaded.definitions.values())
-        if not self._begun:
-            self._begun = True
-            self.add(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed)
+        unknown = {run.definition_id for run in loaded.runs.values() if self._plans.get(run.definition_id) is None}
+        if unknown:
+            return More(definitions=tuple(sorted(unknown)))
+        self._given = tuple(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed)
         return super().think(loaded)
 
     def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:

@@ -94,9 +94,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
 
 async def read_whole_journal(transactor: Transactor, run_id: str, *, tenant: str) -> list[SealedEntry]:
     entries: list[SealedEntry] = []
-    while page := await transactor.store.read_journal(
-        tenant, run_id, entries[-1].seq if entries else 0, JOURNAL_PAGE
-    ):
+    while page := await transactor.store.read_journal(tenant, run_id, entries[-1].seq if entries else 0, JOURNAL_PAGE):
         entries += page
         if len(page) < JOURNAL_PAGE:
             break

@@ -31,7 +31,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     waiting: bool = False
     inbox: bool = False
-    message: str | None = None
+    messages: tuple[str, ...] = ()
     outputs: tuple[int, ...] = ()
     input: bool = False
 
@@ -91,7 +91,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     `now` is the database's clock, read after the locks were taken. `runs` has only runs that exist. `whole`,
     `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
     `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of
-    messages asked for by `Want.message` that are in the inbox already (consumed or not). `proposed` is in claim
+    messages asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim
     order; the runs and steps it names are locked and loaded with it.
     """
 

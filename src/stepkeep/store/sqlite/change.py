@@ -66,7 +66,7 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
         loaded.inbox.update(dict.fromkeys(inbox, ()))
         for row in _read(connection, SQL.load_inbox, inbox):
             loaded.inbox[row[0], row[1]] += (rows.to_message(row),)
-    if messages := [(*want.key, want.message) for want in there if want.message is not None]:
+    if messages := [(*want.key, message) for want in there for message in want.messages]:
         loaded.seen.update(_read(connection, SQL.load_seen_messages, messages))
     if outputs := [(*want.key, no) for want in there for no in want.outputs]:
         for tenant, run_id, no in outputs:

@@ -1,0 +1,365 @@
+"""The engine as a host program holds it: open a database, publish, start, run, decide, look.
+
+`AsyncEngine` does the work; `Engine` is the same face for programs without an event loop and has no logic of its own.
+Both call operations and the worker, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from stepkeep.definition.native import load_file
+from stepkeep.definition.python import Workflow
+from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations import decisions, views
+from stepkeep.operations.publish import find_plan, publish
+from stepkeep.operations.rerun import rerun
+from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.connect import connect
+from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.worker.loop import Worker
+from stepkeep.worker.payloads import Unstorable, encode
+
+T = TypeVar("T")
+
+Runnable = Workflow | Definition | str | Path
+"""What can be started: a workflow object, a definition, the path of a definition file, or a published name."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands: `state`, its `output` once it has succeeded, and everything else in `view`."""
+
+    id: str
+    state: RunState
+    output: Any
+    error: str | None
+    view: dict[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        return self.state in RUN_TERMINAL
+
+    def __str__(self) -> str:
+        said = f"run {self.id} {self.state}"
+        if self.error:
+            return f"{said}: {self.error}"
+        return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
+
+
+class AsyncEngine:
+    """A database and everything one can do with it, for programs that have an event loop."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        tenant: str = "default",
+        actor: str | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self.store: Store = connect(url)
+        self.tenant = tenant
+        self.actor = actor or getpass.getuser()
+        self.registry = default_registry if registry is None else registry
+        self.transactor = Transactor(self.store)
+        self._starter = Starter(self.transactor)
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        try:
+            await self.store.migrate()
+        except BaseException:
+            await self.store.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.store.close()
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+    async def publish(self, workflow: Runnable) -> Plan:
+        """Publish a workflow, or find it published; a plain name finds the highest published version."""
+        if isinstance(workflow, Workflow):
+            workflow = workflow.definition()
+        elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
+            workflow = load_file(Path(workflow))
+        if isinstance(workflow, str):
+            return await find_plan(self.transactor, workflow, None, tenant=self.tenant)
+        return await publish(self.transactor, workflow, tenant=self.tenant, actor=self.actor)
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+    async def start(
+        self,
+        workflow: Runnable,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+    ) -> Started:
+        """Create a run and, unless `start_now` is False, start it. Workers do the rest."""
+        plan = await self.publish(workflow)
+        return await self._starter.start(
+            StartRequest(
+                plan=plan,
+                tenant=self.tenant,
+                actor=self.actor,
+                input=encode_payload({} if input is None else input),
+                idempotency_key=idempotency_key,
+                business_key=business_key,
+                correlation_id=correlation_id,
+                priority=priority,
+                start_now=start_now,
+                labels=encode_payload(labels) if labels else None,
+            )
+        )
+
+    async def start_idle(self, run_id: str) -> dict[str, Any]:
+        """Start a run that was created idle."""
+        return await start_idle(self.transactor, run_id, tenant=self.tenant, actor=self.actor)
+
+    async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
+        """Start a run and work on it here until it ends, or until only people or messages can move it."""
+        started = await self.start(workflow, input, **options)
+        return await self.work_on(started.run_id)
+
+    async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
+        """Be a worker until this run has ended (or, with `until_blocked`, waits for somebody else)."""
+        settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+
+        async def reached() -> bool:
+            found = await self.store.read_run(self.tenant, run_id)
+            if found is None:
+                raise NotFound(f"there is no run {run_id}")
+            return found.run.state in settled
+
+        async with self.worker(concurrency=concurrency) as worker:
+            await worker.run_until(reached)
+        return await self.result(run_id)
+
+    def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
+        """A worker in this process, for this engine's database and handlers."""
+        return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
+
+    async def result(self, run_id: str) -> Result:
+        """How a run stands now."""
+        view = await self.show(run_id)
+        run = view["run"]
+        return Result(id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
+
+    async def show(self, run_id: str) -> dict[str, Any]:
+        return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
+
+    async def runs(
+        self,
+        *,
+        states: Sequence[RunState] = (),
+        workflow: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> dict[str, Any]:
+        which = RunFilter(
+            tenant=self.tenant,
+            states=tuple(states),
+            workflow=workflow,
+            business_key=business_key,
+            correlation_id=correlation_id,
+            before=before,
+            limit=limit,
+        )
+        return await views.list_runs(self.transactor, which)
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+    async def approve(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
+        return await self._decide(run_id, step, comment, approve=True)
+
+    async def reject(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
+        return await self._decide(run_id, step, comment, approve=False)
+
+    async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
+        accepted = await decisions.decide_gate(
+            self.transactor,
+            run_id,
+            approve=approve,
+            tenant=self.tenant,
+            actor=self.actor,
+            step=step,
+            comment=comment,
+        )
+        return decisions.record_of(accepted)
+
+    async def complete(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        token: str,
+        outcome: str = "Succeeded",
+        output: Any = None,
+        notes: str = "",
+        evidence: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Complete a manual step by hand, with the token that was issued for it."""
+        accepted = await decisions.complete(
+            self.transactor,
+            run_id,
+            step,
+            token=token,
+            outcome=outcome,
+            tenant=self.tenant,
+            actor=self.actor,
+            output=None if output is None else encode_payload(output),
+            notes=notes,
+            evidence=tuple(evidence),
+        )
+        return decisions.record_of(accepted)
+
+    async def send(
+        self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None
+    ) -> dict[str, Any]:
+        """Put a message into a run's inbox; it is kept until a step waits for it."""
+        accepted = await decisions.send(
+            self.transactor,
+            run_id,
+            name,
+            encode_payload(payload),
+            tenant=self.tenant,
+            actor=self.actor,
+            message_id=message_id,
+        )
+        return decisions.record_of(accepted)
+
+    async def cancel(self, run_id: str, *, compensate: bool = False, reason: str = "") -> dict[str, Any]:
+        accepted = await decisions.cancel(
+            self.transactor, run_id, tenant=self.tenant, actor=self.actor, compensate=compensate, reason=reason
+        )
+        return decisions.record_of(accepted)
+
+    async def rerun(self, run_id: str, *, input: Any = None, idempotency_key: str | None = None) -> Started:  # noqa: A002
+        """A new run of the same definition and input (or another input) that names the old one."""
+        return await rerun(
+            self.transactor,
+            self._starter,
+            run_id,
+            tenant=self.tenant,
+            actor=self.actor,
+            given=None if input is None else encode_payload(input),
+            idempotency_key=idempotency_key,
+        )
+
+
+def encode_payload(value: Any) -> bytes:
+    """The JSON of something a caller hands over, refused where it cannot be stored."""
+    try:
+        return encode(value, what="what was passed", limit=MAX_INPUT_BYTES)
+    except Unstorable as problem:
+        raise InvalidInput(str(problem)) from problem
+
+
+def _looks_like_a_file(text: str) -> bool:
+    return text.endswith((".yaml", ".yml", ".json"))
+
+
+class Engine:
+    """The same engine for programs without an event loop: every call is made on a loop in a thread of its own."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._engine = AsyncEngine(url, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        ready = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_spin, args=(self._loop, ready), name="stepkeep-engine", daemon=True)
+        self._thread.start()
+        ready.wait()
+        try:
+            self._call(self._engine.__aenter__())
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._call(self._engine.__aexit__(kind, error, trace))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self._loop is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+        self._loop = self._thread = None
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise InvalidInput("the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Every method of AsyncEngine, called and waited for."""
+        method = getattr(AsyncEngine, name, None)
+        if method is None or name.startswith("_") or not asyncio.iscoroutinefunction(method):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._call(method(self._engine, *args, **kwargs))
+
+        call.__name__, call.__doc__ = name, method.__doc__
+        return call
+
+    def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
+        """Start a run and work on it here until it ends, or until only people or messages can move it."""
+        return self._call(self._engine.run(workflow, input, **options))
+
+    def start(self, workflow: Runnable, input: Any = None, **options: Any) -> Started:  # noqa: A002
+        """Create a run and start it; workers do the rest."""
+        return self._call(self._engine.start(workflow, input, **options))
+
+
+def _spin(loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:
+    asyncio.set_event_loop(loop)
+    loop.call_soon(ready.set)
+    loop.run_forever()
+
+
+def open_engine(url: str = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:
+    """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
+
+    >>> import stepkeep
+    >>> @stepkeep.step
+    ... def greet(name: str) -> str:
+    ...     return f"Hello, {name}"
+    >>> hello = stepkeep.Workflow("hello", version=1)
+    >>> _ = hello.step("greet", greet)
+    >>> with stepkeep.open("sqlite:///hello.db") as engine:
+    ...     print(engine.run(hello, input={"name": "Ada"}).output)
+    Hello, Ada
+    """
+    return Engine(url, **options)
