@@ -252,6 +252,7 @@ def test_a_path_is_written_as_people_write_it() -> None:
     assert path_text(("steps", 0, "create-account", "a b", 1)) == "steps[0].create-account['a b'][1]"
 
 
+@settings(deadline=None)
 @given(DATA)
 def test_json_reads_back_what_was_written_and_points_at_it(data: Any) -> None:
     text = json.dumps(data, indent=1)
@@ -264,16 +265,26 @@ def test_json_reads_back_what_was_written_and_points_at_it(data: Any) -> None:
             assert lines[line - 1][column - 1 :].startswith(json.dumps(leaf))
 
 
+class QuotingDumper(yaml.SafeDumper):
+    """Quotes every text: the ordinary one leaves `08` bare, which YAML 1.1 does not take for a number."""
+
+
+QuotingDumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, '"'))
+
+
+@settings(deadline=None)
 @given(DATA)
 def test_yaml_reads_back_what_was_written(data: Any) -> None:
-    assert parse_document(yaml.safe_dump(data, allow_unicode=True)).data == data
+    assert parse_document(yaml.dump(data, Dumper=QuotingDumper, allow_unicode=True)).data == data
 
 
+ONE_LINE = st.text(st.characters(codec="utf-8", exclude_characters="\x00\n\r\x85\u2028\u2029"))
 SNIPPETS = ["input.a", "'it'", '"a: b"', '{"a": {"b": "}}"}}', r'r"\d"', r'"\n" + input["x"]', "a ? b : c", "a // it's"]
 
 
+@settings(deadline=None)
 @given(
-    st.lists(st.sampled_from(SNIPPETS) | st.text(STORABLE).filter(lambda text: "${{" not in text), max_size=4),
+    st.lists(st.sampled_from(SNIPPETS) | ONE_LINE.filter(lambda text: "${{" not in text), max_size=4),
     st.sampled_from(["'", '"']),
 )
 def test_quoted_text_and_expressions_survive_beside_unquoted_ones(pieces: list[str], quote: str) -> None:
@@ -475,7 +486,7 @@ def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(bomb: str, syntax: 
 HOSTILE = "&*!|>%@`'\"#{}[],:?-~<=.\\\n\r\t $012eExoinfa_ué😀\x00\x1b\ufeff\u2028\ud800"
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(st.text(HOSTILE, max_size=40) | st.text(max_size=40) | st.binary(max_size=40), st.sampled_from(["yaml", "json"]))
 def test_any_text_is_storable_data_or_a_refusal_with_a_place(text: str | bytes, syntax: Syntax) -> None:
     data, problems = read_or_refuse(text, syntax)
