@@ -1,17 +1,20 @@
 """Rows to columns and back: values as the kernel has them, arrays as `unnest` wants them.
 
-Numbers and words travel as array literals, because the driver looks at each element of an array in Python and a
-literal is built by the JSON encoder in one go; texts that people wrote never do, they stay parameters. Only this
-module knows in which order a table's columns stand in the statements.
+Numbers, ids and names travel as array literals and bytes in one piece with places, because the driver looks at
+every element of an array in Python; texts that people wrote stay arrays. Only this module knows in which order a
+table's columns stand in the statements.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import (
@@ -40,7 +43,7 @@ _note = msgspec.json.Decoder(Note).decode
 Columns = list[Any]
 
 
-# -- arrays ------------------------------------------------------------------------------------------------------------
+# -- arrays ----------------------------------------------------------------------------------------------------
 
 
 def numbers(values: Sequence[int | None]) -> str:
@@ -57,21 +60,65 @@ def words(values: Sequence[str | None]) -> str | None:
     return "{" + ",".join([value or "null" for value in values]) + "}"
 
 
+def ids(values: Sequence[str]) -> str:
+    """An array literal of run ids. The server refuses what is no id; that none of them is two is for us to see."""
+    literal = "{" + ",".join(values) + "}"
+    if literal.count(",") != max(len(values) - 1, 0):
+        raise InvalidInput("a run id must be a UUID")
+    return literal
+
+
+@lru_cache(4096)
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def names(values: Sequence[str]) -> str:
+    """An array literal of tenants, of which a batch has few and often one."""
+    if values and values.count(values[0]) == len(values):
+        return "{" + ",".join([_quoted(values[0])] * len(values)) + "}"
+    return "{" + ",".join([_quoted(value) for value in values]) + "}"
+
+
 def texts(values: list[Any]) -> list[Any] | None:
-    """An array of texts or bytes, or None where all are missing."""
+    """An array of texts that people wrote, or None where all are missing."""
     return None if values.count(None) == len(values) else values
 
 
-# -- rows to columns ---------------------------------------------------------------------------------------------------
+class Bytes:
+    """All the bytes that a statement carries, joined into one parameter; columns say where theirs begin and end."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._end = 1
+
+    def place(self, values: Sequence[bytes | None]) -> tuple[str | None, str | None]:
+        """Two array literals: where each value begins, counted from 1, and its length (null where it is missing)."""
+        if values.count(None) == len(values):
+            return (None, None)
+        present = [value or b"" for value in values]
+        lengths = [None if value is None else len(value) for value in values]
+        begins = list(accumulate(map(len, present), initial=self._end))
+        self._end = begins.pop()
+        self._parts += present
+        return (numbers(begins), numbers(lengths))
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)
 
 
-def run_columns(runs: Sequence[Run]) -> Columns:
-    """What changes of a run, in the order of `write_hot` and `insert_runs`."""
+# -- rows to columns -------------------------------------------------------------------------------------------
+
+
+def run_columns(runs: Sequence[Run], blob: Bytes) -> Columns:
+    """A run, in the order of `write_hot` and `insert_runs`."""
     return [
+        names([run.tenant for run in runs]),
+        ids([run.id for run in runs]),
         words([run.state for run in runs]),
         numbers([run.priority for run in runs]),
         numbers([run.seq for run in runs]),
-        [run.head for run in runs],
+        *blob.place([run.head for run in runs]),
         numbers([run.open for run in runs]),
         numbers([run.moving for run in runs]),
         numbers([run.leased for run in runs]),
@@ -90,25 +137,25 @@ def run_columns(runs: Sequence[Run]) -> Columns:
     ]
 
 
-def details_columns(details: Sequence[Details]) -> Columns:
+def details_columns(details: Sequence[Details], blob: Bytes) -> Columns:
     return [
         [one.workflow for one in details],
         numbers([one.version for one in details]),
         [one.dialect for one in details],
-        [one.input for one in details],
+        *blob.place([one.input for one in details]),
         [one.correlation_id for one in details],
         numbers([one.created_at for one in details]),
         [one.created_by for one in details],
         texts([one.business_key for one in details]),
         texts([one.rerun_of for one in details]),
-        texts([one.labels for one in details]),
+        *blob.place([one.labels for one in details]),
     ]
 
 
 def step_columns(steps: Sequence[Step]) -> Columns:
     return [
-        [step.tenant for step in steps],
-        [step.run_id for step in steps],
+        names([step.tenant for step in steps]),
+        ids([step.run_id for step in steps]),
         numbers([step.no for step in steps]),
         numbers([step.queue for step in steps]),
         numbers([step.priority for step in steps]),
@@ -128,10 +175,10 @@ def step_columns(steps: Sequence[Step]) -> Columns:
     ]
 
 
-def attempt_columns(attempts: Sequence[Attempt]) -> Columns:
+def attempt_columns(attempts: Sequence[Attempt], blob: Bytes) -> Columns:
     return [
-        [attempt.tenant for attempt in attempts],
-        [attempt.run_id for attempt in attempts],
+        names([attempt.tenant for attempt in attempts]),
+        ids([attempt.run_id for attempt in attempts]),
         numbers([attempt.no for attempt in attempts]),
         numbers([attempt.fence for attempt in attempts]),
         numbers([attempt.number for attempt in attempts]),
@@ -141,26 +188,26 @@ def attempt_columns(attempts: Sequence[Attempt]) -> Columns:
         numbers([attempt.ended_at for attempt in attempts]),
         words([attempt.category for attempt in attempts]),
         texts([attempt.error for attempt in attempts]),
-        texts([attempt.output for attempt in attempts]),
-        texts([attempt.cost for attempt in attempts]),
+        *blob.place([attempt.output for attempt in attempts]),
+        *blob.place([attempt.cost for attempt in attempts]),
     ]
 
 
-def entry_columns(entries: Sequence[SealedEntry]) -> Columns:
+def entry_columns(entries: Sequence[SealedEntry], blob: Bytes) -> Columns:
     return [
-        [entry.tenant for entry in entries],
-        [entry.run_id for entry in entries],
+        names([entry.tenant for entry in entries]),
+        ids([entry.run_id for entry in entries]),
         numbers([entry.seq for entry in entries]),
         numbers([entry.at for entry in entries]),
-        [entry.body for entry in entries],
-        [entry.hash for entry in entries],
+        *blob.place([entry.body for entry in entries]),
+        *blob.place([entry.hash for entry in entries]),
     ]
 
 
 def message_columns(messages: Sequence[Message]) -> Columns:
     return [
-        [message.tenant for message in messages],
-        [message.run_id for message in messages],
+        names([message.tenant for message in messages]),
+        ids([message.run_id for message in messages]),
         [message.id for message in messages],
         numbers([message.number for message in messages]),
         [message.name for message in messages],
@@ -173,8 +220,8 @@ def message_columns(messages: Sequence[Message]) -> Columns:
 
 def outbox_columns(entries: Sequence[OutboxEntry]) -> Columns:
     return [
-        [entry.tenant for entry in entries],
-        [entry.run_id for entry in entries],
+        names([entry.tenant for entry in entries]),
+        ids([entry.run_id for entry in entries]),
         numbers([entry.seq for entry in entries]),
         numbers([entry.number for entry in entries]),
         [entry.name for entry in entries],

@@ -12,7 +12,7 @@ from typing import Any
 
 from stepkeep.kernel.rows import Run
 from stepkeep.store.postgres import columns
-from stepkeep.store.postgres.columns import numbers
+from stepkeep.store.postgres.columns import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
 from stepkeep.store.statements import load_statements
@@ -61,13 +61,15 @@ class Loading:
             for row in await fetch(self.connection, SQL.load_definitions, more.definitions):
                 loaded.definitions[row[1]] = columns.definition_from(row)
         if more.idempotency:
-            for row in await self._fetch(SQL.load_idempotency_keys, more.idempotency):
+            asked = zip(*more.idempotency, strict=True)
+            for row in await fetch(self.connection, SQL.load_idempotency_keys, *asked):
                 tenant, operation, key, fingerprint, run_id = row
                 loaded.idempotency[tenant, operation, key] = IdempotencyKey(
                     tenant=tenant, operation=operation, key=key, fingerprint=fingerprint, run_id=run_id
                 )
         if more.business_keys:
-            for tenant, key, run_id in await self._fetch(SQL.load_business_keys, more.business_keys):
+            asked = zip(*more.business_keys, strict=True)
+            for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
                 loaded.business_keys[tenant, key] = run_id
 
     async def _lock(self, keys: set[RunKey]) -> None:
@@ -79,7 +81,7 @@ class Loading:
             self._last = lock_order(ordered[-1])
         loaded = self.loaded
         tenants, run_ids = [key[0] for key in ordered], [key[1] for key in ordered]
-        for row in await fetch(self.connection, SQL.lock_runs, tenants, run_ids, self.clock_offset):
+        for row in await fetch(self.connection, SQL.lock_runs, names(tenants), ids(run_ids), self.clock_offset):
             place = row[1]
             if place is not None:
                 key = ordered[place - 1]
@@ -165,7 +167,7 @@ class Loading:
         if not missing:
             return
         tenants, run_ids, nos = zip(*missing, strict=True)
-        for row in await fetch(self.connection, SQL.load_steps, tenants, run_ids, numbers(nos)):
+        for row in await fetch(self.connection, SQL.load_steps, names(tenants), ids(run_ids), numbers(nos)):
             tenant, run_id, no = missing[row[0] - 1]
             steps[tenant, run_id][no] = columns.step_from(tenant, run_id, no, row[1:])
 
@@ -177,8 +179,9 @@ class Loading:
             steps[key][row[1]] = columns.step_from(tenant, run_id, row[1], row[2:])
 
     async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[Any]:
-        """Run a statement whose parameters are the columns of `wanted`, all of them text."""
-        return await fetch(self.connection, statement, *zip(*wanted, strict=True))
+        """Run a statement whose parameters are the columns of `wanted`: tenants, run ids, perhaps texts."""
+        tenants, run_ids, *rest = zip(*wanted, strict=True)
+        return await fetch(self.connection, statement, names(tenants), ids(run_ids), *rest)
 
 
 async def load_outputs(
@@ -186,4 +189,4 @@ async def load_outputs(
 ) -> list[tuple[int, str | None, bytes | None]]:
     """(place in `wanted` from 1, note, attempt's output) of the steps that exist."""
     tenants, run_ids, nos = zip(*wanted, strict=True)
-    return await fetch(connection, SQL.load_outputs, tenants, run_ids, numbers(nos))
+    return await fetch(connection, SQL.load_outputs, names(tenants), ids(run_ids), numbers(nos))

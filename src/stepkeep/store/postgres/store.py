@@ -22,7 +22,7 @@ from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, W
 from stepkeep.kernel.states import RunState
 from stepkeep.store.postgres import columns, schema
 from stepkeep.store.postgres.change import StartAgain, change
-from stepkeep.store.postgres.columns import numbers
+from stepkeep.store.postgres.columns import ids, names, numbers
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.transaction import open_transaction
@@ -114,8 +114,8 @@ class PostgresStore:
             found = await fetch(
                 connection,
                 SQL.renew_leases,
-                [lease.tenant for lease in ordered],
-                [lease.run_id for lease in ordered],
+                names([lease.tenant for lease in ordered]),
+                ids([lease.run_id for lease in ordered]),
                 numbers([lease.no for lease in ordered]),
                 numbers([lease.fence for lease in ordered]),
                 numbers([lease.lease for lease in ordered]),
@@ -141,8 +141,8 @@ class PostgresStore:
         async with self._transaction() as connection:
             asked = [text for text in dict.fromkeys(texts) if text is not None]
             await execute(connection, SQL.insert_queues, tenant, asked)
-            ids = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
-            queues = [NO_QUEUE if text is None else ids[text] for text in texts]
+            numbered = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
+            queues = [NO_QUEUE if text is None else numbered[text] for text in texts]
             given = (tenant, name, version, dialect, digest, document, queues, self.clock_offset, actor)
             await execute(connection, SQL.insert_definition, *given)
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.postgres import columns
-from stepkeep.store.postgres.columns import numbers
+from stepkeep.store.postgres.columns import Bytes, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.protocol import NewRun, Write
 from stepkeep.store.statements import load_statements
@@ -39,17 +39,15 @@ async def write(connection: Connection, what: Write) -> None:
 async def _write_hot(connection: Connection, what: Write) -> None:
     runs = [change.run for change in what.runs]
     entries = [*(new.entry for new in what.new_runs), *what.entries] if what.new_runs else what.entries
-    [(changed_runs, changed_steps)] = await fetch(
-        connection,
-        SQL.write_hot,
-        [run.tenant for run in runs],
-        [run.id for run in runs],
+    blob = Bytes()
+    given = (
         numbers([change.was for change in what.runs]),
-        *columns.run_columns(runs),
+        *columns.run_columns(runs, blob),
         *columns.step_columns(what.steps),
-        *columns.attempt_columns(what.attempts),
-        *columns.entry_columns(entries),
+        *columns.attempt_columns(what.attempts, blob),
+        *columns.entry_columns(entries, blob),
     )
+    [(changed_runs, changed_steps)] = await fetch(connection, SQL.write_hot, blob.joined(), *given)
     if changed_runs != len(runs):
         raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
     if changed_steps != len(what.steps):
@@ -58,15 +56,13 @@ async def _write_hot(connection: Connection, what: Write) -> None:
 
 async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
     runs = [one.run for one in new]
-    await execute(
-        connection,
-        SQL.insert_runs,
-        [run.tenant for run in runs],
-        [run.id for run in runs],
+    blob = Bytes()
+    given = (
         numbers([run.definition_id for run in runs]),
-        *columns.run_columns(runs),
-        *columns.details_columns([one.details for one in new]),
+        *columns.run_columns(runs, blob),
+        *columns.details_columns([one.details for one in new], blob),
     )
+    await execute(connection, SQL.insert_runs, blob.joined(), *given)
     if steps := [step for one in new for step in one.steps]:
         await execute(connection, SQL.insert_steps, *columns.step_columns(steps))
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
@@ -80,7 +76,7 @@ async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
 
 async def _consume(connection: Connection, what: Write) -> None:
     rows = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
-    tenants, run_ids, ids, consumers = zip(*rows, strict=True)
-    taken = await fetch(connection, SQL.consume_messages, tenants, run_ids, ids, numbers(consumers))
+    tenants, run_ids, messages, consumers = zip(*rows, strict=True)
+    taken = await fetch(connection, SQL.consume_messages, names(tenants), ids(run_ids), messages, numbers(consumers))
     if len(taken) != len(rows):
         raise Contended("a message was consumed by somebody else: run the whole transaction again")

@@ -1,6 +1,6 @@
 -- Read the messages of the wanted runs that nothing has consumed yet, in order of arrival.
 select wanted.place, message.*
-from unnest($1::text[], $2::uuid[]) with ordinality as wanted (tenant, run_id, place)
+from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (
     select id, number, name, payload, sender, arrived_at, consumed_by
     from messages

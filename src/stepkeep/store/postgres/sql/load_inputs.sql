@@ -1,6 +1,6 @@
 -- Read what runs were given.
 select wanted.place, detail.input
-from unnest($1::text[], $2::uuid[]) with ordinality as wanted (tenant, run_id, place)
+from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (
     select input
     from run_details

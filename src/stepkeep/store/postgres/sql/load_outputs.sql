@@ -1,7 +1,7 @@
 -- Read what steps produced: the note that may hold it, and the output of the attempt that succeeded under the fence
 -- that counts.
 select wanted.place, step.note, attempt.output
-from unnest($1::text[], $2::uuid[], $3::text::int[]) with ordinality as wanted (tenant, run_id, no, place)
+from unnest($1::text::text[], $2::text::uuid[], $3::text::int[]) with ordinality as wanted (tenant, run_id, no, place)
 cross join lateral (
     select note, coalesce((note::json ->> 'checked')::int, fence) as fence
     from steps

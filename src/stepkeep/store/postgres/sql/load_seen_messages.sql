@@ -1,6 +1,6 @@
 -- Tell which of the messages asked for are in the inbox already, consumed or not.
 select wanted.place
-from unnest($1::text[], $2::uuid[], $3::text[]) with ordinality as wanted (tenant, run_id, id, place)
+from unnest($1::text::text[], $2::text::uuid[], $3::text[]) with ordinality as wanted (tenant, run_id, id, place)
 cross join lateral (
     select
     from messages

@@ -1,6 +1,6 @@
 -- Read the steps of the wanted runs that only a person, the outside world or a deadline moves.
 select wanted.place, step.*
-from unnest($1::text[], $2::uuid[]) with ordinality as wanted (tenant, run_id, place)
+from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (
     select no, queue, priority, state, ready_at, due_at, fence, worker, claimed_at, attempts, losses, unmet, settled,
         category, error, note

@@ -1,7 +1,7 @@
 -- Extend the leases that still stand, each under its run's lock, and tell the state of those runs.
 with locked as materialized (
     select asked.run_id, asked.no, asked.fence, asked.lease, asked.tenant, run.state
-    from unnest($1::text[], $2::uuid[], $3::text::int[], $4::text::int[], $5::text::bigint[])
+    from unnest($1::text::text[], $2::text::uuid[], $3::text::int[], $4::text::int[], $5::text::bigint[])
         as asked (tenant, run_id, no, fence, lease)
     cross join lateral (
         select state

@@ -1,23 +1,22 @@
 -- Write what nearly every transaction writes: runs found where they were left, their steps, attempts and journal.
+-- $1 holds all bytes; columns that end in `_from` and `_for` say which part is theirs.
 with changed_runs as (
     update runs
-    set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,
+    set state = changed.state, priority = changed.priority, seq = changed.seq,
+        head = substring($1::bytea from changed.head_from for changed.head_for),
         open = changed.open, moving = changed.moving, leased = changed.leased, failed = changed.failed,
         undoing = changed.undoing, inbox = changed.inbox, cause = changed.cause, policy = changed.policy,
         category = changed.category, error = changed.error, rollback = changed.rollback, due_at = changed.due_at,
         started_at = changed.started_at, ended_at = changed.ended_at, business_key = changed.business_key
     from unnest(
-        $1::text[], $2::uuid[], $3::text::bigint[],
-        $4::text::text[], $5::text::int[], $6::text::bigint[], $7::bytea[], $8::text::int[], $9::text::int[],
-        $10::text::int[], $11::text::int[], $12::text::int[], $13::text::int[], $14::text::text[], $15::text::text[],
-        $16::text::text[], $17::text[], $18::text::text[], $19::text::bigint[], $20::text::bigint[],
-        $21::text::bigint[], $22::text[]
+        $2::text::bigint[], $3::text::text[], $4::text::uuid[], $5::text::text[], $6::text::int[],
+        $7::text::bigint[], $8::text::int[], $9::text::int[], $10::text::int[], $11::text::int[],
+        $12::text::int[], $13::text::int[], $14::text::int[], $15::text::int[], $16::text::text[],
+        $17::text::text[], $18::text::text[], $19::text[], $20::text::text[], $21::text::bigint[],
+        $22::text::bigint[], $23::text::bigint[], $24::text[]
     ) as changed (
-        tenant, id, was,
-        state, priority, seq, head, open, moving,
-        leased, failed, undoing, inbox, cause, policy,
-        category, error, rollback, due_at, started_at,
-        ended_at, business_key)
+        was, tenant, id, state, priority, seq, head_from, head_for, open, moving, leased, failed, undoing,
+        inbox, cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key)
     where runs.tenant = changed.tenant and runs.id = changed.id and runs.seq = changed.was
     returning 1
 ),
@@ -28,30 +27,37 @@ changed_steps as (
         attempts = changed.attempts, losses = changed.losses, unmet = changed.unmet, settled = changed.settled,
         category = changed.category, error = changed.error, note = changed.note
     from unnest(
-        $23::text[], $24::uuid[], $25::text::int[],
-        $26::text::int[], $27::text::int[], $28::text::text[], $29::text::bigint[], $30::text::bigint[],
-        $31::text::int[], $32::text::int[], $33::text::bigint[], $34::text::int[], $35::text::int[],
-        $36::text::int[], $37::text::bigint[], $38::text::text[], $39::text[], $40::text[]
+        $25::text::text[], $26::text::uuid[], $27::text::int[], $28::text::int[], $29::text::int[],
+        $30::text::text[], $31::text::bigint[], $32::text::bigint[], $33::text::int[], $34::text::int[],
+        $35::text::bigint[], $36::text::int[], $37::text::int[], $38::text::int[], $39::text::bigint[],
+        $40::text::text[], $41::text[], $42::text[]
     ) as changed (
-        tenant, run_id, no,
-        queue, priority, state, ready_at, due_at,
-        fence, worker, claimed_at, attempts, losses,
-        unmet, settled, category, error, note)
+        tenant, run_id, no, queue, priority, state, ready_at, due_at, fence, worker, claimed_at, attempts,
+        losses, unmet, settled, category, error, note)
     where steps.tenant = changed.tenant and steps.run_id = changed.run_id and steps.no = changed.no
     returning 1
 ),
 new_attempts as (
     insert into attempts (
         tenant, run_id, no, fence, number, state, worker, started_at, ended_at, category, error, output, cost)
-    select *
+    select tenant, run_id, no, fence, number, state, worker, started_at, ended_at, category, error,
+        substring($1::bytea from output_from for output_for), substring($1::bytea from cost_from for cost_for)
     from unnest(
-        $41::text[], $42::uuid[], $43::text::int[], $44::text::int[], $45::text::int[], $46::text::text[],
-        $47::text::int[], $48::text::bigint[], $49::text::bigint[], $50::text::text[], $51::text[], $52::bytea[],
-        $53::bytea[])
+        $43::text::text[], $44::text::uuid[], $45::text::int[], $46::text::int[], $47::text::int[],
+        $48::text::text[], $49::text::int[], $50::text::bigint[], $51::text::bigint[], $52::text::text[],
+        $53::text[], $54::text::int[], $55::text::int[], $56::text::int[], $57::text::int[]
+    ) as ended (
+        tenant, run_id, no, fence, number, state, worker, started_at, ended_at, category, error, output_from,
+        output_for, cost_from, cost_for)
 ),
 new_entries as (
     insert into journal (tenant, run_id, seq, at, body, hash)
-    select *
-    from unnest($54::text[], $55::uuid[], $56::text::bigint[], $57::text::bigint[], $58::bytea[], $59::bytea[])
+    select tenant, run_id, seq, at, substring($1::bytea from body_from for body_for),
+        substring($1::bytea from hash_from for hash_for)
+    from unnest(
+        $58::text::text[], $59::text::uuid[], $60::text::bigint[], $61::text::bigint[], $62::text::int[],
+        $63::text::int[], $64::text::int[], $65::text::int[]
+    ) as entry (
+        tenant, run_id, seq, at, body_from, body_for, hash_from, hash_for)
 )
 select (select count(*) from changed_runs) as runs, (select count(*) from changed_steps) as steps
