@@ -28,3 +28,6 @@ def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
     """The DSN of a fresh database, copied from the template and dropped after the test."""
     with postgres_server.fresh_database() as dsn:
         yield dsn
+
+
+pytest_plugins = ["tests.databases"]

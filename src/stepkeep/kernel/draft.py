@@ -37,7 +37,12 @@ HOP_BITS = 20
 QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
 """Moves that leave a queued run queued: nothing has been claimed, opened or settled by them."""
 
-encode_json = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+
+
+def json_text(value: Any) -> str:
+    """JSON as text, the form in which notes keep it."""
+    return _encode(value).decode()
 
 
 class Missing(Exception):
@@ -131,7 +136,7 @@ class Draft:
     # -- changing --------------------------------------------------------------------------------------------------
     def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
         """Hops from here on are due to this."""
-        self.causes.append(Cause(event, actor, None if not detail else msgspec.Raw(encode_json(detail))))
+        self.causes.append(Cause(event, actor, dict(detail) if detail else None))
 
     def move(
         self,

@@ -7,6 +7,7 @@ The body is canonical JSON in field order; nothing here reads or writes a databa
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     event: str
     actor: str
-    detail: msgspec.Raw | None = None
+    detail: dict[str, Any] | None = None
 
 
 class Hop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"source": "from", "target": "to"}):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.draft import Draft, encode_json
+from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, REJECTION, Settled, fail_for_good
@@ -35,15 +35,15 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     detail = {"step": name, "decision": decision} | ({"comment": event.comment} if event.comment else {})
     draft.caused_by("gate_decided", event.actor, detail)
     record = {"decision": decision, "by": event.actor, "at": draft.now, "comment": event.comment}
-    raw = msgspec.Raw(encode_json(record))
-    note = replace(step.note or Note(), record=raw)
+    told = json_text(record)
+    note = replace(step.note or Note(), record=told)
     if not event.approve:
         said = f"rejected by {event.actor}" + (f": {event.comment}" if event.comment else "")
         settle(draft, fail_for_good(draft, step, REJECTION, Category.GOVERNANCE, said, hard=True, note=note))
     elif note.held:
         draft.make_ready(step, StepTrigger.HOLD_APPROVED, note=note)
     else:
-        draft.move(step, StepTrigger.APPROVED, note=replace(note, output=raw))
+        draft.move(step, StepTrigger.APPROVED, note=replace(note, output=told))
         settle(draft, Settled(step.no, StepState.SUCCEEDED))
     return Accepted({"step": name, **record})
 
@@ -95,7 +95,7 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         return _completed_before(step, name, event)
     record = _completion_record(draft, event)
     draft.caused_by("completion_signalled", event.actor, {"step": name, "outcome": event.outcome})
-    note = replace(note, record=msgspec.Raw(encode_json(record)))
+    note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
 
@@ -108,7 +108,7 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
         said = f"completed as Failed by {event.actor}" + (f": {event.notes}" if event.notes else "")
         return fail_for_good(draft, step, COMPLETION, Category.EXTERNAL, said, note=note)
     if event.output is not None:
-        note = replace(note, output=msgspec.Raw(event.output))
+        note = replace(note, output=event.output.decode())
     if draft.planned(step).has_rules:
         note = replace(note, checked=step.fence)
         draft.make_ready(step, StepTrigger.COMPLETION_SUCCEEDED, note=note)
@@ -138,5 +138,5 @@ def _completed_before(step: Step, name: str, event: CompletionSignalled) -> Repl
 def _record(step: Step) -> dict[str, Any]:
     if step.note is None or step.note.record is None:
         return {}
-    record: dict[str, Any] = decode_json(bytes(step.note.record))
+    record: dict[str, Any] = decode_json(step.note.record)
     return record

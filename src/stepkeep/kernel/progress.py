@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Need
-from stepkeep.kernel.draft import Draft, Missing, encode_json
+from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
@@ -98,7 +98,7 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
 
 def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:
     """A `wait:` step has its message: the payload is its output."""
-    note = replace(step.note or Note(), output=msgspec.Raw(message.payload), record=_message_record(message))
+    note = replace(step.note or Note(), output=message.payload.decode(), record=_message_record(message))
     draft.move(step, StepTrigger.WAIT_SATISFIED, note=note)
     return Settled(step.no, StepState.SUCCEEDED)
 
@@ -109,10 +109,8 @@ def wake(draft: Draft, step: Step, message: Message) -> None:
     draft.make_ready(step, StepTrigger.MESSAGE_ARRIVED, note=note)
 
 
-def _message_record(message: Message) -> msgspec.Raw:
-    return msgspec.Raw(
-        encode_json({"message": {"id": message.id, "name": message.name, "payload": msgspec.Raw(message.payload)}})
-    )
+def _message_record(message: Message) -> str:
+    return json_text({"message": {"id": message.id, "name": message.name, "payload": msgspec.Raw(message.payload)}})
 
 
 def _holds(draft: Draft, condition: Condition) -> bool:
@@ -136,7 +134,7 @@ def _output(draft: Draft, no: int) -> bytes | None:
     """A step's output, also when it was accepted only a moment ago in this same decision."""
     note = draft.step(no).note
     if note is not None and note.output is not None:
-        return bytes(note.output)
+        return note.output.encode()
     for attempt in reversed(draft.attempts):
         if attempt.no == no and attempt.output is not None:
             return attempt.output

@@ -71,7 +71,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow.
+    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow. Payloads are JSON text.
 
     `event` is what a waiting step waits for; `woken_by` what woke it (told to the handler of the next attempt);
     `token` the SHA-256 of an open (or used) completion token; `output` a result that no attempt produced: a gate's
@@ -82,10 +82,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     event: str | None = None
     takes_timeouts: bool = False
     held: bool = False
-    woken_by: msgspec.Raw | None = None
+    woken_by: str | None = None
     token: str | None = None
-    output: msgspec.Raw | None = None
-    record: msgspec.Raw | None = None
+    output: str | None = None
+    record: str | None = None
     checked: int | None = None
     next: int | None = None
 

@@ -5,10 +5,9 @@ What is in flight settles, or is fenced off when the grace period ends; only the
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.draft import Draft, encode_json
+from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import (
     STEP_TERMINAL,
@@ -61,6 +60,6 @@ def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
     draft.close_attempt(step, AttemptState.CANCELLED)
     if step.state is StepState.AWAITING_APPROVAL:
         by = draft.causes[-1].actor
-        record = msgspec.Raw(encode_json({"decision": "cancelled", "by": by, "at": draft.now}))
+        record = json_text({"decision": "cancelled", "by": by, "at": draft.now})
         step = replace(step, note=replace(step.note or Note(), record=record))
     return draft.move(step, StepTrigger.CANCELLED, of=of)

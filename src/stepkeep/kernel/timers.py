@@ -5,11 +5,10 @@ A sweep only proposes; here it is checked again, so a sweep that is late or doub
 
 from __future__ import annotations
 
-import msgspec
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.draft import Draft, encode_json
+from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
@@ -65,7 +64,7 @@ def _retry_due(draft: Draft, step: Step) -> Settled | None:
 def _wait_over(draft: Draft, step: Step) -> Settled | None:
     note = step.note or Note()
     if note.takes_timeouts:
-        told = msgspec.Raw(encode_json({"timeout": {"event": note.event}}))
+        told = json_text({"timeout": {"event": note.event}})
         note = replace(note, event=None, woken_by=told)
         draft.make_ready(step, StepTrigger.DEADLINE_HANDED_OVER, note=note)
         return None
@@ -74,7 +73,7 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
 
 
 def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
-    record = msgspec.Raw(encode_json({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now}))
+    record = json_text({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now})
     note = replace(step.note or Note(), record=record)
     said = "nobody decided before the deadline"
     return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, hard=True, note=note)

@@ -132,7 +132,7 @@ def _step(
         "started_at": instant(begun),
         "ended_at": instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
         "due_at": instant(step.due_at),
-        "record": decode_json(bytes(step.note.record)) if step.note and step.note.record else None,
+        "record": decode_json(step.note.record) if step.note and step.note.record else None,
         "cost": _add_up(attempts),
         "history": [_attempt(attempt) for attempt in attempts],
         "states": [{"state": state, "at": instant(at)} for state, at in times],
@@ -165,7 +165,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
     if step.note is not None and step.note.output is not None:
-        return bytes(step.note.output)
+        return step.note.output.encode()
     for attempt in reversed(attempts):
         if attempt.state is AttemptState.SUCCEEDED and attempt.output is not None:
             return attempt.output

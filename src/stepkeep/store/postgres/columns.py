@@ -341,7 +341,7 @@ def step_from(tenant: str, run_id: str, no: int, columns: Sequence[Any]) -> Step
 def output_from(note: str | None, output: bytes | None) -> bytes | None:
     """A step's output: what its note holds where no attempt produced it, else what the attempt produced."""
     if note is not None and (held := _note(note).output) is not None:
-        return bytes(held)
+        return held.encode()
     return output
 
 

@@ -1,0 +1,1 @@
+"""What the product promises, shown on real databases and real processes."""
