@@ -1,0 +1,468 @@
+"""One run in memory, for the kernel's tests: a plan, the rows of a run in dicts, and verbs to make things happen to it.
+
+Every event is decided several times: from everything there is, from as little as the kernel can do with, again, and
+without the events that were refused. All must lead to the same bytes. After each decision the whole run is audited
+(`audit.py`). No store and no clock: `now` moves only when a test moves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import Refused
+from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.decide import decide
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.definition import (
+    SECOND,
+    Approval,
+    Definition,
+    Dependency,
+    Handler,
+    StepDefinition,
+    Undo,
+    Wait,
+    digest_of,
+    encode_definition,
+)
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    ManualOutcome,
+    MessageArrived,
+    RunStarted,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
+from stepkeep.kernel.plan import ConditionView, Plan, build_plan
+from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.states import (
+    RUN_TERMINAL,
+    STEP_WAITING,
+    AttemptState,
+    Category,
+    RunState,
+    StepState,
+)
+
+S = StepState
+IN_SEQUENCE = (S.SUCCEEDED, S.SKIPPED)
+LEASE = 30 * SECOND
+TOKEN = "sha-256 of a token"
+PATIENCE = 3
+"""How often the driver answers a wish for single rows before it shows the whole run, as real stores do."""
+
+
+# -- writing definitions ----------------------------------------------------------------------------------------------
+def work(name: str, *after: str | Dependency, undo: bool | Undo = False, **settings: Any) -> StepDefinition:
+    """A step that a handler runs. With `undo=True` it has a hook."""
+    hook = Undo(executor=Handler(name=f"undo {name}")) if undo is True else undo or None
+    return StepDefinition(
+        name=name, order=0, executor=Handler(name=name), depends_on=edges(after), undo=hook, **settings
+    )
+
+
+def gate(name: str, *after: str | Dependency, deadline: int | None = None, **settings: Any) -> StepDefinition:
+    """A step that waits for people."""
+    approval = settings.pop("approval", Approval(deadline=deadline))
+    return StepDefinition(name=name, order=0, approval=approval, depends_on=edges(after), **settings)
+
+
+def wait(name: str, event: str, *after: str | Dependency, deadline: int | None = None, **settings: Any) -> StepDefinition:
+    """A step that waits for a message."""
+    return StepDefinition(
+        name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=edges(after), **settings
+    )
+
+
+def edges(after: Iterable[str | Dependency]) -> tuple[Dependency, ...]:
+    return tuple(Dependency(step=one) if isinstance(one, str) else one for one in after)
+
+
+def allowing(step: str, *endings: StepState) -> Dependency:
+    """An edge that more than success satisfies."""
+    return Dependency(step=step, allow=(S.SUCCEEDED, *endings))
+
+
+def sequence(*steps: StepDefinition) -> tuple[StepDefinition, ...]:
+    """Steps one after the other, as front ends write a plain sequence: a skipped step satisfies the next."""
+    return tuple(
+        replace(step, depends_on=(Dependency(step=steps[place - 1].name, allow=IN_SEQUENCE),) if place else ())
+        for place, step in enumerate(steps)
+    )
+
+
+class When(msgspec.Struct, frozen=True):
+    """A condition as a Python function; stands in for the expression language, which the kernel does not know."""
+
+    function: Callable[[ConditionView], bool]
+    reads: frozenset[str] = frozenset()
+    reads_input: bool = False
+
+    def holds(self, view: ConditionView) -> bool:
+        assert set(view.outputs) == set(view.states) == set(self.reads)
+        return self.function(view)
+
+
+def when(function: Callable[[ConditionView], bool], *reads: str, input: bool = False) -> When:  # noqa: A002
+    return When(function, frozenset(reads), input)
+
+
+def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None) -> Plan:
+    """Lay a definition out with one queue per place, counted from 1."""
+    return build_plan(
+        definition,
+        definition_id=7,
+        digest=digest_of(encode_definition(definition)),
+        queues=range(1, 2 * len(definition.steps) + 2),
+        compile_condition=lambda text, _: (conditions or {})[text],
+    )
+
+
+# -- comparing decisions ----------------------------------------------------------------------------------------------
+_encoder = msgspec.json.Encoder(enc_hook=lambda refusal: [type(refusal).__name__, str(refusal)])
+
+
+def bytes_of(decision: Decision) -> bytes:
+    """All of a decision, its answers included."""
+    return _encoder.encode(decision)
+
+
+class World:
+    """One run and everything that is remembered about it."""
+
+    def __init__(
+        self,
+        *steps: StepDefinition,
+        conditions: Mapping[str, When] | None = None,
+        start: bool = True,
+        given: bytes = b"null",
+        watched: bool = True,
+        **settings: Any,
+    ) -> None:
+        ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
+        self.definition = Definition(name="w", version=1, steps=ordered, **settings)
+        self.plan = plan_of(self.definition, conditions)
+        self.given = given
+        self.watched = watched
+        self.now = 1_000 * SECOND
+        self.rows: dict[int, Step] = {}
+        self.attempts: dict[tuple[int, int], Attempt] = {}
+        self.messages: dict[str, Message] = {}
+        self.outbox: list[OutboxEntry] = []
+        self.bodies: list[bytes] = []
+        self.hops: list[Hop] = []
+        self.claims: list[tuple[int, int]] = []
+        self.fences: dict[int, int] = {}
+        self.refused: set[int] = set()
+        self.folded: dict[int, str] = {}
+        self.failed_on = 0
+        self.spent = 0
+        self.touched = 0
+        self.rounds = 0
+        self.last: Decision
+        self.run = Run(tenant="t", id="r", definition_id=7)
+
+        def born() -> Decision:
+            return conceive(
+                self.plan,
+                tenant="t",
+                run_id="r",
+                priority=0,
+                business_key=None,
+                given=given,
+                actor="ann",
+                now=self.now,
+                start=start,
+            )
+
+        decision = born()
+        assert bytes_of(decision) == bytes_of(born())
+        self._apply(decision)
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+    def send(self, *events: Event, claimer: Claimer | None = None) -> tuple[Reply, ...]:
+        """Let these events happen in one transaction; all the ways to decide on them must agree."""
+        decision = self._from_little(events, claimer)
+        if self.watched:
+            whole = self.snapshot(events)
+            same = decide(whole, events, self.now, claimer)
+            assert isinstance(same, Decision)
+            assert bytes_of(decision) == bytes_of(same)
+            assert bytes_of(decision) == bytes_of(must_decide(whole, events, self.now, claimer))
+            heard = [event for event, reply in zip(events, decision.replies, strict=True) if isinstance(reply, Accepted)]
+            if len(heard) < len(events):
+                alone = must_decide(whole, heard, self.now, claimer)
+                accepted = tuple(reply for reply in decision.replies if isinstance(reply, Accepted))
+                assert bytes_of(replace(decision, replies=accepted)) == bytes_of(alone), "a refused event left a trace"
+        self._apply(decision)
+        return decision.replies
+
+    def _from_little(self, events: Sequence[Event], claimer: Claimer | None) -> Decision:
+        """Decide from the rows that the events name, and answer each wish with exactly what was wished for."""
+        numbers = {event.no for event in events if getattr(event, "no", None) in self.rows}  # type: ignore[attr-defined]
+        little = Snapshot(
+            plan=self.plan, run=self.run, steps={no: self.rows[no] for no in numbers}, seen=self._seen(events)
+        )
+        before = bytes_of_rows(self) if self.watched else b""
+        for asked in range(1_000):
+            answer = decide(little, events, self.now, claimer)
+            if isinstance(answer, Decision):
+                self.rounds = asked
+                assert not self.watched or bytes_of_rows(self) == before
+                return answer
+            fuller = self._answered(little, answer, asked)
+            assert fuller != little, f"the same wish again: {answer}"
+            little = fuller
+        raise AssertionError("the kernel is never satisfied")
+
+    def _answered(self, little: Snapshot, need: Need, asked: int) -> Snapshot:
+        whole = little.whole or need.whole or asked >= PATIENCE
+        steps = dict(self.rows) if whole else {**little.steps, **{n: self.rows[n] for n in need.steps if n in self.rows}}
+        if need.waiting:
+            steps |= {no: row for no, row in self.rows.items() if row.state in STEP_WAITING}
+        outputs = {**little.outputs, **{no: self.output_of(no) for no in need.outputs}}
+        return replace(
+            little,
+            steps=steps,
+            whole=whole,
+            waiting=little.waiting or need.waiting,
+            inbox=self.inbox() if need.inbox else little.inbox,
+            outputs=outputs,
+            input=self.given if need.input else little.input,
+        )
+
+    def snapshot(self, events: Sequence[Event] = ()) -> Snapshot:
+        """Everything there is to know."""
+        return Snapshot(
+            plan=self.plan,
+            run=self.run,
+            steps=dict(self.rows),
+            whole=True,
+            waiting=True,
+            inbox=self.inbox(),
+            seen=self._seen(events),
+            outputs={no: self.output_of(no) for no in range(self.plan.size)},
+            input=self.given,
+        )
+
+    def _seen(self, events: Sequence[Event]) -> frozenset[str]:
+        return frozenset(event.id for event in events if isinstance(event, MessageArrived) and event.id in self.messages)
+
+    def inbox(self) -> tuple[Message, ...]:
+        kept = [message for message in self.messages.values() if message.consumed_by is None]
+        return tuple(sorted(kept, key=lambda message: message.number))
+
+    def output_of(self, no: int) -> bytes | None:
+        """What a step produced: its note's output, or that of the attempt that succeeded under the fence that counts."""
+        row = self.rows.get(no)
+        if row is None:
+            return None
+        if row.note is not None and row.note.output is not None:
+            return row.note.output.encode()
+        fence = row.note.checked if row.note is not None and row.note.checked is not None else row.fence
+        attempt = self.attempts.get((no, fence))
+        return attempt.output if attempt is not None and attempt.state is AttemptState.SUCCEEDED else None
+
+    def _apply(self, decision: Decision) -> None:
+        from tests.kernel import audit  # noqa: PLC0415
+
+        self.touched = len(decision.changed) + len(decision.added)
+        self.spent += self.touched
+        audit.before(self, decision)
+        self.last = decision
+        self.run = decision.run
+        for row in (*decision.changed, *decision.added):
+            self.rows[row.no] = row
+        for attempt in decision.attempts:
+            self.attempts[attempt.no, attempt.fence] = attempt
+        for message in (*decision.messages, *decision.consumed):
+            self.messages[message.id] = message
+        self.outbox += decision.outbox
+        if decision.entry is not None:
+            self.bodies.append(decision.entry.body)
+            audit.fold(self, open_entry(decision.entry.body))
+        if self.watched:
+            audit.everything(self)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+    def no(self, name: str) -> int:
+        return self.plan.numbers[name]
+
+    def row(self, name: str) -> Step:
+        return self.rows[self.no(name)]
+
+    def state(self, name: str) -> StepState:
+        return self.row(name).state
+
+    def states(self) -> dict[str, str]:
+        """Every row's state by step name."""
+        return {self.plan.at(no).name: str(row.state) for no, row in sorted(self.rows.items())}
+
+    def trail(self, name: str | None = None) -> list[str]:
+        """The triggers of a step (or of the run), in journal order."""
+        no = RUN_ENTITY if name is None else self.no(name)
+        return [hop.trigger for hop in self.hops if hop.no == no]
+
+    def ready(self) -> list[str]:
+        """The names of the steps that a worker may claim now."""
+        return [self.plan.at(no).name for no, row in sorted(self.rows.items()) if row.ready_at is not None]
+
+    def attempts_of(self, name: str) -> list[str]:
+        return [str(one.state) for (no, _), one in sorted(self.attempts.items()) if no == self.no(name)]
+
+    @property
+    def over(self) -> bool:
+        return self.run.state in RUN_TERMINAL
+
+    # -- verbs ---------------------------------------------------------------------------------------------------------
+    def one(self, event: Event, claimer: Claimer | None = None) -> Accepted:
+        """Send one event; a refusal is raised, as it is where somebody waits for the answer."""
+        (reply,) = self.send(event, claimer=claimer)
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def start(self) -> Accepted:
+        return self.one(RunStarted(tenant="t", run_id="r", actor="ann"))
+
+    def claiming(self, name: str, *, worker: int = 1, lease: int = LEASE) -> StepClaimed:
+        return StepClaimed(tenant="t", run_id="r", actor=f"w{worker}", no=self.no(name), worker=worker, lease=lease)
+
+    def claim(self, *names: str, worker: int = 1, lease: int = LEASE) -> int:
+        """Claim steps one after the other; returns the fence of the last claim."""
+        for name in names:
+            self.one(self.claiming(name, worker=worker, lease=lease))
+        return self.row(names[-1]).fence
+
+    def reporting(self, name: str, outcome: Outcome, fence: int | None = None, worker: int | None = None) -> StepReported:
+        row = self.row(name)
+        by = worker if worker is not None else row.worker or 1
+        return StepReported(
+            tenant="t",
+            run_id="r",
+            actor=f"w{by}",
+            no=row.no,
+            fence=row.fence if fence is None else fence,
+            worker=by,
+            outcome=outcome,
+        )
+
+    def report(
+        self,
+        name: str,
+        outcome: Outcome,
+        *,
+        fence: int | None = None,
+        worker: int | None = None,
+        claimer: Claimer | None = None,
+    ) -> Accepted:
+        """Report on a step as its holder, unless told otherwise."""
+        return self.one(self.reporting(name, outcome, fence, worker), claimer)
+
+    def finish(self, *names: str, output: bytes | None = None) -> None:
+        """Claim these steps and complete them, rules and all."""
+        for name in names:
+            if self.row(name).worker is None:
+                self.claim(name)
+            if self.state(name) is S.RUNNING:
+                self.report(name, Completed(output=output, token=TOKEN))
+            if self.state(name) is S.VALIDATING:
+                self.report(name, RulesPassed())
+
+    def fail(self, name: str, category: Category = Category.VALIDATION, error: str = "no good") -> None:
+        """Claim a step and let its attempt fail (for good, unless the category is one that is retried)."""
+        if self.row(name).worker is None:
+            self.claim(name)
+        self.report(name, Failed(category=category, error=error))
+
+    def pass_time(self, microseconds: int) -> None:
+        """Move the clock; nothing is noticed until something looks."""
+        self.now += microseconds
+
+    def tick(self, name: str | None = None) -> Accepted:
+        """A sweep proposes a step, or the run itself."""
+        no = None if name is None else self.no(name)
+        return self.one(TimeCame(tenant="t", run_id="r", actor="sweep", no=no))
+
+    def later(self, microseconds: int, name: str | None = None) -> Accepted:
+        """Move the clock and let a sweep look."""
+        self.pass_time(microseconds)
+        return self.tick(name)
+
+    def lose(self, name: str, worker: int = 1) -> None:
+        """Claim a step, and never hear of its worker again."""
+        if self.row(name).worker is None:
+            self.claim(name, worker=worker)
+        self.later(LEASE + 1, name)
+
+    def decide_gate(self, approve: bool, name: str | None, by: str, comment: str = "") -> Accepted:
+        no = None if name is None else self.no(name)
+        return self.one(GateDecided(tenant="t", run_id="r", actor=by, approve=approve, no=no, comment=comment))
+
+    def approve(self, name: str | None = None, *, by: str = "bea", comment: str = "") -> Accepted:
+        return self.decide_gate(True, name, by, comment)
+
+    def reject(self, name: str | None = None, *, by: str = "bea", comment: str = "") -> Accepted:
+        return self.decide_gate(False, name, by, comment)
+
+    def complete(
+        self,
+        name: str,
+        outcome: ManualOutcome = ManualOutcome.SUCCEEDED,
+        *,
+        token: str = TOKEN,
+        by: str = "bea",
+        output: bytes | None = None,
+        **more: Any,
+    ) -> Accepted:
+        """Complete a step by hand."""
+        return self.one(
+            CompletionSignalled(
+                tenant="t",
+                run_id="r",
+                actor=by,
+                no=self.no(name),
+                token=token,
+                outcome=outcome,
+                output=output,
+                **more,
+            )
+        )
+
+    def tell(self, name: str, id: str = "m1", payload: bytes = b"{}") -> Accepted:  # noqa: A002
+        """A message arrives."""
+        return self.one(
+            MessageArrived(tenant="t", run_id="r", actor="outside", id=id, name=name, payload=payload)
+        )
+
+    def cancel(self, *, compensate: bool = False, by: str = "cyd", reason: str = "") -> Accepted:
+        return self.one(CancelRequested(tenant="t", run_id="r", actor=by, compensate=compensate, reason=reason))
+
+
+def must_decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None) -> Decision:
+    answer = decide(snapshot, events, now, claimer)
+    assert isinstance(answer, Decision)
+    return answer
+
+
+def bytes_of_rows(world: World) -> bytes:
+    """The run and its steps as bytes, to show that deciding does not touch what it was shown."""
+    return _encoder.encode([world.run, sorted(world.rows.items())])
+
+
+def claimer(room: int = 1, *, worker: int = 1, queues: Iterable[int] = range(1, 100)) -> Claimer:
+    """A worker with room for more."""
+    return Claimer(actor=f"w{worker}", worker=worker, lease=LEASE, room=room, queues=frozenset(queues))
+
+
+ENDED_WELL = (RunState.SUCCEEDED, RunState.ROLLED_BACK)

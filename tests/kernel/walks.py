@@ -1,0 +1,334 @@
+"""Random definitions and random lives: what a run may meet, drawn from any source that looks like `random.Random`.
+
+`definition_of` draws a plan over every feature of the canonical definition, `noise` one event that may make sense or
+not (stale fences, strangers, duplicates, timers out of order, bad tokens), and `bring_home` is the fair scheduler that
+answers everything that is asked for, after which every run must have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.definition import (
+    SECOND,
+    Approval,
+    Backoff,
+    CompensateWhen,
+    Completion,
+    Dependency,
+    Effect,
+    Handler,
+    HookFailure,
+    OnDeadline,
+    Retry,
+    Rule,
+    StepDefinition,
+    Undo,
+    Wait,
+)
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    ManualOutcome,
+    MessageArrived,
+    RunStarted,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.outcomes import (
+    Completed,
+    Emitted,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Stopped,
+    TimedOut,
+    Waiting,
+)
+from stepkeep.kernel.plan import ConditionView
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
+from tests.kernel.driver import LEASE, TOKEN, When, World, when
+
+S = StepState
+EVENTS = ("paid", "shipped")
+PEOPLE = ("ann", "bea", "cyd")
+WORKERS = (1, 2)
+EDGES = ((S.SUCCEEDED,), (S.SUCCEEDED, S.SKIPPED), (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED))
+
+
+def maybe(random: Random, chance: float) -> bool:
+    return random.random() < chance
+
+
+# -- definitions --------------------------------------------------------------------------------------------------------
+def world_of(random: Random) -> World:
+    """A run of a random definition, perhaps not started yet."""
+    size = random.randint(1, 6)
+    names = [f"s{place}" for place in range(size)]
+    conditions: dict[str, When] = {}
+    steps = [_step(random, names, place, conditions) for place in range(size)]
+    return World(
+        *steps,
+        conditions=conditions,
+        start=maybe(random, 0.9),
+        timeout=random.choice((None, None, 20 * SECOND, 200 * SECOND)),
+        on_failure=random.choice(list(OnFailure)),
+        hook_failure=random.choice(list(HookFailure)),
+        compensate_always=maybe(random, 0.2),
+        rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
+    )
+
+
+def _step(random: Random, names: list[str], place: int, conditions: dict[str, When]) -> StepDefinition:
+    name = names[place]
+    before = names[:place]
+    after = [one for one in before if maybe(random, 0.4)]
+    settings: dict[str, Any] = {
+        "name": name,
+        "order": 0,
+        "depends_on": tuple(Dependency(step=one, allow=random.choice(EDGES)) for one in after),
+        "on_failure": random.choice(list(OnFailure)),
+    }
+    if maybe(random, 0.25):
+        settings["condition"] = name
+        conditions[name] = _condition(random, after)
+    kind = random.random()
+    if kind < 0.15:
+        deadline = random.choice((None, 10 * SECOND))
+        approval = Approval(deadline=deadline, on_deadline=random.choice(list(OnDeadline)))
+        return StepDefinition(approval=approval, **settings)
+    if kind < 0.3:
+        wait = Wait(event=random.choice(EVENTS), deadline=random.choice((None, 10 * SECOND)))
+        return StepDefinition(wait=wait, **settings)
+    hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
+    return StepDefinition(
+        executor=Handler(name=name),
+        retry=_retry(random),
+        rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
+        completion=Completion.MANUAL if maybe(random, 0.25) else Completion.AUTO,
+        completion_deadline=random.choice((None, 10 * SECOND)),
+        undo=hook,
+        effect=random.choice(list(Effect)) if hook is None else Effect.WRITE,
+        compensate_when=random.choice(list(CompensateWhen)),
+        **settings,
+    )
+
+
+def _retry(random: Random) -> Retry:
+    return Retry(
+        max_attempts=random.randint(1, 4),
+        max_losses=random.randint(1, 3),
+        backoff=random.choice(list(Backoff)),
+        initial=random.choice((0, SECOND)),
+        jitter=random.choice((0.0, 0.5)),
+        max=random.choice((None, 5 * SECOND)),
+    )
+
+
+def _condition(random: Random, after: list[str]) -> When:
+    answers: tuple[Callable[[ConditionView], bool], ...] = (
+        lambda _: True,
+        lambda _: False,
+        _broken,
+        lambda view: all(state is S.SUCCEEDED for state in view.states.values()),
+        lambda view: view.input == b"null" and None not in view.outputs.values(),
+    )
+    return when(random.choice(answers), *after, input=maybe(random, 0.5))
+
+
+def _broken(view: ConditionView) -> bool:
+    raise ExpressionError(f"nothing can be said about {sorted(view.states)}")
+
+
+# -- noise --------------------------------------------------------------------------------------------------------------
+def noise(world: World, random: Random) -> tuple[list[Event], Claimer | None]:
+    """One transaction's worth of things that happen, sensible or not, and perhaps a worker with room for more."""
+    if maybe(random, 0.3):
+        world.pass_time(random.choice((1, SECOND, 5 * SECOND, 11 * SECOND, LEASE + 1)))
+    count = 1 if maybe(random, 0.7) else random.randint(2, 4)
+    events = [_event(world, random) for _ in range(count)]
+    if maybe(random, 0.1):
+        events.append(random.choice(events))
+    size = world.plan.size
+    queues = frozenset(queue for queue in range(1, 2 * size + 2) if maybe(random, 0.8))
+    chained = Claimer("w1", 1, random.choice((None, LEASE)), random.randint(1, 3), queues)
+    return events, chained if maybe(random, 0.3) else None
+
+
+def _event(world: World, random: Random) -> Event:
+    return random.choice(KINDS)(world, random)
+
+
+def _row(world: World, random: Random, likely: Callable[[Step], bool]) -> Step:
+    """Mostly a row that the event could mean, sometimes any other."""
+    rows = list(world.rows.values())
+    fitting = [row for row in rows if likely(row)]
+    return random.choice(fitting if fitting and maybe(random, 0.9) else rows)
+
+
+def _claimed(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.ready_at is not None)
+    worker = random.choice(WORKERS)
+    return StepClaimed(tenant="t", run_id="r", actor=f"w{worker}", no=row.no, worker=worker, lease=LEASE)
+
+
+def _reported(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.worker is not None)
+    fence = row.fence if maybe(random, 0.9) else random.randint(0, row.fence + 1)
+    worker = row.worker if row.worker is not None and maybe(random, 0.9) else random.choice(WORKERS)
+    return StepReported(
+        tenant="t",
+        run_id="r",
+        actor=f"w{worker}",
+        no=row.no,
+        fence=fence,
+        worker=worker,
+        outcome=_outcome(row, random),
+    )
+
+
+def _outcome(row: Step, random: Random) -> Outcome:
+    said = {"cost": b"1", "emit": (Emitted("told", b"{}"),)} if maybe(random, 0.2) else {}
+    if row.state is S.VALIDATING and maybe(random, 0.9):
+        return random.choice((RulesPassed(**said), RulesFailed(error="broken rule", **said), Released(**said)))
+    return random.choice(
+        (
+            Completed(output=b'{"n":1}', token=TOKEN, **said),
+            Completed(token=TOKEN, **said),
+            Waiting(event=random.choice(EVENTS), timeout=None, **said),
+            Waiting(event=random.choice(EVENTS), timeout=3 * SECOND, takes_timeouts=maybe(random, 0.5), **said),
+            Failed(category=random.choice(list(Category)), error="no", final=maybe(random, 0.1), **said),
+            Failed(category=Category.TRANSIENT, error="no", delay=random.choice((None, -1, 0, 7 * SECOND)), **said),
+            TimedOut(**said),
+            Released(**said),
+            Stopped(**said),
+            RulesPassed(**said),
+            RulesFailed(error="broken rule", **said),
+        )
+    )
+
+
+def _timer(world: World, random: Random) -> Event:
+    due = [row.no for row in world.rows.values() if row.due_at is not None]
+    no = random.choice([None, *due, *world.rows])
+    return TimeCame(tenant="t", run_id="r", actor="sweep", no=no)
+
+
+def _gate(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_APPROVAL)
+    no = None if maybe(random, 0.4) else row.no
+    return GateDecided(tenant="t", run_id="r", actor=random.choice(PEOPLE), approve=maybe(random, 0.6), no=no)
+
+
+def _completion(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_COMPLETION)
+    return CompletionSignalled(
+        tenant="t",
+        run_id="r",
+        actor=random.choice(PEOPLE),
+        no=row.no,
+        token=TOKEN if maybe(random, 0.9) else "another",
+        outcome=random.choice(list(ManualOutcome)),
+        output=random.choice((None, b'{"by":"hand"}')),
+    )
+
+
+def _message(world: World, random: Random) -> Event:
+    return MessageArrived(
+        tenant="t",
+        run_id="r",
+        actor="outside",
+        id=f"m{random.randint(1, 12)}",
+        name=random.choice(EVENTS),
+        payload=b'{"m":1}',
+    )
+
+
+def _cancelled(world: World, random: Random) -> Event:
+    if maybe(random, 0.7):
+        return _reported(world, random)
+    return CancelRequested(tenant="t", run_id="r", actor=random.choice(PEOPLE), compensate=maybe(random, 0.5))
+
+
+def _started(world: World, random: Random) -> Event:
+    if world.run.state is not RunState.IDLE and maybe(random, 0.9):
+        return _claimed(world, random)
+    return RunStarted(tenant="t", run_id="r", actor="ann")
+
+
+KINDS: tuple[Callable[[World, Random], Event], ...] = (
+    *(_claimed,) * 4,
+    *(_reported,) * 5,
+    *(_timer,) * 2,
+    _gate,
+    _completion,
+    _message,
+    _cancelled,
+    _started,
+)
+
+
+def live(world: World, random: Random, events: int) -> None:
+    """A noisy life of at most this many transactions; a run that has ended is disturbed a few times more."""
+    after = 3
+    for _ in range(events):
+        if world.run.state in RUN_TERMINAL:
+            after -= 1
+            if after < 0:
+                return
+        happened, chained = noise(world, random)
+        world.send(*happened, claimer=chained)
+
+
+# -- the way home -------------------------------------------------------------------------------------------------------
+def bring_home(world: World) -> None:
+    """A fair scheduler: whatever waits is served, in order, until the run has ended."""
+    for turn in range(40 * (2 * world.plan.size + 2)):
+        if world.run.state in RUN_TERMINAL:
+            return
+        world.send(_service(world, turn))
+    raise AssertionError(f"the run never ends: {world.run.state} {world.states()}")
+
+
+def _service(world: World, turn: int) -> Event:
+    if world.run.state is RunState.IDLE:
+        return RunStarted(tenant="t", run_id="r", actor="ann")
+    for row in sorted(world.rows.values(), key=lambda row: row.no):
+        served = _serve(world, row, turn)
+        if served is not None:
+            return served
+    raise AssertionError(f"nothing can be done for {world.run.state} {world.states()}")
+
+
+def _serve(world: World, row: Step, turn: int) -> Event | None:
+    who: dict[str, Any] = {"tenant": "t", "run_id": "r", "actor": "home"}
+    if row.ready_at is not None:
+        return StepClaimed(no=row.no, worker=1, lease=LEASE, **who)
+    if row.worker is not None:
+        if row.due_at is not None and row.due_at < world.now:
+            return TimeCame(no=row.no, **who)
+        checks = row.state is S.VALIDATING or row.no == 2 * world.plan.size
+        outcome = RulesPassed() if checks else Completed(output=b"1", token=TOKEN)
+        return StepReported(no=row.no, fence=row.fence, worker=row.worker, outcome=outcome, **who)
+    if row.state is S.RETRYING:
+        world.now = max(world.now, row.due_at or 0)
+        return TimeCame(no=row.no, **who)
+    if row.state is S.AWAITING_APPROVAL:
+        return GateDecided(no=row.no, approve=True, **who)
+    if row.state is S.AWAITING_COMPLETION:
+        return CompletionSignalled(no=row.no, token=TOKEN, outcome=ManualOutcome.SUCCEEDED, **who)
+    if row.state is S.AWAITING_EVENT:
+        assert row.note is not None
+        assert row.note.event is not None
+        return MessageArrived(id=f"home{turn}", name=row.note.event, payload=b"{}", **who)
+    return None
