@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -22,7 +22,6 @@ from stepkeep.kernel.states import (
     StopCause,
     WorkerState,
 )
-from stepkeep.store.notes import decode_note, encode_note
 from stepkeep.store.protocol import IdempotencyKey, RunRecord, StoredDefinition
 
 Row = tuple[Any, ...]
@@ -36,6 +35,7 @@ _POLICY: Final[dict[str | None, OnFailure | None]] = {None: None, **{each.value:
 _ROLLBACK: Final = {rollback.value: rollback for rollback in Rollback}
 
 encode_json: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+_decode_note: Final = msgspec.json.Decoder(Note).decode
 _decode_numbers: Final = msgspec.json.Decoder(tuple[int, ...]).decode
 _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
@@ -119,7 +119,7 @@ def step_row(step: Step) -> Row:
         step.settled,
         step.category,
         step.error,
-        None if note is None else encode_note(note),
+        None if note is None else encode_json(note).decode(),
     )
 
 
@@ -143,13 +143,13 @@ def to_step(row: Row) -> Step:
         settled=row[14],
         category=_CATEGORY[row[15]],
         error=row[16],
-        note=None if note is None else decode_note(note),
+        note=None if note is None else _decode_note(note),
     )
 
 
 def to_output(note: str | None, output: bytes | None) -> bytes | None:
     """A step's output: what its note holds for it, else what its attempt left."""
-    if note is not None and (held := decode_note(note).output) is not None:
+    if note is not None and (held := _decode_note(note).output) is not None:
         return held.encode()
     return output
 

@@ -1,0 +1,68 @@
+"""Every test of the contract runs against every store; `async def` tests run on the loop that their store lives on."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.store.raw import PostgresRaw, Raw, SqliteRaw
+
+from stepkeep.store.connect import connect
+from stepkeep.store.protocol import Store
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty database is, or will be."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres_dsn"))
+    return f"sqlite:///{tmp_path}/made/on/the/way/stepkeep.db"
+
+
+@pytest.fixture
+def raw(url: str) -> Raw:
+    """The database by its own driver, past the store."""
+    return SqliteRaw(url) if url.startswith("sqlite") else PostgresRaw(url)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    store = connect(url)
+    await store.open()
+    try:
+        await store.migrate()
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.fixture
+def store(runner: asyncio.Runner, url: str) -> Iterator[Store]:
+    manager = opened(url)
+    yield runner.run(manager.__aenter__())
+    runner.run(manager.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def other(runner: asyncio.Runner, store: Store, url: str) -> Iterator[Store]:
+    """A second store on the same database, as another process would have it."""
+    manager = opened(url)
+    yield runner.run(manager.__aenter__())
+    runner.run(manager.__aexit__(None, None, None))

@@ -1,0 +1,67 @@
+"""The database by its own driver: to try what no store would do, and to see what is really there."""
+
+import re
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+import asyncpg
+
+
+class RefusedBySchema(Exception):
+    """The database itself said no."""
+
+
+class Raw(Protocol):
+    async def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run one statement in a transaction of its own; RefusedBySchema when a check or trigger stops it."""
+        ...
+
+    async def words(self, table: str, constraint: str) -> set[str]:
+        """The closed list of words that a constraint of the live schema allows."""
+        ...
+
+
+class SqliteRaw:
+    def __init__(self, url: str) -> None:
+        self._path = Path(url.removeprefix("sqlite:///"))
+
+    async def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = apsw.Connection(str(self._path))
+        connection.set_busy_timeout(5000)
+        try:
+            return connection.execute(statement).fetchall()
+        except apsw.ConstraintError as error:
+            raise RefusedBySchema(str(error)) from error
+        finally:
+            connection.close()
+
+    async def words(self, table: str, constraint: str) -> set[str]:
+        [(sql,)] = await self.execute(f"select sql from sqlite_schema where name = '{table}'")
+        text = re.split(r"\n\s+constraint ", sql.split(f"constraint {constraint} check")[1])[0]
+        return set(re.findall(r"when '(\w+)'" if "case" in text else r"'(\w+)'", text))
+
+
+class PostgresRaw:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    async def execute(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(self._dsn)
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        except asyncpg.IntegrityConstraintViolationError as error:
+            raise RefusedBySchema(str(error)) from error
+        finally:
+            await connection.close()
+
+    async def words(self, table: str, constraint: str) -> set[str]:
+        [(text,)] = await self.execute(
+            f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{constraint}'"
+        )
+        return set(re.findall(r"'(\w+)'", text))
+
+
+def json_of(text: bytes) -> str:
+    """JSON as a note keeps it."""
+    return text.decode()

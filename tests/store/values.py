@@ -1,0 +1,155 @@
+"""Rows for the contract suite: small, whole and legal unless a test says otherwise."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
+from stepkeep.kernel.states import RunState, StepState, WorkerState
+from stepkeep.store.protocol import Loaded, NewRun, RunChange, RunKey, Store, Think, Want, Write
+
+TENANT = "acme"
+QUEUE = 7
+SECOND = 1_000_000
+WORKER = 3
+
+
+def run_id(number: int) -> str:
+    """Ids grow with the number, as those of real runs do with time."""
+    return f"01900000-0000-7000-8000-{number:012d}"
+
+
+def key(number: int) -> RunKey:
+    return (TENANT, run_id(number))
+
+
+def an_entry(run: str, seq: int, head: bytes = b"", at: int = 1) -> SealedEntry:
+    hops = (Hop(-1, "started", "idle", "queued"),)
+    return seal(Entry(TENANT, run, seq, at, (Cause("RunStarted", "user:ann"),), hops), head)
+
+
+def a_step(number: int, no: int = 0, **given: Any) -> Step:
+    return Step(**{"tenant": TENANT, "run_id": run_id(number), "no": no, "queue": QUEUE, **given})
+
+
+def ready(number: int, no: int = 0, at: int = 1, **given: Any) -> Step:
+    return a_step(number, no, state=StepState.READY, ready_at=at, **given)
+
+
+def running(number: int, no: int = 0, *, due_at: int, fence: int = 1, **given: Any) -> Step:
+    lease = {"worker": WORKER, "claimed_at": 1, "due_at": due_at, "fence": fence}
+    return a_step(number, no, **{"state": StepState.RUNNING, **lease, **given})
+
+
+def settled(step: Step, state: StepState = StepState.SUCCEEDED, **changes: Any) -> Step:
+    nothing = {"ready_at": None, "due_at": None, "worker": None, "claimed_at": None}
+    return replace(step, state=state, settled=2 << 20, **nothing, **changes)
+
+
+def a_run(number: int, state: RunState = RunState.RUNNING, **given: Any) -> Run:
+    """A run that has made its first journal entry."""
+    head = an_entry(run_id(number), 1).hash
+    return Run(
+        **{"tenant": TENANT, "id": run_id(number), "definition_id": 1, "state": state, "seq": 1, "head": head, **given}
+    )
+
+
+def details(number: int, **given: Any) -> Details:
+    return Details(
+        **{
+            "tenant": TENANT,
+            "run_id": run_id(number),
+            "workflow": "onboarding",
+            "version": 3,
+            "dialect": "native",
+            "input": b'{"email":"a@b.c"}',
+            "correlation_id": f"order-{number}",
+            "created_at": 1,
+            "created_by": "user:ann",
+            **given,
+        }
+    )
+
+
+def new_run(number: int, steps: Iterable[Step] = (), *, run: Run | None = None, **given: Any) -> NewRun:
+    return NewRun(
+        **{
+            "run": run or a_run(number),
+            "details": details(number, business_key=run.business_key if run else None),
+            "steps": tuple(steps),
+            "entry": an_entry(run_id(number), 1),
+            **given,
+        }
+    )
+
+
+def a_message(number: int, message_id: str, place: int, **given: Any) -> Message:
+    return Message(
+        **{
+            "tenant": TENANT,
+            "run_id": run_id(number),
+            "id": message_id,
+            "number": place,
+            "name": "paid",
+            "payload": b'{"amount":12}',
+            "sender": "user:bob",
+            "arrived_at": 5,
+            **given,
+        }
+    )
+
+
+def a_worker(worker_id: str = "w-1", state: WorkerState = WorkerState.IDLE, **given: Any) -> Worker:
+    return Worker(
+        **{
+            "tenant": TENANT,
+            "id": worker_id,
+            "no": 0,
+            "state": state,
+            "incarnation": 1,
+            "capacity": 4,
+            "capabilities": ("gpu", "eu"),
+            "queues": (1, 2),
+            "heard_at": 1,
+            "started_at": 1,
+            "seq": 1,
+            "head": an_entry(worker_id, 1).hash,
+            **given,
+        }
+    )
+
+
+def want(number: int, **given: Any) -> Want:
+    return Want(tenant=TENANT, run_id=run_id(number), **given)
+
+
+def writes(what: Write) -> Think:
+    return lambda loaded: what
+
+
+async def save(store: Store, *new: NewRun) -> None:
+    await store.change((), writes(Write(new_runs=list(new))))
+
+
+async def load(store: Store, *wants: Want) -> Loaded:
+    """What a change that writes nothing gets to see."""
+    seen: list[Loaded] = []
+
+    def think(loaded: Loaded) -> Write:
+        seen.append(loaded)
+        return Write()
+
+    await store.change(wants, think)
+    return seen[-1]
+
+
+def moved(run: Run, **changes: Any) -> tuple[RunChange, SealedEntry]:
+    """A run's next row and the entry that goes with it."""
+    entry = an_entry(run.id, run.seq + 1, run.head)
+    return RunChange(was=run.seq, run=replace(run, seq=entry.seq, head=entry.hash, **changes)), entry
+
+
+def finished(run: Run, state: RunState = RunState.SUCCEEDED) -> tuple[RunChange, SealedEntry]:
+    return moved(run, state=state, ended_at=9, due_at=None, open=0, moving=0, leased=0, undoing=0)
