@@ -33,7 +33,9 @@ def conceive(
         business_key=business_key,
         open=plan.size,
     )
-    draft = Draft(Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), input=given), now)
+    nothing_yet: dict[int, bytes | None] = dict.fromkeys(range(plan.size))
+    snapshot = Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), outputs=nothing_yet, input=given)
+    draft = Draft(snapshot, now)
     draft.caused_by("run_created", actor)
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:
