@@ -337,7 +337,7 @@ class Draft:
             replies=answers,
             changed=tuple(step for no, step in self.steps.items() if no not in self.new_steps),
             added=tuple(self.steps[no] for no in sorted(self.new_steps)),
-            claimed=tuple(self.steps[no] for no in self.claimed),
+            claimed=tuple(step for no in dict.fromkeys(self.claimed) if (step := self.steps[no]).worker is not None),
             attempts=tuple(self.attempts),
             messages=tuple(self.messages),
             consumed=tuple(self.consumed),
