@@ -122,9 +122,10 @@ def _lease_of(step: Step) -> dict[str, Any]:
 
 
 def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
-    if draft.planned(step).phase is Phase.UNDO:
-        refused = Failed(category=Category.VALIDATION, error="an undo hook cannot wait for an event", final=True)
-        return _failed(draft, step, refused)
+    said = _no_wait(draft.planned(step).phase, outcome)
+    if said is not None:
+        wrong = Failed(category=Category.VALIDATION, error=said, final=True, cost=outcome.cost, emit=outcome.emit)
+        return _failed(draft, step, wrong)
     if draft.state is RunState.STOPPING:
         draft.close_attempt(step, AttemptState.WAITED, outcome)
         draft.move(step, StepTrigger.CANCELLED)
@@ -140,6 +141,13 @@ def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
     if message is not None:
         wake(draft, parked, message)
     return None
+
+
+def _no_wait(phase: Phase, outcome: Waiting) -> str | None:
+    """Why this wait cannot be: nothing would ever end it."""
+    if phase is not Phase.MAIN:
+        return "an undo hook cannot wait for an event" if phase is Phase.UNDO else "rules cannot wait for an event"
+    return None if outcome.event else "a wait needs the name of an event"
 
 
 def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
