@@ -6,7 +6,7 @@ and hop, never by timestamps.
 
 from __future__ import annotations
 
-from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
@@ -48,19 +48,20 @@ def _to_undo(draft: Draft) -> list[Step]:
     """The steps whose hooks must run, last completed first. What has an effect but no hook makes it partial."""
     hooked: list[Step] = []
     for step in draft.every_step()[: draft.plan.size]:
-        planned = draft.plan.steps[step.no]
-        if step.state is StepState.SUCCEEDED:
-            if planned.definition.undo is not None:
-                hooked.append(step)
-            elif planned.definition.effect is not Effect.READ:
-                draft.rollback = Rollback.PARTIAL
-        elif _may_have_happened(step) and planned.definition.compensate_when is CompensateWhen.ATTEMPTED:
-            hooked += [step] if planned.definition.undo is not None else []
+        definition = draft.plan.steps[step.no].definition
+        if not _happened(step, definition):
+            continue
+        if definition.undo is not None:
+            hooked.append(step)
+        elif definition.effect is not Effect.READ:
+            draft.rollback = Rollback.PARTIAL
     return sorted(hooked, key=lambda step: step.settled or 0, reverse=True)
 
 
-def _may_have_happened(step: Step) -> bool:
-    return step.fence > 0
+def _happened(step: Step, definition: StepDefinition) -> bool:
+    """Its effect is there, or may be and the definition says that this counts."""
+    attempted = step.fence > 0 and definition.compensate_when is CompensateWhen.ATTEMPTED
+    return step.state is StepState.SUCCEEDED or attempted
 
 
 def _add_hook(draft: Draft, no: int, follower: int | None) -> Step:
