@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
@@ -70,11 +70,17 @@ def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
     yield from _plain(texts, ())
 
 
-def check_handlers(step: StepBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
-    """Whether the functions that a step names exist, and take what they are given."""
-    yield from _known(step, path, handlers)
+def check_handlers(step: StepBlock, path: Path, handlers: Registry, *, all_known: bool) -> Iterator[Finding]:
+    """Whether the functions that a step names exist (where all are known), and take what they are given."""
+    blocks: list[tuple[Path, StepBlock | UndoBlock]] = [(path, step)]
     if step.undo is not None:
-        yield from _known(step.undo, (*path, "undo"), handlers)
+        blocks.append(((*path, "undo"), step.undo))
+    for at, block in blocks:
+        if all_known:
+            yield from _known(block, at, handlers)
+        spec = handlers.get(block.uses) if block.uses is not None else None
+        if spec is not None:
+            yield from _fits(spec, block, at)
 
 
 def _one_of(given: list[str], possible: tuple[str, ...], path: Path, what: str) -> Iterator[Finding]:
@@ -91,9 +97,9 @@ def _work(block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:
         yield Finding((*path, "agent"), "`agent` needs an `action`: what the agent is to do, in words.", key=True)
     if block.action is not None and block.agent is None:
         yield Finding((*path, "action"), "`action` belongs to an `agent`, and there is none.", key=True)
-    if "with_" in block.model_fields_set and (block.command is not None or block.http is not None):
-        hint = "Use `${{ }}` in the arguments." if block.command else "Use `${{ }}` in `url` and `body`."
-        yield Finding((*path, "with"), "`with` is for `uses` and `agent`.", hint, key=True)
+    if "with_" in block.model_fields_set and block.http is not None and block.http.body is not None:
+        said = "The body of this request is given twice: in `http.body` and in `with`."
+        yield Finding((*path, "with"), said, "Keep one of them.", key=True)
     if block.command is not None:
         yield from _command(block.command, (*path, "command"))
     if block.http is not None:
@@ -146,17 +152,11 @@ def _plain(texts: Any, path: Path) -> Iterator[Finding]:
 
 
 def _known(block: StepBlock | UndoBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
-    if block.uses is not None:
-        spec = handlers.get(block.uses)
-        if spec is None:
-            near = handlers.nearest(block.uses)
-            hint = f"Did you mean `{near}`?" if near else "Load the code that registers it."
-            yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
-        else:
-            yield from _fits(spec, block, path)
+    if block.uses is not None and handlers.get(block.uses) is None:
+        hint = did_you_mean(block.uses, handlers.names) or "Load the code that registers it."
+        yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
     if block.agent is not None and handlers.agent(block.agent) is None:
-        near = handlers.nearest_agent(block.agent)
-        hint = f"Did you mean `{near}`?" if near else "Load the code that registers it."
+        hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it."
         yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
 
 

@@ -74,7 +74,8 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if is_key:
         rule = _RULES.get(str(context.get("pattern")), "a short text")
-        yield Finding(path, f"`{local[-1]}` cannot be used as a name here.", f"Use {rule}.", key=True)
+        name = f"`{local[-1]}`" if local[-1] else "An empty text"
+        yield Finding(path, f"{name} cannot be used as a name here.", f"Use {rule}.", key=True)
     elif kind == "extra_forbidden":
         yield _unknown_key(path, str(local[-1]), _block_at(local[:-1]))
     elif kind == "missing":
@@ -127,13 +128,13 @@ def _missing_hint(local: Sequence[str | int]) -> str:
 def _bounds(kind: str, context: dict[str, Any]) -> str:
     match kind:
         case "greater_than_equal":
-            return f"must be at least {context['ge']}"
+            return f"must be at least {context['ge']:g}"
         case "less_than_equal":
-            return f"must be at most {context['le']}"
+            return f"must be at most {context['le']:g}"
         case "too_short":
-            return f"must have at least {context['min_length']} of them"
+            return "must not be empty"
         case "too_long":
-            return f"must have at most {context['max_length']} of them"
+            return f"must have at most {context['max_length']} entries"
         case "string_too_short":
             return "must not be empty"
         case "string_too_long":

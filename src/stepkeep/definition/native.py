@@ -68,8 +68,11 @@ def check_text(text: str, file_name: str, handlers: Registry | None = None) -> C
     return examine(document.data, document, handlers)
 
 
-def examine(data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-    """Check data of the native format, wherever it comes from; `source` says where each part of it stands."""
+def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_known: bool = True) -> CheckReport:
+    """Check data of the native format, wherever it comes from; `source` says where each part of it stands.
+
+    `all_known` says that `handlers` are all there are, so that any other name is a slip.
+    """
     if not isinstance(data, dict):
         said = "A workflow is a mapping that begins with `workflow: NAME`."
         return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -79,7 +82,10 @@ def examine(data: Any, source: Source, handlers: Registry | None = None) -> Chec
     tangles = check_graph(nodes)
     findings += tangles
     ancestry = None if tangles else Ancestry({node.name: [name for name, _ in node.after] for node in nodes})
-    findings += _findings(data, written, steps, ancestry, {node.name for node in nodes}, handlers)
+    findings += _findings(data, written, steps, ancestry, {node.name for node in nodes})
+    if handlers is not None:
+        for path, step in steps.items():
+            findings += check_handlers(step, path, handlers, all_known=all_known)
     if written is None or findings:
         return CheckReport(definition=None, problems=located(source, findings))
     definition = build(written, handlers)
@@ -146,12 +152,9 @@ def _findings(
     steps: Mapping[Path, StepBlock],
     ancestry: Ancestry | None,
     names: set[str],
-    handlers: Registry | None,
 ) -> Iterator[Finding]:
     for path, step in steps.items():
         yield from check_step(step, path)
-        if handlers is not None:
-            yield from check_handlers(step, path, handlers)
     by_name = {step.name: step for step in steps.values()}
     yield from check_edges(by_name, {step.name: path for path, step in steps.items()})
     if written is not None:

@@ -135,15 +135,17 @@ def _is_async(function: Function) -> bool:
 
 
 def _is_same(one: Function, other: Function) -> bool:
-    # A file that is both run and imported yields two function objects of one definition.
+    # A file that is both run and imported, or a cell that is run again, yields two functions of one definition. A
+    # closure is another matter: one `def` in a factory makes many handlers that only look alike.
     if one is other:
         return True
+    if getattr(one, "__closure__", None) is not None or getattr(other, "__closure__", None) is not None:
+        return False
     first, second = getattr(one, "__code__", None), getattr(other, "__code__", None)
     if first is None or second is None:
         return False
-    same_place = (first.co_filename, first.co_firstlineno) == (second.co_filename, second.co_firstlineno)
-    # One `def` in a loop or a factory makes many handlers in one place; each carries its own closure.
-    return same_place and one.__closure__ is None and other.__closure__ is None
+    same_line = (first.co_filename, first.co_firstlineno) == (second.co_filename, second.co_firstlineno)
+    return same_line or _place(one) == _place(other)
 
 
 def _place(function: Function) -> str:

@@ -99,7 +99,13 @@ class RetryBlock(Block):
     factor: float = Field(default=2.0, ge=1, le=100)
     max: Annotated[int | None, _within_or_none(bounds.DELAY)] = None
     jitter: float = Field(default=0.0, ge=0, le=1)
-    on: list[Literal["transient", "external", "timeout", "agent", "unknown"]] = []
+    on: list[Literal["transient", "external", "timeout", "agent", "unknown"]] = [
+        "transient",
+        "external",
+        "timeout",
+        "agent",
+        "unknown",
+    ]
 
 
 class CommandBlock(Block):

@@ -1,0 +1,316 @@
+"""Workflows written in Python: each call adds a step, and `definition()` ends where YAML ends.
+
+The calls only collect the data that YAML would hold, and remember who made them; the native front end checks it,
+so both ways of writing obey the same rules and defaults. Problems point at the line of the call. Nothing runs here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path as FilePath
+from types import ModuleType
+from typing import Any, Literal, TypedDict, Unpack
+
+import msgspec
+
+from stepkeep.definition.build import own_output
+from stepkeep.definition.document import path_text
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.findings import Path
+from stepkeep.definition.handlers import name_of
+from stepkeep.definition.native import CheckReport, examine
+from stepkeep.definition.registry import Function, Registry, default_registry
+from stepkeep.definition.retry import Duration, Retry
+from stepkeep.errors import DefinitionError, InvalidInput, Problem
+from stepkeep.kernel.definition import Definition
+
+Policy = Literal["abort", "skip", "continue", "compensate"]
+Rule = str | Mapping[str, str]
+
+
+class StepRef(msgspec.Struct, frozen=True):
+    """A step of a workflow, for `after=` and for expressions."""
+
+    name: str
+    allowed: tuple[str, ...] = ()
+
+    def allow(self, *endings: str) -> StepRef:
+        """The same step as a dependency that these endings satisfy, too: `after=check.allow("skipped")`."""
+        return StepRef(self.name, endings)
+
+    @property
+    def output(self) -> str:
+        """The expression for what this step returned: `inputs={"account": account.output}`."""
+        return own_output(self.name)
+
+
+After = StepRef | str | Iterable[StepRef | str]
+
+
+class StepOptions(TypedDict, total=False):
+    """What every kind of step may say; the words and defaults are those of YAML."""
+
+    after: After
+    if_: str
+    on_failure: Policy
+    order: int
+    description: str
+
+
+class WorkOptions(StepOptions, total=False):
+    """What a step that does something may say besides."""
+
+    timeout: Duration
+    retry: Retry
+    undo: Function | str | Mapping[str, Any]
+    effect: Literal["read", "write", "irreversible"]
+    compensate_when: Literal["succeeded", "attempted"]
+    rules: Sequence[Rule]
+    completion: Literal["auto", "manual"] | Mapping[str, Any]
+    capabilities: Sequence[str]
+    queue: str
+
+
+class HandlerOptions(WorkOptions, total=False):
+    """What a step that is given inputs may say besides."""
+
+    inputs: Any
+
+
+class Workflow:
+    """A workflow in the making.
+
+    Without a single `after`, steps run in the order of the calls; with one anywhere, steps without it start at once.
+    A step without `inputs` is given the run's input, and its function receives the fields it has parameters for; an
+    undo without inputs is given what its step returned.
+
+    >>> def fetch(day: str) -> dict: ...
+    >>> def publish(report: str) -> None: ...
+    >>> nightly = Workflow("nightly", timeout="1h")
+    >>> fetched = nightly.step("fetch", fetch)
+    >>> published = nightly.step("publish", publish, after=fetched, inputs={"report": fetched.output})
+    >>> [step.name for step in nightly.definition().steps]
+    ['fetch', 'publish']
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: int = 1,
+        description: str = "",
+        timeout: Duration | None = None,
+        on_failure: Literal["abort", "continue", "compensate"] = "abort",
+        hook_failure: Literal["continue", "stop"] = "continue",
+        input: Sequence[str] | Mapping[str, Any] | None = None,  # noqa: A002 - the word of the format
+        output: Any = None,
+        rules: Sequence[Rule] = (),
+        lease: Duration | None = None,
+        grace: Duration | None = None,
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        self.registry = default_registry if registry is None else registry
+        self._calls = _Calls(_caller())
+        self._steps: list[dict[str, Any]] = []
+        optional = {"timeout": timeout, "lease": lease, "grace": grace, "input": input}
+        self._head = {
+            "workflow": name,
+            "version": version,
+            "description": description,
+            "on_failure": on_failure,
+            "hook_failure": hook_failure,
+            "output": output,
+            "rules": list(rules),
+            "priority": priority,
+            "labels": dict(labels or {}),
+            **{key: value for key, value in optional.items() if value is not None},
+        }
+
+    @property
+    def name(self) -> str:
+        return str(self._head["workflow"])
+
+    def step(
+        self,
+        name: str,
+        handler: Function | str,
+        /,
+        *,
+        transactional: bool = False,
+        **options: Unpack[HandlerOptions],
+    ) -> StepRef:
+        """Run a handler: a function (decorated or not), or the name of one that workers know."""
+        uses = handler if isinstance(handler, str) else name_of(handler, self.registry)
+        work: dict[str, Any] = {"uses": uses}
+        if transactional:
+            work["transactional"] = True
+        return self._add(name, work, options)
+
+    def agent(self, name: str, agent: str, action: str, /, **options: Unpack[HandlerOptions]) -> StepRef:
+        """Ask an agent to do something, in words."""
+        return self._add(name, {"agent": agent, "action": action}, options)
+
+    def command(
+        self,
+        name: str,
+        argv: Sequence[str],
+        /,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        **options: Unpack[WorkOptions],
+    ) -> StepRef:
+        """Run a program with arguments; no shell reads them."""
+        block: dict[str, Any] = {"argv": list(argv), "env": dict(env or {})}
+        if cwd is not None:
+            block["cwd"] = cwd
+        return self._add(name, {"command": block}, options)
+
+    def http(
+        self,
+        name: str,
+        url: str,
+        /,
+        *,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        **options: Unpack[WorkOptions],
+    ) -> StepRef:
+        """Make one HTTP request."""
+        block = {"method": method, "url": url, "headers": dict(headers or {}), "body": body}
+        return self._add(name, {"http": block}, options)
+
+    def approval(
+        self,
+        name: str,
+        /,
+        *,
+        prompt: str = "",
+        roles: Sequence[str] = (),
+        quorum: int = 1,
+        excluded: Sequence[str] = (),
+        deadline: Duration | None = None,
+        on_deadline: Literal["reject", "fail"] = "reject",
+        **options: Unpack[StepOptions],
+    ) -> StepRef:
+        """Wait for people to approve; `excluded` names those who may not (`requester`)."""
+        block = {
+            "prompt": prompt,
+            "roles": list(roles),
+            "quorum": quorum,
+            "not": list(excluded),
+            "on_deadline": on_deadline,
+            **({} if deadline is None else {"deadline": deadline}),
+        }
+        return self._add(name, {"approval": block}, options)
+
+    def wait(
+        self, name: str, event: str, /, *, deadline: Duration | None = None, **options: Unpack[StepOptions]
+    ) -> StepRef:
+        """Wait for a message of this name."""
+        block = {"event": event, **({} if deadline is None else {"deadline": deadline})}
+        return self._add(name, {"wait": block}, options)
+
+    def definition(self) -> Definition:
+        """The canonical definition, or DefinitionError with every problem and the line of its call."""
+        report = self.check()
+        if report.definition is None:
+            raise DefinitionError(report.problems)
+        return report.definition
+
+    def check(self) -> CheckReport:
+        """The definition or its problems, and advice."""
+        data = {**_plain(self._head), "steps": self._steps}
+        return examine(data, self._calls, self.registry, all_known=False)
+
+    def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
+        step = {"name": name, **work}
+        for key, value in options.items():
+            match key:
+                case "after":
+                    step["depends_on"] = _after(value)
+                case "if_":
+                    step["if"] = value
+                case "inputs":
+                    step["with"] = value
+                case "undo":
+                    step["undo"] = name_of(value, self.registry) if callable(value) else value
+                case _:
+                    step[key] = value
+        self._steps.append({key: _plain(value) for key, value in step.items()})
+        self._calls.steps.append(_caller())
+        return StepRef(name)
+
+
+def workflows_in(module: ModuleType) -> tuple[Workflow, ...]:
+    """The workflows that a module defines, in its own order."""
+    found = [value for value in vars(module).values() if isinstance(value, Workflow)]
+    return tuple(dict.fromkeys(found))
+
+
+class _Calls:
+    """Where each call was made, so that a problem can point at it."""
+
+    def __init__(self, start: tuple[str, int]) -> None:
+        self.start = start
+        self.steps: list[tuple[str, int]] = []
+
+    def problem(self, path: Path, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem:
+        file, line = self.start
+        match path:
+            case ("steps", int(number), *_) if number < len(self.steps):
+                file, line = self.steps[number]
+        return Problem(file=file, line=line, column=1, path=path_text(path), message=message, hint=hint)
+
+
+def _caller() -> tuple[str, int]:
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    file = FilePath(frame.f_code.co_filename)
+    here = FilePath.cwd()
+    shown = file.relative_to(here) if file.is_relative_to(here) else file
+    return str(shown), frame.f_lineno
+
+
+def _after(given: After) -> list[Any]:
+    many = [given] if isinstance(given, StepRef | str) else list(given)
+    return [{"step": one.name, "allow": list(one.allowed)} if isinstance(one, StepRef) else one for one in many]
+
+
+def _plain(value: Any) -> Any:
+    """The value as YAML would have brought it: durations as text, tuples as lists, no types of Python's own."""
+    match value:
+        case timedelta():
+            return format_duration(value // timedelta(microseconds=1))
+        case Retry():
+            return _retry(value)
+        case Mapping():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+        case str() | bool() | int() | float() | None:
+            return value
+        case _:
+            raise InvalidInput(
+                f"a {type(value).__name__} cannot stand in a workflow: use text, numbers, lists and dicts."
+            )
+
+
+def _retry(retry: Retry) -> dict[str, Any]:
+    policy = retry.to_kernel()
+    return {
+        "max_attempts": policy.max_attempts,
+        "max_losses": policy.max_losses,
+        "backoff": str(policy.backoff),
+        "initial": format_duration(policy.initial),
+        "factor": policy.factor,
+        "max": None if policy.max is None else format_duration(policy.max),
+        "jitter": policy.jitter,
+        "on": [str(category) for category in policy.on],
+    }

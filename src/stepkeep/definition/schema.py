@@ -1,0 +1,56 @@
+"""The native format as a JSON Schema, for editors and other tools: made from the models, never by hand.
+
+    python -m stepkeep.definition.schema > docs/reference/native.schema.json
+
+It describes shapes; names, cycles and expressions are checked by the front end. A test keeps the published file fresh.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from stepkeep.definition.written import WorkflowBlock
+
+_WORK = ("uses", "command", "http", "agent")
+_KINDS = {"StepBlock": (*_WORK, "approval", "wait"), "UndoBlock": _WORK}
+
+
+def native_schema() -> dict[str, Any]:
+    """The schema as data.
+
+    >>> native_schema()["required"]
+    ['workflow', 'steps']
+    """
+    schema = _tidied(WorkflowBlock.model_json_schema(by_alias=True, mode="validation"))
+    for name, kinds in _KINDS.items():
+        schema["$defs"][name]["oneOf"] = [{"required": [kind]} for kind in kinds]
+        schema["$defs"][name]["dependentRequired"] = {"agent": ["action"], "action": ["agent"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Stepkeep workflow, native format",
+        **schema,
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is published."""
+    return json.dumps(native_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _tidied(node: Any, *, names: bool = False) -> Any:
+    """Without the titles that repeat each key, and without nulls that nobody may write."""
+    if isinstance(node, list):
+        return [_tidied(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _tidied(value, names=key in {"properties", "$defs"})
+        for key, value in node.items()
+        if names or not (key == "title" or (key == "default" and value is None))
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())

@@ -1,0 +1,93 @@
+"""Seed 000 section 6: advice on definitions that are correct and may still hurt."""
+
+from stepkeep.definition.handlers import Registry, step
+from stepkeep.definition.native import check_text
+
+CALM = "workflow: demo\ntimeout: 1h\nsteps:\n"
+
+
+def warnings(text: str, handlers: Registry | None = None) -> list[str]:
+    report = check_text(text, "test.yaml", handlers)
+    assert report.problems == ()
+    return [str(warning) for warning in report.warnings]
+
+
+def test_a_calm_workflow_has_no_warnings() -> None:
+    assert warnings(CALM + "  - { name: a, uses: x, timeout: 5s }") == []
+
+
+def test_guideline_1_a_run_without_timeout() -> None:
+    assert warnings("workflow: demo\nsteps: [{ name: a, uses: x, timeout: 5s }]") == [
+        (
+            "test.yaml:1:1: The workflow has no `timeout`: a run that is stuck stays so for ever. "
+            "Add one, for example `timeout: 1h`."
+        )
+    ]
+
+
+def test_guideline_1_a_step_without_timeout() -> None:
+    assert warnings(CALM + "  - { name: a, uses: x }") == [
+        (
+            "test.yaml:4:13: Step `a` has no `timeout` of its own; each attempt may take 5m. "
+            "Add the time it should need at most."
+        )
+    ]
+
+
+def test_guideline_1_a_timeout_said_by_the_handler_is_one() -> None:
+    registry = Registry()
+    step("x", timeout="5s", registry=registry)(lambda: None)
+    assert warnings(CALM + "  - { name: a, uses: x }", registry) == []
+
+
+def test_guideline_1_waits_without_a_deadline() -> None:
+    found = warnings(
+        CALM + "  - { name: a, approval: Go? }\n  - { name: b, wait: paid }\n"
+        "  - { name: c, uses: x, timeout: 1s, completion: manual }"
+    )
+    assert [line.split(": ", 1)[1].split(":")[0] for line in found] == [
+        "`approval` of step `a` has no `deadline`",
+        "`wait` of step `b` has no `deadline`",
+        "The manual completion of step `c` has no `deadline`",
+    ]
+
+
+def test_guideline_3_a_write_without_undo() -> None:
+    assert warnings(CALM + "  - { name: a, uses: x, timeout: 1s, effect: write }") == [
+        (
+            "test.yaml:4:38: Step `a` changes something and has no `undo`: a rollback stays partial. "
+            "Add one, or say `effect: irreversible`."
+        )
+    ]
+
+
+def test_guideline_4_compensation_with_nothing_to_take_back() -> None:
+    (found,) = warnings(
+        CALM.replace("timeout", "on_failure: compensate\ntimeout") + "  - { name: a, uses: x, timeout: 1s }"
+    )
+    assert "has nothing to take back" in found
+
+
+def test_guideline_4_a_failure_that_ends_the_run_first() -> None:
+    text = CALM + (
+        "  - {{ name: a, uses: x, timeout: 1s{policy} }}\n"
+        "  - {{ name: b, uses: x, timeout: 1s, depends_on: [{{ step: a, allow: [failed] }}] }}"
+    )
+    (found,) = warnings(text.format(policy=""))
+    assert "`b` never runs after `a` has failed" in found
+    assert warnings(text.format(policy=", on_failure: continue")) == []
+
+
+def test_guideline_5_more_than_ten_steps() -> None:
+    ten = "".join(f"  - {{ name: s{n}, uses: x, timeout: 1s }}\n" for n in range(10))
+    assert warnings(CALM + ten) == []
+    (found,) = warnings(CALM + ten + "  - { name: last, uses: x, timeout: 1s }")
+    assert "11 steps are hard to follow" in found
+
+
+def test_guideline_7_irreversible_without_an_approval_before_it() -> None:
+    pay = "  - { name: pay, uses: x, timeout: 1s, effect: irreversible }\n"
+    gate = "  - { name: gate, approval: { deadline: 1h } }\n"
+    (found,) = warnings(CALM + pay + gate)
+    assert "Step `pay` cannot be taken back and nobody approves it" in found
+    assert warnings(CALM + gate + pay) == []
