@@ -176,9 +176,7 @@ class TestRetry:
             ({"on": ["validation"]}, "never retried"),
         ],
     )
-    def test_what_is_out_of_bounds_is_refused_where_it_is_written(
-        self, wrong: dict[str, Any], said: str
-    ) -> None:
+    def test_what_is_out_of_bounds_is_refused_where_it_is_written(self, wrong: dict[str, Any], said: str) -> None:
         with pytest.raises(InvalidInput, match=said):
             Retry(**wrong)
 

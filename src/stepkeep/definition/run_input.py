@@ -1,0 +1,66 @@
+"""Holds the input of a new run to what its definition declares, at the door rather than in the middle of a run.
+
+It changes nothing and fills nothing in. Called by whatever starts runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepkeep.definition.findings import did_you_mean
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.definition import Definition, InputField, InputType
+
+_TYPES: dict[InputType, tuple[type, ...]] = {
+    InputType.STRING: (str,),
+    InputType.INTEGER: (int,),
+    InputType.NUMBER: (int, float),
+    InputType.BOOLEAN: (bool,),
+    InputType.OBJECT: (dict,),
+    InputType.ARRAY: (list,),
+}
+
+
+def check_input(definition: Definition, given: Any) -> None:
+    """Raise InvalidInput, naming every field that is missing, unknown or of another type than declared."""
+    if definition.input_fields is None:
+        return
+    if not isinstance(given, Mapping):
+        wanted = ", ".join(definition.input_fields) or "no fields"
+        raise InvalidInput(f"the input of {definition.name} must be an object with: {wanted}.")
+    problems = list(_problems(definition, given))
+    if problems:
+        raise InvalidInput(f"the input of {definition.name} does not fit: {' '.join(problems)}")
+
+
+def _problems(definition: Definition, given: Mapping[str, Any]) -> Iterator[str]:
+    fields = definition.input_fields or ()
+    for name in fields:
+        field = definition.input_types.get(name, InputField())
+        if name not in given:
+            if field.required:
+                yield f"`{name}` is missing."
+        elif not _is(given[name], field.type):
+            yield f"`{name}` must be {field.type}, not {_kind(given[name])}."
+    for name in given:
+        if name not in fields:
+            yield f"`{name}` is not declared. {did_you_mean(name, fields)}".rstrip()
+
+
+def _is(value: Any, wanted: InputType) -> bool:
+    if wanted is InputType.ANY:
+        return True
+    if isinstance(value, bool):
+        return wanted is InputType.BOOLEAN
+    if wanted is InputType.INTEGER and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[wanted])
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    return next((str(name) for name, kinds in _TYPES.items() if isinstance(value, kinds)), type(value).__name__)
