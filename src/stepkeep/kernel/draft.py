@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.errors import NotFound
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
@@ -109,6 +110,13 @@ class Draft:
         found = self.steps.get(no) or self.snapshot.steps.get(no)
         if found is None and not self.snapshot.whole:
             raise Missing(Need(steps=frozenset((no,)), whole=True))
+        return found
+
+    def named(self, no: int) -> Step:
+        """The step that an event names; there may be no such row."""
+        found = self.known(no)
+        if found is None:
+            raise NotFound(f"run {self.run_id} has no step {no}")
         return found
 
     def require(self, numbers: Iterable[int]) -> None:

@@ -45,7 +45,7 @@ CLAIMABLE_PHASES = {
 
 def claim(draft: Draft, event: StepClaimed) -> Reply:
     """The claim query proposed a step; it is leased only if it is still claimable in a run that goes on."""
-    step = draft.step(event.no)
+    step = draft.named(event.no)
     if step.ready_at is None or step.ready_at > draft.now or step.worker is not None:
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
     if CLAIMABLE_PHASES.get(draft.state) is not draft.planned(step).phase:
@@ -65,7 +65,7 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
 
 def report(draft: Draft, event: StepReported) -> Reply:
     """Believe the holder of the lease, and nobody else."""
-    step = draft.step(event.no)
+    step = draft.named(event.no)
     if step.worker != event.worker or step.fence != event.fence:
         raise Fenced(_too_late(event, "another claim, an expiry or a cancel came first"))
     if step.due_at is None or step.due_at < draft.now:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, NotFound
+from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome
@@ -51,9 +51,9 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
 def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
     """The gate that was named, or the only one that is open."""
     if event.no is not None:
-        step = draft.known(event.no)
-        planned = draft.plan.at(event.no)
-        if step is None or (planned.definition.approval is None and not (step.note and step.note.held)):
+        step = draft.named(event.no)
+        planned = draft.planned(step)
+        if planned.definition.approval is None and not (step.note and step.note.held):
             raise Conflict(f"step {planned.name} of run {event.run_id} is no approval gate")
         return step
     gates = draft.waiting_steps(StepState.AWAITING_APPROVAL)
@@ -84,10 +84,8 @@ def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Repl
 
 
 def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
-    step = draft.known(event.no)
-    name = draft.plan.at(event.no).name
-    if step is None:
-        raise NotFound(f"run {event.run_id} has no step {name}")
+    step = draft.named(event.no)
+    name = draft.planned(step).name
     note = step.note or Note()
     if note.token is None or not hmac.compare_digest(note.token, event.token):
         raise Conflict(f"the completion token does not match an open manual step {name} of run {event.run_id}")

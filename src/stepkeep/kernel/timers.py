@@ -26,7 +26,7 @@ def time_came(draft: Draft, event: TimeCame) -> Reply:
         return NOTHING_DUE
     if event.no is None:
         return _run_due(draft, event)
-    step = draft.step(event.no)
+    step = draft.named(event.no)
     if step.due_at is None or step.due_at > draft.now or (step.worker is not None and step.due_at == draft.now):
         return NOTHING_DUE
     if step.state not in STEP_DUE:
