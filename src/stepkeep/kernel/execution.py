@@ -187,7 +187,8 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
     else:
-        draft.make_ready(step, StepTrigger.RELEASED)
+        # Not `make_ready`: that would offer the step to the very worker that just let go of it.
+        draft.move(step, StepTrigger.RELEASED, ready_at=draft.now)
     return None
 
 
