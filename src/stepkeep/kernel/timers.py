@@ -8,6 +8,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.definition import OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
@@ -73,10 +74,23 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
 
 
 def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
+    """A gate that nobody passed lets nothing through, whether its definition calls that a rejection or a failure."""
+    approval = draft.planned(step).definition.approval
+    rejects = approval is None or approval.on_deadline is OnDeadline.REJECT
+    said = ("rejected: " if rejects else "") + "nobody decided before the deadline"
+    category = Category.GOVERNANCE if rejects else Category.TIMEOUT
+    return fail_for_good(draft, step, DEADLINE, category, said, hard=True, note=_expired(draft, step))
+
+
+def _nobody_completed(draft: Draft, step: Step) -> Settled | None:
+    said = "nobody completed the step before the deadline"
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, note=_expired(draft, step))
+
+
+def _expired(draft: Draft, step: Step) -> Note:
+    """Who comes too late must learn what came first."""
     record = json_text({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now})
-    note = replace(step.note or Note(), record=record)
-    said = "nobody decided before the deadline"
-    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, hard=True, note=note)
+    return replace(step.note or Note(), record=record)
 
 
 STEP_DUE = {
@@ -85,5 +99,5 @@ STEP_DUE = {
     StepState.RETRYING: _retry_due,
     StepState.AWAITING_EVENT: _wait_over,
     StepState.AWAITING_APPROVAL: _nobody_decided,
-    StepState.AWAITING_COMPLETION: _nobody_decided,
+    StepState.AWAITING_COMPLETION: _nobody_completed,
 }
