@@ -225,16 +225,20 @@ def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | N
 
 
 def lose(draft: Draft, step: Step) -> Settled | None:
-    """A lease ran out. The attempt counts, and so does the loss; whichever limit is reached first ends the step."""
+    """A lease ran out. The attempt counts, and so does the loss; whichever limit is reached first ends the step.
+
+    While rules run the handler is done, so there is no attempt to count: only the losses have a limit there.
+    """
     error = "LEASE_EXPIRED: the worker was not heard of in time"
     draft.close_attempt(step, AttemptState.LOST, error=error)
-    counted, losses = step.attempts + 1, step.losses + 1
+    handler_done = step.state is StepState.VALIDATING
+    counted, losses = step.attempts + (not handler_done), step.losses + 1
     tally: dict[str, Any] = {"attempts": counted, "losses": losses}
     if not may_retry_lost(draft.planned(step).retry, counted, losses):
         return fail_for_good(draft, step, FAILED, Category.POISON, error, **tally)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, error=error, **tally)
-    elif step.state is StepState.VALIDATING:
+    elif handler_done:
         draft.make_ready(step, StepTrigger.LEASE_LOST, error=error, **tally)
     else:
         _retry(draft, step, StepTrigger.LEASE_LOST, 0, error=error, **tally)
