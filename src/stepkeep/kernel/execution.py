@@ -193,11 +193,12 @@ def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
 
 
 def _stopped(draft: Draft, step: Step, outcome: Stopped) -> Settled | None:
+    if draft.state is not RunState.STOPPING:
+        said = "the handler was cancelled"
+        return _failed(draft, step, Failed(category=Category.UNKNOWN, error=said, cost=outcome.cost, emit=outcome.emit))
     draft.close_attempt(step, AttemptState.CANCELLED, outcome)
-    if draft.state is RunState.STOPPING:
-        draft.move(step, StepTrigger.CANCELLED)
-        return None
-    return _after_failure(draft, step, Category.UNKNOWN, "the handler was cancelled", None, False)
+    draft.move(step, StepTrigger.CANCELLED)
+    return None
 
 
 def _rules_passed(draft: Draft, step: Step, outcome: RulesPassed) -> Settled | None:
