@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, Fenced
+from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.draft import Draft
@@ -73,6 +73,8 @@ def report(draft: Draft, event: StepReported) -> Reply:
     if not _fits(draft, step, event.outcome):
         said = type(event.outcome).__name__
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
+    if isinstance(event.outcome, Completed) and not event.outcome.token and _by_hand(draft, step):
+        raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
     draft.caused_by("step_reported", event.actor)
     settle(draft, REPORTS[type(event.outcome)](draft, step, event.outcome))
     return Accepted({"state": draft.step(event.no).state})
@@ -85,6 +87,11 @@ def _fits(draft: Draft, step: Step, outcome: Outcome) -> bool:
     return isinstance(outcome, RulesPassed | RulesFailed) <= (draft.planned(step).phase is Phase.CHECK)
 
 
+def _by_hand(draft: Draft, step: Step) -> bool:
+    planned = draft.planned(step)
+    return planned.phase is Phase.MAIN and planned.definition.completion is Completion.MANUAL
+
+
 def _too_late(event: StepReported, why: str) -> str:
     return f"the report on step {event.no} of run {event.run_id} (fence {event.fence}) came too late: {why}"
 
@@ -92,7 +99,7 @@ def _too_late(event: StepReported, why: str) -> str:
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
-    if planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN:
+    if _by_hand(draft, step):
         if draft.state is RunState.STOPPING:
             draft.move(step, StepTrigger.CANCELLED)
             return None

@@ -35,6 +35,8 @@ def check_step(step: Step) -> None:
         _must(step.due_at is not None, step, "waits for a retry that is never due")
     elif state is StepState.AWAITING_EVENT:
         _must(step.note is not None and step.note.event is not None, step, "waits for nothing in particular")
+    elif state is StepState.AWAITING_COMPLETION:
+        _must(step.note is not None and step.note.token is not None, step, "waits for a token that nobody has")
     elif state is StepState.VALIDATING:
         _must((step.worker is None) != (step.ready_at is None), step, "is checked by nobody")
     _must(step.unmet >= 0, step, "has fewer than no unmet dependencies")
