@@ -29,7 +29,7 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.progress import settle, wake
-from stepkeep.kernel.retry import delay_after, may_retry, may_retry_lost
+from stepkeep.kernel.retry import LONGEST_DELAY, delay_after, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -177,15 +177,15 @@ def _after_failure(
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
         return None
-    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else delay
-    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
+    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else min(delay, LONGEST_DELAY)
+    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, max(pause, 0), attempts=counted, category=category, error=error)
     return None
 
 
 def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes: Any) -> None:
     """Schedule another attempt; one that is due at once does not wait for a sweep."""
     retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)
-    if pause <= 0:
+    if pause == 0:
         draft.make_ready(retrying, StepTrigger.RETRY_DUE)
 
 
