@@ -13,6 +13,10 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 
 
+MOVES_BY_ITSELF = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.VALIDATING, RunState.COMPENSATING})
+"""States that a run keeps only while one of its steps can move without anybody's help."""
+
+
 def check_decision(plan: Plan, decision: Decision) -> None:
     """Refuse a decision whose rows contradict themselves, each other, or the way they came from."""
     check_run(plan, decision.run)
@@ -57,8 +61,10 @@ def check_run(plan: Plan, run: Run) -> None:
             raise InvariantBroken(f"run {run.id} has ended ({run.state}) but still has a timer")
     elif run.state is RunState.BLOCKED and run.moving:
         raise InvariantBroken(f"run {run.id} is blocked although {run.moving} of its steps can move")
-    elif run.state in (RunState.RUNNING, RunState.QUEUED) and not run.moving:
+    elif run.state in MOVES_BY_ITSELF and not run.moving:
         raise InvariantBroken(f"run {run.id} is {run.state} but nothing in it can move")
+    elif run.state is RunState.STOPPING and not (run.leased and run.due_at is not None):
+        raise InvariantBroken(f"run {run.id} is stopping but nothing is in flight, or nothing ends its grace period")
 
 
 def _must(holds: bool, step: Step, what: str) -> None:

@@ -68,7 +68,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
             holds = _holds(draft, planned.condition)
         except ExpressionError as error:
             said = f"its condition cannot be evaluated: {error}"
-            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said)
+            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
         if not holds:
             draft.move(step, StepTrigger.CONDITION_FALSE, of=of)
             return Settled(step.no, StepState.SKIPPED)
