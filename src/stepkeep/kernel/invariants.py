@@ -12,7 +12,6 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 
-
 MOVES_BY_ITSELF = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.VALIDATING, RunState.COMPENSATING})
 """States that a run keeps only while one of its steps can move without anybody's help."""
 

@@ -58,6 +58,7 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
         return step
     gates = draft.waiting_steps(StepState.AWAITING_APPROVAL)
     if len(gates) == 1:
+        _no_double_click(draft, gates[0], event.actor, decision)
         return gates[0]
     if gates:
         names = ", ".join(draft.planned(gate).name for gate in gates)
@@ -67,6 +68,20 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
         if record.get("by") == event.actor and record.get("decision") == decision:
             return step
     raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
+
+
+def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
+    """The second click on one gate must not pass the next: who has decided like this before names what they mean."""
+    numbers = [planned.no for planned in draft.plan.steps if planned.definition.approval is not None]
+    draft.require(numbers)
+    for no in numbers:
+        record = _record(draft.step(no))
+        if record.get("by") == actor and record.get("decision") == decision:
+            before, now = draft.plan.at(no).name, draft.planned(gate).name
+            raise Conflict(
+                f"{actor} has {decision} {before} of run {gate.run_id} already; now {now} is open. Name it if you mean it.",
+                {"step": before, **record},
+            )
 
 
 def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
