@@ -1,0 +1,119 @@
+"""What a handler may say besides a plain value: wait for an event, try again later, fail.
+
+`wait_for` is returned. `retry_in` and `fail` make errors that may be returned or raised, whichever reads better where
+they are needed. Nothing here knows the database; `settle` turns answers into outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from stepkeep.definition.bounds import DEADLINE, DELAY
+from stepkeep.definition.retry import Duration, microseconds
+from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.kernel.states import Category
+
+OnTimeout = Literal["handler", "fail"]
+Emit = str | tuple[str, Any] | Mapping[str, Any]
+"""An outbound event: its name, a (name, payload) pair, or `{"name": …, "payload": …}`."""
+
+
+class StepError(StepkeepError):
+    """A handler's failure, with the category that decides whether it is tried again.
+
+    >>> raise StepError("the card was declined", category="conflict")
+    Traceback (most recent call last):
+    stepkeep.worker.answers.StepError: the card was declined
+    """
+
+    def __init__(
+        self,
+        error: str | BaseException,
+        *,
+        category: Category | str = Category.UNKNOWN,
+        delay: int | None = None,
+        final: bool = False,
+    ) -> None:
+        super().__init__(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
+        if category not in list(Category):
+            raise InvalidInput(f"{str(category)!r} is no error category. Choose from {', '.join(sorted(Category))}.")
+        self.category = Category(category)
+        self.delay = delay
+        self.final = final
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are rebuilt from their arguments alone; a child process would lose the category.
+        return _rebuild, (str(self), self.category.value, self.delay, self.final)
+
+
+def _rebuild(error: str, category: str, delay: int | None, final: bool) -> StepError:
+    return StepError(error, category=category, delay=delay, final=final)
+
+
+class WaitFor(msgspec.Struct, frozen=True, kw_only=True):
+    """The wish to be run again when a message of this name has arrived, or after `timeout` microseconds."""
+
+    event: str
+    timeout: int | None = None
+    emit: tuple[tuple[str, Any], ...] = ()
+    takes_timeouts: bool = True
+
+
+def wait_for(
+    event: str,
+    *,
+    timeout: Duration | None = None,
+    emit: Iterable[Emit] = (),
+    on_timeout: OnTimeout = "handler",
+) -> WaitFor:
+    """Give the worker back its slot and be run again when `event` arrives; `ctx.woken_by` then says what woke the step.
+
+    When `timeout` passes first, the handler runs again too and is told so; with `on_timeout="fail"` the step fails
+    instead. `emit` lists events for the outside world, sent only if the wait itself was recorded.
+
+    >>> wait_for("payment.settled", timeout="2d", emit=["payment.requested"]).event
+    'payment.settled'
+    """
+    if not event:
+        raise InvalidInput("wait_for needs the name of the event to wait for.")
+    if on_timeout not in ("handler", "fail"):
+        raise InvalidInput(f'wait_for: on_timeout is "handler" or "fail", not {on_timeout!r}.')
+    return WaitFor(
+        event=event,
+        timeout=None if timeout is None else microseconds(timeout, what="wait_for: timeout", bounds=DEADLINE),
+        emit=tuple(_emitted(each) for each in emit),
+        takes_timeouts=on_timeout == "handler",
+    )
+
+
+def retry_in(delay: Duration, error: str | BaseException = "asked to be tried again later") -> StepError:
+    """Another attempt after `delay`, within the step's attempts.
+
+    >>> retry_in("30s", "the export is not ready yet").delay
+    30000000
+    """
+    pause = microseconds(delay, what="retry_in: delay", bounds=DELAY)
+    return StepError(error, category=Category.TRANSIENT, delay=pause)
+
+
+def fail(error: str | BaseException, *, category: Category | str = Category.VALIDATION) -> StepError:
+    """The end of this step, whatever attempts are left; `category` tells people (and policies) why.
+
+    >>> fail("no such customer").final
+    True
+    """
+    return StepError(error, category=category, final=True)
+
+
+def _emitted(each: Emit) -> tuple[str, Any]:
+    if isinstance(each, str):
+        return each, None
+    if isinstance(each, Mapping):
+        if "name" not in each or set(each) - {"name", "payload"}:
+            raise InvalidInput(f"an event to emit has `name` and `payload`, not {sorted(each)}.")
+        return str(each["name"]), each.get("payload")
+    name, payload = each
+    return name, payload

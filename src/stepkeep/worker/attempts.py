@@ -1,0 +1,361 @@
+"""Attempts in flight: from a claim to its job, from a job to its report, from the report to what follows.
+
+Everything here happens on the worker's loop and touches no user code. It holds each attempt until the database has
+answered for it; a lost lease, a timeout or a drain ends it early, and then whatever its handler still says is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from stepkeep.errors import Refused, StoreError
+from stepkeep.kernel.decision import Claimer, Reply
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Completed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.worker.cancellation import Why
+from stepkeep.worker.classify import failure_of
+from stepkeep.worker.code import Codes
+from stepkeep.worker.crew import Crew, Finished
+from stepkeep.worker.executor import Job
+from stepkeep.worker.inputs import Inputs
+from stepkeep.worker.leases import Leases
+from stepkeep.worker.membership import Membership
+from stepkeep.worker.outage import Outage
+from stepkeep.worker.reports import Report, Reports
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+from stepkeep.worker.transactional import attempt_in_transaction
+
+log = logging.getLogger("stepkeep.worker")
+
+SECOND = 1_000_000
+
+
+class Attempts:
+    """What is held, and everything that may happen to it. `changed` is called when room or work may have appeared."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        crew: Crew,
+        codes: Codes,
+        membership: Membership,
+        *,
+        settings: Settings,
+        seams: Seams,
+        outage: Outage,
+        changed: Callable[[], None],
+    ) -> None:
+        self._transactor, self._crew, self._codes, self._membership = transactor, crew, codes, membership
+        self._settings, self._seams, self._outage, self._changed = settings, seams, outage, changed
+        self._inputs = Inputs(transactor.store)
+        self.leases = Leases(settings.lease)
+        self.reports = Reports(self._commit)
+        self.queues: frozenset[int] = frozenset()
+        self.attention = asyncio.Event()
+        self.may_chain = True
+        self._zombies: set[Job] = set()
+        self._reserved = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- room ------------------------------------------------------------------------------------------------------
+    @property
+    def room(self) -> int:
+        """Slots that nothing holds: no lease, no handler that outlived its lease, no claim under way."""
+        return self._settings.concurrency - len(self.leases) - len(self._zombies) - self._reserved
+
+    def claimer(self, room: int) -> Claimer:
+        row = self._membership.row
+        return Claimer(actor=row.id, worker=row.no, lease=self._settings.lease, room=room, queues=self.queues)
+
+    async def claim(self, limit: int, after: int | None) -> list[Claim]:
+        """Claim from the queues, and begin what was claimed."""
+        self._reserved += limit
+        try:
+            claims = await self._transactor.claim(self.claimer(limit), limit=limit, after=after)
+        finally:
+            self._reserved -= limit
+        self.accept(claims)
+        return claims
+
+    # -- from claims to jobs -----------------------------------------------------------------------------------------
+    def accept(self, claims: Sequence[Claim]) -> None:
+        """Hold these, give them what they need, and let them run."""
+        if not claims:
+            return
+        now = self._seams.monotonic()
+        jobs = []
+        for claim in claims:
+            try:
+                code = self._codes.of(claim)
+            except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
+                self._refuse(claim, now, problem)
+                continue
+            job = Job(claim, code, deadline=now + code.planned.timeout / SECOND, renewed_at=now, fetch=self._fetch)
+            if code.is_manual:
+                job.completion_token = self._seams.token()
+            jobs.append(job)
+            self._hold(job)
+        self._begin(jobs)
+
+    def _refuse(self, claim: Claim, now: float, problem: Exception) -> None:
+        job = Job(claim, self._codes.unprepared(claim), renewed_at=now)
+        self._hold(job)
+        outcome: Outcome = failure_of(problem)
+        if job.code.is_rules:
+            outcome = RulesFailed(error=str(problem))
+        self._report(job, outcome)
+
+    def _hold(self, job: Job) -> None:
+        if self.leases.add(job):
+            self.attention.set()
+
+    def _begin(self, jobs: list[Job]) -> None:
+        lacking = self._inputs.fill(jobs)
+        if lacking:
+            self._spawn(self._load(lacking))
+            absent = set(lacking)
+            jobs = [job for job in jobs if job not in absent]
+        self._launch(jobs)
+
+    async def _load(self, jobs: list[Job]) -> None:
+        """Read what these jobs need, for as long as they are held."""
+        tries = 0
+        while jobs := [job for job in jobs if job in self.leases and not job.reported]:
+            try:
+                await self._inputs.load(jobs)
+            except StoreError as problem:
+                self._outage.met(problem)
+                await self._outage.pause(tries)
+                tries += 1
+            else:
+                self._launch([job for job in jobs if job in self.leases and not job.reported])
+                return
+
+    def _launch(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            job.running = True
+            if job.code.is_transactional:
+                self._spawn(self._transact(job))
+        plain = [job for job in jobs if not job.code.is_transactional]
+        if plain:
+            self._crew.start(plain)
+
+    def _fetch(self, job: Job, name: str) -> bytes | None:
+        return self._inputs.fetch(job, name)
+
+    # -- from jobs to reports ----------------------------------------------------------------------------------------
+    def finished(self, batch: Finished) -> None:
+        """Handlers came to an end; those that are still held are reported."""
+        for job, outcome in batch:
+            job.running = False
+            if job.waiter is not None:
+                if not job.waiter.done():
+                    job.waiter.set_result(outcome)
+            elif job in self._zombies:
+                self._zombies.discard(job)
+                self._changed()
+            elif not job.reported:
+                self._report(job, outcome)
+
+    def _report(self, job: Job, outcome: Outcome) -> None:
+        job.reported = True
+        if job.code.is_rules and not isinstance(outcome, RulesPassed | RulesFailed | Released):
+            # Judging has no retries: whatever kept the rules from being judged fails the step.
+            outcome = RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
+        self.reports.put(job, outcome)
+
+    def event(self, job: Job, outcome: Outcome) -> StepReported:
+        claim, row = job.claim, self._membership.row
+        return StepReported(
+            tenant=claim.tenant,
+            run_id=claim.run_id,
+            actor=row.id,
+            no=claim.step.no,
+            fence=claim.step.fence,
+            worker=claim.step.worker or row.no,
+            outcome=outcome,
+        )
+
+    async def _commit(self, batch: list[Report]) -> None:
+        """Report a batch, claim what it made ready, and go on with both. Raises nothing."""
+        tries = 0
+        while batch := [report for report in batch if report[0] in self.leases]:
+            freed = sum(not job.running for job, _ in batch)
+            spare = max(0, self.room) if self.may_chain else 0
+            claimer = self.claimer(freed + spare) if self.may_chain and freed + spare else None
+            self._reserved += spare
+            try:
+                events = [self.event(job, outcome) for job, outcome in batch]
+                replies, claims = await self._transactor.report(events, claimer)
+            except StoreError as problem:
+                self._outage.met(problem)
+                await self._outage.pause(tries)
+                tries += 1
+                continue
+            except Exception as problem:  # noqa: BLE001 - a defect must not take the whole batch with it
+                await self._commit_apart(batch, problem)
+                return
+            finally:
+                self._reserved -= spare
+            self._outage.over()
+            for (job, outcome), reply in zip(batch, replies, strict=True):
+                self._answered(job, outcome, reply)
+            self.accept(claims)
+            self._changed()
+            return
+
+    async def _commit_apart(self, batch: list[Report], problem: Exception) -> None:
+        """One report broke the whole batch: report each alone, and give up the one that breaks by itself."""
+        if len(batch) > 1:
+            for report in batch:
+                await self._commit([report])
+            return
+        job = batch[0][0]
+        log.error(
+            "the report on step %s of run %s cannot be processed; its lease is left to run out",
+            job.claim.planned.name,
+            job.claim.run_id,
+            exc_info=problem,
+        )
+        self._let_go(job)
+
+    def _answered(self, job: Job, outcome: Outcome, reply: Reply) -> None:
+        if isinstance(reply, Refused):
+            log.info("dropped: %s", reply)
+            self._let_go(job)
+            return
+        state = reply.record.get("state")
+        if state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
+            self._judge(job, outcome)
+            return
+        if state == StepState.SUCCEEDED:
+            self._inputs.remember(job, outcome)
+        self._let_go(job)
+
+    def _judge(self, job: Job, outcome: Completed) -> None:
+        """The handler is done and the lease still stands: its rules run next, under the same fence."""
+        now = self._seams.monotonic()
+        self._let_go(job)
+        claim = job.claim
+        judged = Job(
+            claim,
+            self._codes.rules_of(claim),
+            deadline=now + claim.planned.timeout / SECOND,
+            renewed_at=job.renewed_at,
+        )
+        judged.details, judged.own_output = job.details, (outcome.output,)
+        self._hold(judged)
+        self._begin([judged])
+
+    def _let_go(self, job: Job) -> None:
+        if self.leases.drop(job) and job.running:
+            self._zombies.add(job)
+
+    async def _transact(self, job: Job) -> None:
+        """A transactional step: its handler, its writes and its report are one transaction."""
+        outcome, reply = await attempt_in_transaction(
+            self._transactor,
+            self._crew,
+            job,
+            lambda outcome: self.event(job, outcome),
+            lambda: job in self.leases and not job.reported,
+        )
+        job.running, job.waiter = False, None
+        if job in self._zombies:
+            self._zombies.discard(job)
+        elif reply is not None and isinstance(outcome, Completed) and job in self.leases:
+            job.reported = True
+            self._answered(job, outcome, reply)
+        elif not job.reported and job in self.leases:
+            self._report(job, outcome)
+        self._changed()
+
+    # -- the two clocks ----------------------------------------------------------------------------------------------
+    async def review(self) -> None:
+        """Time out what ran too long, give up what was surely lost, renew what grows old."""
+        overdue, expired, aging = self.leases.review(self._seams.monotonic())
+        for job in expired:
+            self._lose(job, "its lease ran out before it could be renewed")
+        for job in overdue:
+            self._time_out(job)
+        if aging:
+            self._spawn(self._renew(aging))
+
+    async def _renew(self, jobs: list[Job]) -> None:
+        try:
+            standing = await self._transactor.store.renew(self.leases.renewal(jobs))
+        except StoreError as problem:
+            self._outage.met(problem)
+            return
+        now = self._seams.monotonic()
+        states = {(each.run_id, each.no, each.fence): each.run_state for each in standing}
+        for job in jobs:
+            claim = job.claim
+            state = states.get((claim.run_id, claim.step.no, claim.step.fence))
+            if state is None:
+                # A report that was just accepted ends the lease too; its answer is on the way.
+                if not job.reported:
+                    self._lose(job, "another claim, an expiry or a cancel came first")
+                continue
+            job.renewed_at = now
+            if state is RunState.STOPPING and not job.code.is_rules:
+                job.cancelled.set(Why.RUN_STOPPING)
+
+    def _time_out(self, job: Job) -> None:
+        seconds = job.code.planned.timeout / SECOND
+        log.warning("step %s of run %s ran past its timeout of %g s", job.claim.planned.name, job.claim.run_id, seconds)
+        spent = None if job.context is None else job.context.spent
+        self._report(job, TimedOut(error=f"the attempt ran past its timeout of {seconds:g} s", cost=spent))
+        self._end(job, Why.TIMED_OUT)
+
+    def _lose(self, job: Job, why: str) -> None:
+        if job not in self.leases:
+            return
+        log.warning("step %s of run %s is lost: %s", job.claim.planned.name, job.claim.run_id, why)
+        self._let_go(job)
+        self._end(job, Why.LEASE_LOST)
+        self._changed()
+
+    def _end(self, job: Job, why: Why) -> None:
+        job.cancelled.set(why)
+        if job.running:
+            self._crew.stop(job)
+
+    # -- ending ------------------------------------------------------------------------------------------------------
+    def lose_all(self, why: str) -> None:
+        for job in self.leases:
+            self._lose(job, why)
+
+    def release_unstarted(self) -> None:
+        """Hand back what no handler has begun; nothing is counted."""
+        for job in self.leases:
+            if not job.running and not job.reported:
+                self._report(job, Released())
+
+    def release_rest(self) -> None:
+        """Hand back everything that is still going on, and stop it."""
+        for job in self.leases:
+            if not job.reported:
+                self._report(job, Released())
+                self._end(job, Why.DRAINED)
+
+    def cancel_tasks(self) -> None:
+        self.reports.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a part of the worker broke", exc_info=task.exception())

@@ -1,0 +1,92 @@
+"""The sign by which a running handler learns that it should end early, whatever thread or loop it runs on.
+
+Setting it asks and never forces: coroutines are cancelled and processes killed elsewhere, threads cannot be. The worker
+sets it, handlers look at it through `ctx.cancelled`; one costs nothing until somebody waits on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from enum import StrEnum
+
+from stepkeep.errors import StepkeepError
+
+
+class Why(StrEnum):
+    """What made the worker ask."""
+
+    RUN_STOPPING = "the run is stopping"
+    LEASE_LOST = "the lease was lost"
+    TIMED_OUT = "the attempt ran past its timeout"
+    DRAINED = "the worker is shutting down"
+
+
+class HandlerCancelled(StepkeepError):
+    """Raised by `ctx.check_cancelled()` in a handler that should end early."""
+
+
+_lock = threading.Lock()
+
+
+class Cancellation:
+    """Event-like: `is_set()`, `await ctx.cancelled`, or `wait(seconds)` from a thread.
+
+    >>> Cancellation().is_set()
+    False
+    """
+
+    __slots__ = ("_callbacks", "why")
+
+    def __init__(self) -> None:
+        self.why: Why | None = None
+        self._callbacks: list[Callable[[], object]] | None = None
+
+    def is_set(self) -> bool:
+        return self.why is not None
+
+    def __bool__(self) -> bool:
+        return self.why is not None
+
+    def set(self, why: Why) -> None:
+        """Ask. The first reason stays; asking again changes nothing."""
+        with _lock:
+            if self.why is not None:
+                return
+            self.why = why
+            callbacks, self._callbacks = self._callbacks or (), None
+        for callback in callbacks:
+            callback()
+
+    def add_callback(self, callback: Callable[[], object]) -> None:
+        """Call back once when it is set, from the thread that sets it (at once if it is set already)."""
+        with _lock:
+            if self.why is None:
+                if self._callbacks is None:
+                    self._callbacks = []
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block this thread until it is set or the time is over; says whether it is set. Not for coroutines."""
+        if self.why is None:
+            event = threading.Event()
+            self.add_callback(event.set)
+            event.wait(seconds)
+        return self.why is not None
+
+    def __await__(self) -> Generator[None, None, None]:
+        if self.why is not None:
+            return
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+
+        def wake() -> None:
+            # The loop may have ended before the worker asked; then nobody waits any more.
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+
+        self.add_callback(wake)
+        yield from event.wait().__await__()

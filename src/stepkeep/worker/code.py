@@ -1,0 +1,182 @@
+"""What is known of a step before any of its attempts: its executor, its place, its templates and what they read.
+
+Worked out once per step of a definition and kept, because definitions never change; an attempt then costs a look-up.
+Templates are rendered on the handler's side, where a slow one holds up no heartbeat.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepkeep.definition.conditions import compile_condition
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Completion, Rule
+from stepkeep.kernel.definition import Executor as Defined
+from stepkeep.kernel.plan import Condition, Plan, PlannedStep
+from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.worker.executor import Executor, Job, Where
+from stepkeep.worker.executors.agent import AgentExecutor
+from stepkeep.worker.executors.command import CommandExecutor
+from stepkeep.worker.executors.http import HttpExecutor
+from stepkeep.worker.executors.python import PythonExecutor
+from stepkeep.worker.executors.rules import RulesExecutor
+from stepkeep.worker.settings import Settings
+from stepkeep.worker.templates import Template, compiled
+
+if TYPE_CHECKING:
+    from stepkeep.operations.transact import Claim
+
+
+class StepCode:
+    """One step of one definition, ready to be attempted."""
+
+    is_rules = False
+    needs_states = False
+    rules: tuple[tuple[Rule, Condition], ...] = ()
+
+    def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor, spec: HandlerSpec | None) -> None:
+        self.plan, self.planned, self.executor, self.spec = plan, planned, executor, spec
+        self.where: Where = executor.where(planned)
+        kind = planned.executor
+        self.otherwise: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
+        self.is_manual = planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN
+        self.is_transactional = planned.phase is not Phase.CHECK and (
+            planned.definition.transactional if spec is None or planned.phase is Phase.MAIN else spec.transactional
+        )
+        undo = planned.definition.undo
+        inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
+        self._inputs: Template = compiled(inputs, plan)
+        self._executor: Template = compiled(kind, plan)
+        takes_inputs = spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
+        read = (*(self._inputs.steps if takes_inputs else ()), *self._executor.steps)
+        self.needs_outputs = tuple(sorted({(name, plan.numbers[name]) for name in read}))
+        self.needs_details = (
+            spec is None
+            or not isinstance(executor, PythonExecutor)
+            or spec.signature.takes_context
+            or (takes_inputs and self._inputs.reads_run)
+        )
+        self._before: tuple[str, ...] | None = None
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        if self._before is None:
+            self._before = _before(self.plan, self.planned)
+        return self._before
+
+    def render(self, job: Job) -> Any:
+        return self._inputs.render(job)
+
+    def render_executor(self, job: Job) -> Defined:
+        rendered: Defined = self._executor.render(job)
+        return rendered
+
+
+class RulesCode:
+    """The rules of a step (or of the run), which run after its handler."""
+
+    is_rules = True
+    is_manual = False
+    is_transactional = False
+    otherwise: Category = Category.UNKNOWN
+    spec: HandlerSpec | None = None
+
+    def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:
+        self.plan, self.planned, self.executor = plan, planned, executor
+        self.where: Where = Where.THREAD
+        self.rules = tuple(
+            (rule, compile_condition(rule.expression, plan.definition)) for rule in planned.definition.rules
+        )
+        read = sorted({name for _, condition in self.rules for name in condition.reads})
+        self.needs_outputs = tuple((name, plan.numbers[name]) for name in read)
+        self.needs_details = any(condition.reads_input for _, condition in self.rules)
+        self.needs_states = any(name != planned.name for name in read)
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.needs_outputs)
+
+    def render(self, job: Job) -> Any:
+        return None
+
+    def render_executor(self, job: Job) -> Defined:
+        assert self.planned.executor is not None
+        return self.planned.executor
+
+
+class Unprepared(RulesCode):
+    """A step that could not be prepared: it has a name and a timeout, and nothing of it runs."""
+
+    def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor, is_rules: bool) -> None:
+        self.plan, self.planned, self.executor = plan, planned, executor
+        self.where, self.rules, self.is_rules = Where.THREAD, (), is_rules
+        self.needs_outputs, self.needs_details, self.needs_states = (), False, False
+
+
+class Codes:
+    """The code of every step met so far."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._rules = RulesExecutor()
+        self._http = HttpExecutor(settings.http)
+        self._python, self._agent = PythonExecutor(registry), AgentExecutor(registry)
+        self._command = CommandExecutor(settings.commands)
+        self._known: dict[tuple[int, int], StepCode | RulesCode] = {}
+        self._known_rules: dict[tuple[int, int], RulesCode] = {}
+
+    def of(self, claim: Claim) -> StepCode | RulesCode:
+        """The code that a claim asks for: the step's own, or its rules alone."""
+        if claim.step.state is StepState.VALIDATING:
+            return self.rules_of(claim)
+        key = (claim.plan.definition_id, claim.step.no)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._make(claim)
+        return found
+
+    def rules_of(self, claim: Claim) -> RulesCode:
+        key = (claim.plan.definition_id, claim.step.no)
+        found = self._known_rules.get(key)
+        if found is None:
+            found = self._known_rules[key] = RulesCode(claim.plan, claim.planned, self._rules)
+        return found
+
+    def unprepared(self, claim: Claim) -> RulesCode:
+        judging = claim.step.state is StepState.VALIDATING or claim.planned.phase is Phase.CHECK
+        return Unprepared(claim.plan, claim.planned, self._rules, judging)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    def _make(self, claim: Claim) -> StepCode | RulesCode:
+        plan, planned = claim.plan, claim.planned
+        assert planned.executor is not None
+        match planned.executor.__struct_config__.tag:
+            case "python":
+                return StepCode(plan, planned, self._python, self._python.spec(planned))
+            case "agent":
+                return StepCode(plan, planned, self._agent, self._agent.spec(planned))
+            case "command":
+                return StepCode(plan, planned, self._command, None)
+            case "http":
+                return StepCode(plan, planned, self._http, None)
+            case _:
+                return self.rules_of(claim)
+
+
+def _takes_inputs(spec: HandlerSpec) -> bool:
+    return bool(spec.signature.names) or spec.signature.takes_any
+
+
+def _before(plan: Plan, planned: PlannedStep) -> tuple[str, ...]:
+    """The names of all steps that had ended before this one could begin."""
+    if planned.phase is not Phase.MAIN:
+        return tuple(step.name for step in plan.steps)
+    found: dict[str, None] = {}
+    pending = [planned]
+    while pending:
+        for edge in pending.pop().definition.depends_on:
+            if edge.step not in found:
+                found[edge.step] = None
+                pending.append(plan.steps[plan.numbers[edge.step]])
+    return tuple(sorted(found, key=plan.numbers.__getitem__))

@@ -1,0 +1,185 @@
+"""`Context`: what a handler is told about its attempt, and what it may say while it runs.
+
+It carries values and collects costs and events; it never reaches into the database by itself except to fetch outputs
+of earlier steps that nobody loaded beforehand. The worker makes one per attempt for handlers that take it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.outcomes import Emitted
+from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
+from stepkeep.worker.payloads import encode
+
+logger = logging.getLogger("stepkeep.handler")
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Woken(msgspec.Struct, frozen=True, kw_only=True):
+    """What ended a step's wait: the message that arrived, or its deadline (`timed_out`)."""
+
+    id: str | None = None
+    name: str | None = None
+    payload: Any = None
+    timed_out: bool = False
+
+
+class Outputs(Mapping[str, Any]):
+    """Outputs of the steps before this one, by name; None for a step that has none.
+
+    What templates and direct dependencies need is there from the start; anything else is fetched on first use, which
+    blocks for one read of the database.
+    """
+
+    __slots__ = ("_fetch", "_known", "_names", "_values")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        known: Mapping[str, bytes | None],
+        fetch: Callable[[str], bytes | None] | None,
+    ) -> None:
+        self._names, self._known, self._fetch = names, known, fetch
+        self._values: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._values:
+            return self._values[name]
+        if name in self._known:
+            encoded = self._known[name]
+        elif name in self._names and self._fetch is not None:
+            encoded = self._fetch(name)
+        else:
+            raise KeyError(f"{name} does not come before this step; outputs are known of: {', '.join(self._names)}")
+        value = None if encoded is None else _decode(encoded)
+        self._values[name] = value
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Context:
+    """One attempt, as its handler sees it.
+
+    `idempotency_key` stays the same over all attempts of a step: hand it to whatever must not do a thing twice.
+    `deadline` is a reading of `time.monotonic()`, `deadline_at` the same moment in microseconds since 1970.
+    `completion_token` is there when the step is completed by hand: give it to the person or system that will do so.
+    `connection` is the database connection of a transactional step, None in all others.
+    """
+
+    __slots__ = (
+        "_cost",
+        "_emitted",
+        "_logger",
+        "attempt",
+        "business_key",
+        "cancelled",
+        "completion_token",
+        "connection",
+        "correlation_id",
+        "deadline",
+        "deadline_at",
+        "idempotency_key",
+        "input",
+        "outputs",
+        "run_id",
+        "step",
+        "tenant",
+        "undoing",
+        "version",
+        "woken_by",
+        "workflow",
+    )
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        workflow: str,
+        version: int,
+        step: str,
+        attempt: int = 1,
+        tenant: str = "default",
+        undoing: bool = False,
+        input: Any = None,  # noqa: A002 - the word people use for it
+        outputs: Mapping[str, Any] | None = None,
+        correlation_id: str = "",
+        business_key: str | None = None,
+        woken_by: Woken | None = None,
+        deadline: float = float("inf"),
+        deadline_at: int = 0,
+        completion_token: str | None = None,
+        cancelled: Cancellation | None = None,
+        connection: Any = None,
+    ) -> None:
+        self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
+        self.step, self.attempt, self.undoing = step, attempt, undoing
+        self.idempotency_key = f"{run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
+        self.input = input
+        self.outputs: Mapping[str, Any] = {} if outputs is None else outputs
+        self.correlation_id, self.business_key = correlation_id, business_key
+        self.woken_by = woken_by
+        self.deadline, self.deadline_at = deadline, deadline_at
+        self.completion_token = completion_token
+        self.cancelled = Cancellation() if cancelled is None else cancelled
+        self.connection = connection
+        self._cost: dict[str, float] | None = None
+        self._emitted: list[Emitted] | None = None
+        self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+
+    def cost(self, *, usd: float = 0, tokens: int = 0, **other: float) -> None:
+        """Add to what this attempt has cost; amounts of the same name add up, and are kept even if it fails.
+
+        >>> ctx = Context(run_id="r1", workflow="w", version=1, step="s")
+        >>> ctx.cost(usd=0.02, tokens=150); ctx.cost(tokens=50)
+        >>> ctx.spent
+        b'{"usd":0.02,"tokens":200}'
+        """
+        said = {"usd": usd, "tokens": tokens, **other}
+        added = self._cost or {}
+        for name, amount in said.items():
+            if amount:
+                added[name] = added.get(name, 0) + amount
+        encode(added, what="the cost")
+        self._cost = added
+
+    def emit(self, name: str, payload: Any = None) -> None:
+        """Tell the outside world, through the outbox, if and when this attempt's result is accepted."""
+        emitted = Emitted(name, encode(payload, what=f"the payload of {name}"))
+        self._emitted = [*(self._emitted or ()), emitted]
+
+    def check_cancelled(self) -> None:
+        """End the handler here if it was asked to: raises HandlerCancelled."""
+        if self.cancelled.why is not None:
+            raise HandlerCancelled(self.cancelled.why)
+
+    @property
+    def logger(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records carry the run, the step and the attempt."""
+        if self._logger is None:
+            about = {"run_id": self.run_id, "step": self.step, "attempt": self.attempt}
+            self._logger = logging.LoggerAdapter(logger, about)
+        return self._logger
+
+    @property
+    def spent(self) -> bytes | None:
+        """What `cost` added up to, as JSON; None when nothing was said."""
+        return None if not self._cost else encode(self._cost, what="the cost")
+
+    @property
+    def emitted(self) -> tuple[Emitted, ...]:
+        """What `emit` collected."""
+        return tuple(self._emitted or ())
+
+    def __repr__(self) -> str:
+        return f"Context(run={self.run_id}, step={self.step}, attempt={self.attempt})"

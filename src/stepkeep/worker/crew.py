@@ -1,0 +1,94 @@
+"""The handlers' side as one: it sends each job to its place and brings finished ones back, many at a time.
+
+Results pile up while the worker's loop is busy and are collected by a single wake-up. It knows places and threads,
+and nothing of leases or the database. A simulator may put its own in place of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.worker.executor import Job, Place, Where
+from stepkeep.worker.places.loop import LoopPlace
+from stepkeep.worker.places.processes import ProcessPlace
+from stepkeep.worker.places.threads import ThreadPlace
+from stepkeep.worker.settings import Settings
+from stepkeep.worker.settle import sign
+
+Finished = list[tuple[Job, Outcome]]
+
+
+class Crew(Protocol):
+    """What the worker asks of the handlers' side."""
+
+    def open(self, finished: Callable[[Finished], None]) -> None:
+        """Deliver finished jobs to this function, on the loop that calls now."""
+        ...
+
+    def start(self, jobs: Sequence[Job]) -> None: ...
+
+    def stop(self, job: Job) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ThreadedCrew:
+    """The real one: an event loop in its own thread, a pool of threads, a pool of processes."""
+
+    def __init__(self, settings: Settings, *, on_close: Sequence[Callable[[], object]] = ()) -> None:
+        size, limit = settings.concurrency, settings.result_limit
+        self._loop_place = LoopPlace(result_limit=limit, on_close=on_close)
+        self._places: dict[Where, Place] = {
+            Where.LOOP: self._loop_place,
+            Where.THREAD: ThreadPlace(size, result_limit=limit),
+            Where.PROCESS: ProcessPlace(size, result_limit=limit, memory_limit=settings.process_memory),
+        }
+        self._done: deque[tuple[Job, Outcome]] = deque()
+        self._signalled = False
+        self._engine: asyncio.AbstractEventLoop | None = None
+        self._finished: Callable[[Finished], None] = lambda batch: None
+
+    def open(self, finished: Callable[[Finished], None]) -> None:
+        self._engine, self._finished = asyncio.get_running_loop(), finished
+        for place in self._places.values():
+            place.open(self._note)
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        first = jobs[0].code.where
+        if all(job.code.where is first for job in jobs):
+            self._places[first].start(jobs)
+            return
+        for where, place in self._places.items():
+            chosen = [job for job in jobs if job.code.where is where]
+            if chosen:
+                place.start(chosen)
+
+    def stop(self, job: Job) -> None:
+        self._places[job.code.where].stop(job)
+
+    def close(self) -> None:
+        for place in self._places.values():
+            place.close()
+
+    def _note(self, job: Job, outcome: Outcome) -> None:
+        """Called from any thread. The append comes before the look at the flag, so that no job is left behind."""
+        self._done.append((job, outcome))
+        if not self._signalled and self._engine is not None:
+            self._signalled = True
+            # A handler that outlived the worker has nobody to tell.
+            with suppress(RuntimeError):
+                self._engine.call_soon_threadsafe(self._collect)
+
+    def _collect(self) -> None:
+        self._signalled = False
+        batch: Finished = []
+        while self._done:
+            job, outcome = self._done.popleft()
+            batch.append((job, outcome if job.completion_token is None else sign(outcome, job)))
+        if batch:
+            self._finished(batch)

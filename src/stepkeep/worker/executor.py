@@ -1,0 +1,224 @@
+"""The contract between the worker and everything that can do a step's work.
+
+An executor (`executors/`) says what is run for a step; a place (`places/`) says where: on the handlers' event loop, in
+a thread, in a process of its own. Neither knows the database. `Job` is one attempt on its way through both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from stepkeep.definition.registry import HandlerSpec
+from stepkeep.kernel.definition import Executor as Defined
+from stepkeep.kernel.definition import Rule
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
+from stepkeep.kernel.rows import Details
+from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.worker.cancellation import Cancellation
+from stepkeep.worker.context import Context, Outputs, Woken
+
+if TYPE_CHECKING:
+    from stepkeep.operations.transact import Claim
+
+
+class Where(StrEnum):
+    LOOP = "loop"
+    THREAD = "thread"
+    PROCESS = "process"
+
+
+class Call(NamedTuple):
+    """A function with what it will be called with; enough to make the call in another process."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Executor(Protocol):
+    """One kind of work."""
+
+    def where(self, planned: PlannedStep) -> Where:
+        """The kind of place in which this step's work runs."""
+        ...
+
+    def run(self, job: Job) -> Any:
+        """Do it: an answer (or an outcome), or on the loop an awaitable of one. May raise anything."""
+        ...
+
+
+@runtime_checkable
+class CallExecutor(Executor, Protocol):
+    """An executor whose work is one function call, which may therefore run in another process."""
+
+    def call(self, job: Job) -> Call:
+        """The call that an attempt comes down to. Raises BindingError when the inputs do not fit."""
+        ...
+
+
+class Place(Protocol):
+    """Somewhere for jobs to run. Each job that was started is reported to `done` exactly once, from any thread."""
+
+    def open(self, done: Callable[[Job, Outcome], None]) -> None: ...
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Begin all of these, with one crossing between threads."""
+        ...
+
+    def stop(self, job: Job) -> None:
+        """End this one as soon as can be; a thread cannot be ended and runs on."""
+        ...
+
+    def close(self) -> None:
+        """End everything and free what is held."""
+        ...
+
+
+class Code(Protocol):
+    """What is known of a step before any of its attempts. `needs_…` says what must be read for one."""
+
+    planned: PlannedStep
+    executor: Executor
+    spec: HandlerSpec | None
+    where: Where
+    rules: tuple[tuple[Rule, Condition], ...]
+    is_rules: bool
+    is_manual: bool
+    is_transactional: bool
+    needs_details: bool
+    needs_outputs: tuple[tuple[str, int], ...]
+    needs_states: bool
+    otherwise: Category
+    """The category of errors that nothing else classifies."""
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """The steps whose outputs this one may read."""
+        ...
+
+    def render(self, job: Job) -> Any:
+        """The inputs of one attempt."""
+        ...
+
+    def render_executor(self, job: Job) -> Defined:
+        """The executor's own texts (arguments, URL, headers) for one attempt."""
+        ...
+
+
+_decode = msgspec.json.Decoder().decode
+
+
+class Job:
+    """One attempt: the claim it stands for, what it was given, and how it goes.
+
+    `running`: a handler has it. `reported`: its outcome is on its way, and whatever comes after it is dropped.
+    `own_output` is what its handler returned, once its rules are being judged; `waiter` whoever awaits its outcome
+    besides the loop; `handle` whatever its place needs to stop it.
+    """
+
+    __slots__ = (
+        "attempt_deadline",
+        "cancelled",
+        "claim",
+        "code",
+        "completion_token",
+        "connection",
+        "context",
+        "details",
+        "fetch",
+        "handle",
+        "outputs",
+        "own_output",
+        "renewed_at",
+        "reported",
+        "running",
+        "states",
+        "task",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        claim: Claim,
+        code: Code,
+        *,
+        deadline: float = float("inf"),
+        renewed_at: float = 0.0,
+        details: Details | None = None,
+        outputs: Mapping[str, bytes | None] = {},
+        fetch: Callable[[Job, str], bytes | None] | None = None,
+    ) -> None:
+        self.claim, self.code = claim, code
+        self.attempt_deadline, self.renewed_at = deadline, renewed_at
+        self.details, self.outputs, self.fetch = details, outputs, fetch
+        self.cancelled = Cancellation()
+        self.context: Context | None = None
+        self.completion_token: str | None = None
+        self.connection: Any = None
+        self.task: asyncio.Task[None] | None = None
+        self.waiter: asyncio.Future[Outcome] | None = None
+        self.handle: Any = None
+        self.own_output: tuple[bytes | None] | None = None
+        self.states: dict[str, StepState] = {}
+        self.running = False
+        self.reported = False
+
+    def input(self) -> Any:
+        return None if self.details is None else _decode(self.details.input)
+
+    def view(self) -> ConditionView:
+        """What rules may look at."""
+        name = self.claim.planned.name
+        return ConditionView(
+            run_id=self.claim.run_id,
+            input=b"null" if self.details is None else self.details.input,
+            outputs=self.outputs,
+            states=self.states or {name: StepState.SUCCEEDED},
+        )
+
+    def woken_by(self) -> Woken | None:
+        note = self.claim.step.note
+        if note is None or note.woken_by is None:
+            return None
+        record = _decode(note.woken_by)
+        message = record.get("message")
+        if message is None:
+            return Woken(timed_out=True)
+        return Woken(id=message["id"], name=message["name"], payload=message["payload"])
+
+    def make_context(self) -> Context:
+        """The context of this attempt, made on first use: most no handler ever asks for."""
+        if self.context is not None:
+            return self.context
+        claim, details, planned = self.claim, self.details, self.claim.planned
+        definition, fetch = claim.plan.definition, self.fetch
+        self.context = Context(
+            run_id=claim.run_id,
+            tenant=claim.tenant,
+            workflow=definition.name,
+            version=definition.version,
+            step=planned.definition.name,
+            undoing=planned.phase is Phase.UNDO,
+            attempt=claim.step.attempts + 1,
+            input=self.input(),
+            outputs=Outputs(
+                self.code.before,
+                self.outputs,
+                None if fetch is None else lambda name: fetch(self, name),
+            ),
+            correlation_id="" if details is None else details.correlation_id,
+            business_key=None if details is None else details.business_key,
+            woken_by=self.woken_by(),
+            deadline=self.attempt_deadline,
+            deadline_at=claim.claimed_at + planned.timeout,
+            completion_token=self.completion_token,
+            cancelled=self.cancelled,
+            connection=self.connection,
+        )
+        return self.context

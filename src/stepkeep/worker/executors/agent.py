@@ -1,0 +1,45 @@
+"""Named agents: a registered function that is told an action in words and given inputs, as `f(ctx, action, inputs)`.
+
+What it raises counts as an `agent` error unless it says otherwise, which is retried by default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Agent
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.worker.classify import BindingError
+from stepkeep.worker.executor import Call, Job, Where
+from stepkeep.worker.executors.python import PLACES
+
+
+class AgentExecutor:
+    """Runs `agent:` steps."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def spec(self, planned: PlannedStep) -> HandlerSpec:
+        executor = planned.executor
+        assert isinstance(executor, Agent)
+        found = self._registry.agent(executor.name)
+        if found is None:
+            raise BindingError(
+                f"this worker has no agent {executor.name}; load the module that registers it with --app"
+            )
+        return found
+
+    def where(self, planned: PlannedStep) -> Where:
+        return PLACES[self.spec(planned).runs_in]
+
+    def call(self, job: Job) -> Call:
+        spec, executor = job.code.spec or self.spec(job.code.planned), job.code.render_executor(job)
+        assert isinstance(executor, Agent)
+        inputs = job.code.render(job)
+        return Call(spec.function, (job.make_context(), executor.action, {} if inputs is None else inputs), {})
+
+    def run(self, job: Job) -> Any:
+        function, args, kwargs = self.call(job)
+        return function(*args, **kwargs)

@@ -1,0 +1,175 @@
+"""Programs: an argument list, never a shell, in a process group of its own that ends with its attempt.
+
+The program gets the inputs as JSON on standard input, a short list of environment variables, and nothing of the
+worker's secrets. What it prints is kept up to a bound, the end rather than the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.definition import Command
+from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.states import Category
+from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.payloads import encode, storable_text
+
+CAPTURE = 32 * 1024
+TERM_SECONDS = 2.0
+PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
+
+_decode = msgspec.json.Decoder().decode
+
+
+class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """What this worker lets commands do. `private_cwd` gives each attempt an empty directory, removed after it."""
+
+    enabled: bool = True
+    private_cwd: bool = False
+    user: int | None = None
+
+
+class CommandExecutor:
+    """Runs `command:` steps."""
+
+    spec = None
+
+    def __init__(self, policy: CommandPolicy) -> None:
+        self._policy = policy
+
+    def where(self, planned: PlannedStep) -> Where:
+        return Where.LOOP
+
+    async def run(self, job: Job) -> Any:
+        command = job.code.render_executor(job)
+        assert isinstance(command, Command)
+        given = encode(job.code.render(job), what="the input of the command")
+        if not self._policy.private_cwd or command.cwd is not None:
+            return await self._attempt(job, command, given, command.cwd)
+        with tempfile.TemporaryDirectory(prefix="stepkeep-") as private:
+            if self._policy.user is not None:
+                os.chown(private, self._policy.user, -1)
+            return await self._attempt(job, command, given, private)
+
+    async def _attempt(self, job: Job, command: Command, given: bytes, cwd: str | None) -> Any:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command.argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=cwd,
+                env=environment(job, command),
+                start_new_session=True,
+                user=self._policy.user,
+            )
+        except (OSError, ValueError) as problem:
+            said = f"the command {command.argv[0]!r} cannot be started: {problem}"
+            return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
+        try:
+            return await _watch(process, given)
+        finally:
+            await _end(process)
+
+
+async def _watch(process: asyncio.subprocess.Process, given: bytes) -> Any:
+    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+    assert stdin
+    assert stdout
+    assert stderr
+    output, errors = Tail(stdout), Tail(stderr)
+    talking = asyncio.gather(output.read(), errors.read(), _feed(stdin, given))
+    try:
+        status = await process.wait()
+        # Whatever it left running in the background would hold the pipes open, and outlive its step.
+        _signal(process, signal.SIGKILL)
+        await talking
+    finally:
+        talking.cancel()
+    if status == 0:
+        return _result(output, errors)
+    ended = f"killed:{-status}" if status < 0 else f"exit status {status}"
+    tail = errors.text().strip() or output.text().strip()
+    category = Category.UNKNOWN if status < 0 else Category.EXTERNAL
+    return Failed(category=category, error=storable_text(f"{ended}: {tail}" if tail else ended))
+
+
+def _result(output: Tail, errors: Tail) -> dict[str, Any]:
+    result: dict[str, Any] = {"exit_code": 0, "stdout": output.text(), "stderr": errors.text()}
+    if output.cut:
+        result["stdout_cut"] = True
+        return result
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        result["json"] = _decode(bytes(output.kept))
+    return result
+
+
+async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
+    # A program is free not to read its input.
+    with suppress(BrokenPipeError, ConnectionResetError):
+        stdin.write(given)
+        await stdin.drain()
+        stdin.close()
+        await stdin.wait_closed()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask the group to end, then make it."""
+    if process.returncode is None:
+        _signal(process, signal.SIGTERM)
+        with suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(process.wait(), TERM_SECONDS)
+    _signal(process, signal.SIGKILL)
+    with suppress(asyncio.CancelledError):
+        await process.wait()
+    # The transport would warn of pipes that were never closed.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+
+
+def _signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, which)
+
+
+def environment(job: Job, command: Command) -> dict[str, str]:
+    """A short allow-list of the worker's variables, the step's own, and who this attempt is."""
+    passed = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith("LC_")}
+    context = job.make_context()
+    about = {
+        "STEPKEEP_RUN_ID": context.run_id,
+        "STEPKEEP_STEP": context.step,
+        "STEPKEEP_ATTEMPT": str(context.attempt),
+        "STEPKEEP_IDEMPOTENCY_KEY": context.idempotency_key,
+    }
+    if context.completion_token is not None:
+        about["STEPKEEP_COMPLETION_TOKEN"] = context.completion_token
+    return {**passed, **command.env, **about}
+
+
+class Tail:
+    """The last part of a stream, read to its end without ever holding more than that."""
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self.kept = bytearray()
+        self.cut = False
+
+    async def read(self) -> None:
+        while chunk := await self._stream.read(CAPTURE):
+            self.kept += chunk
+            if len(self.kept) > CAPTURE:
+                self.cut = True
+                del self.kept[:-CAPTURE]
+
+    def text(self) -> str:
+        return self.kept.decode("utf-8", "replace").replace("\x00", "\ufffd")

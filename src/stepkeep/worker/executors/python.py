@@ -1,0 +1,70 @@
+"""Registered Python functions: the step's inputs become arguments by the function's own signature.
+
+It only makes the call; whether that happens on a loop, in a thread or in a process is the place's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Handler
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.worker.classify import BindingError
+from stepkeep.worker.executor import Call, Job, Where
+
+PLACES = {"async": Where.LOOP, "thread": Where.THREAD, "process": Where.PROCESS}
+
+
+class PythonExecutor:
+    """Runs `uses:` steps."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def spec(self, planned: PlannedStep) -> HandlerSpec:
+        executor = planned.executor
+        assert isinstance(executor, Handler)
+        found = self._registry.get(executor.name)
+        if found is None:
+            raise BindingError(
+                f"this worker has no handler {executor.name}; load the module that registers it with --app"
+            )
+        return found
+
+    def where(self, planned: PlannedStep) -> Where:
+        return PLACES[self.spec(planned).runs_in]
+
+    def call(self, job: Job) -> Call:
+        spec = job.code.spec or self.spec(job.code.planned)
+        signature = spec.signature
+        context = job.make_context() if signature.takes_context else None
+        if not signature.names and not signature.takes_any:
+            return Call(spec.function, () if context is None else (context,), {})
+        inputs = job.code.render(job)
+        check_fit(spec, inputs)
+        return Call(spec.function, *signature.arguments(context, inputs))
+
+    def run(self, job: Job) -> Any:
+        function, args, kwargs = self.call(job)
+        return function(*args, **kwargs)
+
+
+def check_fit(spec: HandlerSpec, inputs: Any) -> None:
+    """Refuse inputs that leave a parameter empty, in words that name it."""
+    signature = spec.signature
+    if inputs is None or isinstance(inputs, Mapping):
+        given: Mapping[str, Any] = inputs or {}
+        missing = signature.missing(given)
+        if missing:
+            has = ", ".join(map(str, given)) or "nothing"
+            raise BindingError(
+                f"handler {spec.name} needs {', '.join(missing)}, and its inputs have {has}. "
+                "Add it to the step's `with`, or give the parameter a default."
+            )
+    elif not signature.names or len(signature.required) > 1:
+        raise BindingError(
+            f"handler {spec.name} takes {len(signature.names)} inputs by name, and was given a single value of "
+            f"type {type(inputs).__name__}. Write the step's `with` as an object."
+        )

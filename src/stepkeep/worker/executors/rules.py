@@ -1,0 +1,32 @@
+"""Post-execution rules, and the run-level ones at the end: conditions that must hold before a result counts.
+
+A rule that does not hold, or cannot be evaluated, fails the step with its own words. No user function runs here, but
+expressions are user text all the same, so they are kept off the worker's loop.
+"""
+
+from __future__ import annotations
+
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.outcomes import Outcome, RulesFailed, RulesPassed
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.payloads import storable_text
+
+
+class RulesExecutor:
+    """Judges steps in `validating`, and the final check."""
+
+    spec = None
+
+    def where(self, planned: PlannedStep) -> Where:
+        return Where.THREAD
+
+    def run(self, job: Job) -> Outcome:
+        broken = []
+        for rule, condition in job.code.rules:
+            try:
+                if not condition.holds(job.view()):
+                    broken.append(rule.message or f"the rule does not hold: {rule.expression}")
+            except ExpressionError as problem:
+                broken.append(f"the rule cannot be evaluated: {rule.expression}: {problem}")
+        return RulesFailed(error=storable_text("; ".join(broken))) if broken else RulesPassed()

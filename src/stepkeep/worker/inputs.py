@@ -1,0 +1,128 @@
+"""What jobs need from the database before they run: the run's details, outputs of earlier steps, states for rules.
+
+Read for a whole batch at once, in one or two reads, and only what a step's code asks for. What never changes is kept
+in small caches, so that the next step of the same run mostly finds everything at hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.rows import Details
+from stepkeep.kernel.states import StepState
+from stepkeep.store.protocol import RunKey, Store
+from stepkeep.worker.cache import Cache
+from stepkeep.worker.executor import Job
+
+BUDGET = 32 * 1024 * 1024
+FETCH_SECONDS = 30.0
+
+OutputKey = tuple[str, str, int]
+
+
+class Inputs:
+    """Reads for jobs, and remembers."""
+
+    def __init__(self, store: Store, *, budget: int = BUDGET) -> None:
+        self._store = store
+        self._details: Cache[RunKey, Details] = Cache(budget=budget)
+        self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
+        self._home: asyncio.AbstractEventLoop | None = None
+
+    def fill(self, jobs: Sequence[Job]) -> list[Job]:
+        """Give jobs what is at hand; returns those that lack something."""
+        return [job for job in jobs if not self._fill(job)]
+
+    def remember(self, job: Job, outcome: Outcome) -> None:
+        """A step has succeeded: its output is what later steps will ask for."""
+        output = outcome.output if isinstance(outcome, Completed) else None
+        if job.own_output is not None:
+            output = job.own_output[0]
+        elif not isinstance(outcome, Completed):
+            return
+        claim = job.claim
+        self._outputs.put((claim.tenant, claim.run_id, claim.step.no), (output,), len(output or b""))
+
+    async def load(self, jobs: Sequence[Job]) -> None:
+        """Read what these jobs lack, and give it to them."""
+        self._home = asyncio.get_running_loop()
+        runs = {
+            key: None
+            for job in jobs
+            if job.code.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
+        }
+        wants = {want: None for job in jobs for want in self._wanted(job) if want not in self._outputs}
+        details = await self._store.read_details(list(runs)) if runs else {}
+        outputs = await self._store.read_outputs(list(wants)) if wants else {}
+        for key, found in details.items():
+            self._details.put(key, found, len(found.input))
+        for job in jobs:
+            await self._give(job, details, outputs)
+        # Only now: what is cached may push out what was read, and jobs were given the rest directly.
+        for want, output in outputs.items():
+            if output is not None:
+                self._outputs.put(want, (output,), len(output))
+
+    def fetch(self, job: Job, name: str) -> bytes | None:
+        """One output, asked for by a running handler from its own thread; blocks until it is read."""
+        no = job.claim.plan.numbers[name]
+        want = (job.claim.tenant, job.claim.run_id, no)
+        home = self._home
+        assert home is not None, "the worker has read nothing yet"
+        read = asyncio.run_coroutine_threadsafe(self._read_one(want), home)
+        return read.result(FETCH_SECONDS)
+
+    async def _read_one(self, want: OutputKey) -> bytes | None:
+        known = self._outputs.get(want)
+        if known is not None:
+            return known[0]
+        return (await self._store.read_outputs([want])).get(want)
+
+    def _fill(self, job: Job) -> bool:
+        code = job.code
+        if code.needs_states:
+            return False
+        if code.needs_details and job.details is None:
+            job.details = self._details.get((job.claim.tenant, job.claim.run_id))
+            if job.details is None:
+                return False
+        if code.needs_outputs:
+            outputs = {}
+            for name, no in code.needs_outputs:
+                known = self._at_hand(job, no)
+                if known is None:
+                    return False
+                outputs[name] = known[0]
+            job.outputs = outputs
+        return True
+
+    def _at_hand(self, job: Job, no: int) -> tuple[bytes | None] | None:
+        if no == job.claim.step.no and job.own_output is not None:
+            return job.own_output
+        return self._outputs.get((job.claim.tenant, job.claim.run_id, no))
+
+    def _wanted(self, job: Job) -> list[OutputKey]:
+        claim = job.claim
+        return [
+            (claim.tenant, claim.run_id, no)
+            for _, no in job.code.needs_outputs
+            if not (no == claim.step.no and job.own_output is not None)
+        ]
+
+    async def _give(self, job: Job, details: dict[RunKey, Details], outputs: dict[OutputKey, bytes | None]) -> None:
+        claim, code = job.claim, job.code
+        key = (claim.tenant, claim.run_id)
+        if code.needs_details:
+            job.details = job.details or details.get(key) or self._details.get(key)
+        given: dict[str, bytes | None] = {}
+        for name, no in code.needs_outputs:
+            known = self._at_hand(job, no)
+            given[name] = known[0] if known is not None else outputs.get((*key, no))
+        job.outputs = given
+        if code.needs_states:
+            steps = await self._store.read_steps(claim.tenant, claim.run_id)
+            job.states = {claim.plan.at(step.no).name: step.state for step in steps}
+            # The step that is being judged did its work; that is what its rules mean by its state.
+            job.states[claim.planned.name] = StepState.SUCCEEDED

@@ -1,0 +1,80 @@
+"""What this worker holds: every attempt from its claim to the answer to its report, with the two clocks that bound it.
+
+An attempt has a deadline of its own (its timeout, by our monotonic clock) and a lease (by the database's). Leases are
+renewed in one statement, and only those of attempts that have outlived a third of theirs. It judges and keeps account;
+the loop acts on what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepkeep.store.protocol import Lease
+from stepkeep.worker.executor import Job
+
+SECOND = 1_000_000
+RENEWED_AFTER = 1 / 3
+NEVER = float("inf")
+
+
+class Leases:
+    """The jobs held, and the moment at which the next of them needs attention."""
+
+    def __init__(self, lease: int | None = None) -> None:
+        self._lease = lease
+        self._jobs: dict[Job, None] = {}
+        self.soonest = NEVER
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __contains__(self, job: Job) -> bool:
+        return job in self._jobs
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(tuple(self._jobs))
+
+    def add(self, job: Job) -> bool:
+        """Hold a job; says whether it needs attention sooner than all others."""
+        self._jobs[job] = None
+        moment = min(job.attempt_deadline, job.renewed_at + self.seconds(job) * RENEWED_AFTER)
+        if moment < self.soonest:
+            self.soonest = moment
+            return True
+        return False
+
+    def drop(self, job: Job) -> bool:
+        """Hold it no longer; says whether it was held."""
+        return self._jobs.pop(job, self) is None
+
+    def microseconds(self, job: Job) -> int:
+        return self._lease or job.claim.plan.definition.lease
+
+    def seconds(self, job: Job) -> float:
+        return self.microseconds(job) / SECOND
+
+    def review(self, now: float) -> tuple[list[Job], list[Job], list[Job]]:
+        """Which jobs are past their timeout, which leases have surely run out, and which are to be renewed."""
+        overdue, expired, aging = [], [], []
+        soonest = NEVER
+        for job in self._jobs:
+            lease = self.seconds(job)
+            if now > job.renewed_at + lease:
+                expired.append(job)
+                continue
+            if now >= job.attempt_deadline and not job.reported:
+                overdue.append(job)
+            renewal = job.renewed_at + lease * RENEWED_AFTER
+            if now >= renewal:
+                aging.append(job)
+                # If the renewal fails it is tried again soon, and well before the lease has run out.
+                renewal = now + min(1.0, lease * RENEWED_AFTER / 4)
+            soonest = min(soonest, renewal, NEVER if job.reported else job.attempt_deadline)
+        self.soonest = soonest
+        return overdue, expired, aging
+
+    def renewal(self, jobs: list[Job]) -> list[Lease]:
+        return [
+            Lease(job.claim.tenant, job.claim.run_id, job.claim.step.no, job.claim.step.fence, self.microseconds(job))
+            for job in jobs
+        ]

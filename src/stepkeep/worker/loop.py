@@ -1,0 +1,301 @@
+"""The worker: it finds work, keeps what it holds alive, lets time act on what is due, and ends in good order.
+
+One event loop does all of this and runs no user code, so that nothing a handler does can stop a heartbeat; what
+happens to single attempts is in `attempts`. The command line, the embedded engine and the simulator run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import StoreError
+from stepkeep.operations.expire import sweep
+from stepkeep.operations.transact import Transactor
+from stepkeep.worker.attempts import Attempts
+from stepkeep.worker.code import Codes
+from stepkeep.worker.crew import Crew, ThreadedCrew
+from stepkeep.worker.leases import NEVER
+from stepkeep.worker.membership import Membership
+from stepkeep.worker.outage import Outage
+from stepkeep.worker.polling import LowWater, Pace
+from stepkeep.worker.queues import served_queues
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+
+log = logging.getLogger("stepkeep.worker")
+
+LAG_WORTH_TELLING = 1.0
+WATCH = 0.2
+
+
+class Worker:
+    """One worker process (or one inside yours).
+
+    `queues` names the groups it serves (all by default), `capabilities` what it can do beyond having handlers.
+
+        worker = Worker(transactor, registry, app="billing", concurrency=32)
+        await worker.serve()
+    """
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        registry: Registry,
+        *,
+        app: str = "worker",
+        tenant: str = "default",
+        concurrency: int | None = None,
+        capabilities: Iterable[str] = (),
+        queues: Iterable[str] | None = None,
+        settings: Settings | None = None,
+        seams: Seams | None = None,
+        crew: Crew | None = None,
+    ) -> None:
+        base = settings or Settings()
+        self._settings = base if concurrency is None else replace(base, concurrency=concurrency)
+        self._seams = seams or Seams()
+        self._transactor, self._registry, self._tenant = transactor, registry, tenant
+        self._capabilities = frozenset(capabilities)
+        self._groups = None if queues is None else frozenset(queues)
+        self._outage = Outage(self._seams)
+        self._codes = Codes(registry, self._settings)
+        self._crew = crew or ThreadedCrew(self._settings, on_close=[self._codes.aclose])
+        self._membership = Membership(
+            transactor.store,
+            tenant=tenant,
+            app=app,
+            capacity=self._settings.concurrency,
+            capabilities=tuple(sorted(self._capabilities)),
+        )
+        self._attempts = Attempts(
+            transactor,
+            self._crew,
+            self._codes,
+            self._membership,
+            settings=self._settings,
+            seams=self._seams,
+            outage=self._outage,
+            changed=self._note_change,
+        )
+        self._pace = Pace(self._settings, self._seams)
+        self._mark = LowWater(self._settings, self._seams)
+        self._awake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._queues_read_at = float("-inf")
+        self._grace = self._settings.grace
+        self.loop_lag = 0.0
+
+    # -- what others call --------------------------------------------------------------------------------------------
+    async def serve(self, *, signals: bool = False) -> None:
+        """Work until `stop` is called (with `signals`: or SIGTERM or SIGINT arrives), then drain."""
+        if signals:
+            loop = asyncio.get_running_loop()
+            for which in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(which, self._signalled)
+        await self._work(self._stopping.wait())
+
+    async def run_until(self, is_done: Callable[[], Awaitable[bool]]) -> None:
+        """Work until this says that it is done; it is asked whenever something was recorded, and now and then."""
+        await self._work(self._watch(is_done))
+
+    def stop(self, grace: float | None = None) -> None:
+        """Claim nothing more, let handlers finish within `grace` seconds, hand back the rest, end."""
+        if grace is not None:
+            self._grace = grace
+        self._stopping.set()
+        self._awake.set()
+
+    def wake(self, *, new_queues: bool = False) -> None:
+        """Look for work now: something was started in this process (with `new_queues`: of a new definition)."""
+        if new_queues:
+            self._queues_read_at = float("-inf")
+        self._pace.woken()
+        self._awake.set()
+
+    @property
+    def held(self) -> int:
+        """How many attempts it holds."""
+        return len(self._attempts.leases)
+
+    @property
+    def id(self) -> str | None:
+        """Its name in the database, once it is registered."""
+        return self._membership.row.id if self._membership.is_registered else None
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def _work(self, end: Awaitable[object]) -> None:
+        self._crew.open(self._attempts.finished)
+        chores: list[asyncio.Task[None]] = []
+        ending = asyncio.ensure_future(end)
+        try:
+            await self._join(ending)
+            if not ending.done():
+                chores = [
+                    asyncio.create_task(self._chore(name, work), name=f"stepkeep-{name}")
+                    for name, work in (
+                        ("poll", self._poll),
+                        ("keep", self._keep),
+                        ("beat", self._beat),
+                        ("sweep", self._sweep),
+                    )
+                ]
+                await ending
+            await self._drain()
+        finally:
+            ending.cancel()
+            for chore in chores:
+                chore.cancel()
+            await asyncio.gather(*chores, ending, return_exceptions=True)
+            self._attempts.cancel_tasks()
+            self._crew.close()
+
+    async def _join(self, ending: asyncio.Future[object]) -> None:
+        """Register, waiting for the database if it must."""
+        tries = 0
+        while not ending.done():
+            try:
+                await self._read_queues()
+                await self._membership.join(tuple(sorted(self._attempts.queues)))
+            except StoreError as problem:
+                self._outage.met(problem)
+                await self._outage.pause(tries)
+                tries += 1
+            else:
+                self._outage.over()
+                return
+
+    async def _chore(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Repeat a piece of work; an outage or a defect makes it pause, never end."""
+        tries = 0
+        while True:
+            try:
+                await work()
+            except StoreError as problem:
+                self._outage.met(problem)
+            except Exception:
+                log.exception("the worker's %s failed; it goes on", name)
+            else:
+                tries = 0
+                continue
+            await self._outage.pause(tries)
+            tries += 1
+
+    async def _drain(self) -> None:
+        """Stop claiming, keep leases and heartbeats, give handlers their grace, hand back the rest, say goodbye."""
+        self._attempts.may_chain = False
+        self._stopping.set()
+        if not self._membership.is_registered:
+            return
+        with suppress(StoreError):
+            await self._membership.drain()
+        self._attempts.release_unstarted()
+        until = self._seams.monotonic() + self._grace
+        while len(self._attempts.leases) and (left := until - self._seams.monotonic()) > 0:
+            self._progress.clear()
+            await self._seams.wait(self._progress, min(left, WATCH))
+        self._attempts.release_rest()
+        until = self._seams.monotonic() + self._settings.closing
+        while not self._attempts.reports.idle and (left := until - self._seams.monotonic()) > 0:
+            self._progress.clear()
+            await self._seams.wait(self._progress, min(left, WATCH))
+        with suppress(StoreError):
+            await self._membership.leave()
+
+    def _signalled(self) -> None:
+        # A second signal means that whoever sends it will not wait.
+        self.stop(0.0 if self._stopping.is_set() else None)
+
+    def _note_change(self) -> None:
+        self._progress.set()
+        self._awake.set()
+
+    async def _watch(self, is_done: Callable[[], Awaitable[bool]]) -> None:
+        while not self._stopping.is_set():
+            self._progress.clear()
+            try:
+                if await is_done():
+                    return
+            except StoreError as problem:
+                self._outage.met(problem)
+            await self._seams.wait(self._progress, WATCH)
+
+    # -- chores ------------------------------------------------------------------------------------------------------
+    async def _poll(self) -> None:
+        """Claim as much as there is room for, then wait until it is worth looking again."""
+        if self._stopping.is_set():
+            await self._seams.sleep(WATCH)
+            return
+        self._awake.clear()
+        room = min(self._attempts.room, self._settings.claim_batch)
+        if room <= 0:
+            # Only an ending attempt makes room, and that sets the event.
+            await self._seams.wait(self._awake, self._settings.idle_poll)
+            return
+        if self._seams.monotonic() - self._queues_read_at >= self._settings.refresh_queues:
+            await self._read_queues()
+        was_busy = self.held > 0
+        claims = await self._attempts.claim(room, self._mark.after())
+        self._outage.over()
+        self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
+        self._pace.found(len(claims), room)
+        if claims and not was_busy:
+            await self._membership.mark(busy=True)
+        if self._stopping.is_set():
+            return
+        await self._pause()
+
+    async def _pause(self) -> None:
+        seconds = self._pace.seconds
+        if self.held and self._attempts.room < self._settings.concurrency // 4:
+            # Nearly full: chained claims keep it so. Looking for one slot's work at a time would cost a commit each.
+            await self._seams.sleep(max(seconds, self._settings.busy_poll * 5))
+        else:
+            await self._seams.wait(self._awake, seconds)
+
+    async def _read_queues(self) -> None:
+        known = await self._transactor.store.list_queues(self._tenant)
+        self._queues_read_at = self._seams.monotonic()
+        self._attempts.queues = served_queues(
+            known,
+            self._registry,
+            capabilities=self._capabilities,
+            groups=self._groups,
+            settings=self._settings,
+        )
+
+    async def _keep(self) -> None:
+        """Mind the clocks of what is held."""
+        attempts = self._attempts
+        attempts.attention.clear()
+        soonest = attempts.leases.soonest
+        left = None if soonest == NEVER else soonest - self._seams.monotonic()
+        if left is None or left > 0:
+            await self._seams.wait(attempts.attention, left)
+        if attempts.leases.soonest <= self._seams.monotonic():
+            await attempts.review()
+
+    async def _beat(self) -> None:
+        await self._seams.sleep(self._seams.spread(self._settings.heartbeat, by=0.05))
+        if not await self._membership.beat():
+            self._attempts.lose_all("this worker had been given up for lost")
+        self._outage.over()
+        if not self.held and not self._stopping.is_set():
+            await self._membership.mark(busy=False)
+
+    async def _sweep(self) -> None:
+        pause = self._seams.spread(self._settings.sweep)
+        before = self._seams.monotonic()
+        await self._seams.sleep(pause)
+        self.loop_lag = max(0.0, self._seams.monotonic() - before - pause)
+        if self.loop_lag > LAG_WORTH_TELLING:
+            log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
+        if await sweep(self._transactor):
+            self.wake()

@@ -1,0 +1,72 @@
+"""This worker as the database knows it: registered, heard every ten seconds, busy or idle, drained, gone.
+
+It reports and never decides; what the worker holds is guarded by leases and fences alone. When it was given up for
+dead and is heard again it is a new incarnation (or a new registration), and whatever it held before is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import WorkerState
+from stepkeep.operations import workers
+from stepkeep.store.protocol import Store
+
+log = logging.getLogger("stepkeep.worker")
+
+
+class Membership:
+    """One registration and what becomes of it."""
+
+    def __init__(self, store: Store, *, tenant: str, app: str, capacity: int, capabilities: tuple[str, ...]) -> None:
+        self._store = store
+        self._tenant, self._app = tenant, app
+        self._capacity, self._capabilities = capacity, capabilities
+        self._queues: tuple[int, ...] = ()
+        self._row: Worker | None = None
+
+    @property
+    def row(self) -> Worker:
+        assert self._row is not None, "the worker is not registered yet"
+        return self._row
+
+    @property
+    def is_registered(self) -> bool:
+        return self._row is not None
+
+    async def join(self, queues: tuple[int, ...]) -> None:
+        self._queues = queues
+        self._row = await workers.register(
+            self._store,
+            tenant=self._tenant,
+            app=self._app,
+            capacity=self._capacity,
+            capabilities=self._capabilities,
+            queues=queues,
+        )
+
+    async def beat(self) -> bool:
+        """Be heard. False: this worker had been given up, and holds nothing of what it held before."""
+        before = self.row
+        self._row = await workers.beat(self._store, before)
+        if self._row.state is WorkerState.SHUTDOWN:
+            log.warning("worker %s was silent for so long that it was given up; registering anew", before.id)
+            await self.join(self._queues)
+            return False
+        if self._row.incarnation != before.incarnation:
+            log.warning("worker %s was given up for lost and is back; it drops what it held", before.id)
+            return False
+        return True
+
+    async def mark(self, busy: bool) -> None:
+        if busy:
+            self._row = await workers.mark_busy(self._store, self.row)
+        else:
+            self._row = await workers.mark_idle(self._store, self.row)
+
+    async def drain(self) -> None:
+        self._row = await workers.drain(self._store, self.row)
+
+    async def leave(self) -> None:
+        self._row = await workers.shut_down(self._store, self.row)

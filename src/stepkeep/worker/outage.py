@@ -1,0 +1,42 @@
+"""One outage of the database, told once: when it begins, and when it is over.
+
+Every chore of the worker meets the same outage; each backs off on its own, and the log hears of it from the first.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from stepkeep.worker.seams import Seams
+
+log = logging.getLogger("stepkeep.worker")
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+
+
+class Outage:
+    """Whether the database answers, as far as this worker knows."""
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._since: float | None = None
+
+    @property
+    def lasts(self) -> bool:
+        return self._since is not None
+
+    def met(self, problem: Exception) -> None:
+        if self._since is None:
+            self._since = self._seams.monotonic()
+            log.warning("the database does not answer; trying again until it does: %s", problem)
+
+    def over(self) -> None:
+        if self._since is not None:
+            log.info("the database answers again after %.1f s", self._seams.monotonic() - self._since)
+            self._since = None
+
+    async def pause(self, tries: int) -> None:
+        """Wait longer each time, never in step with other workers."""
+        longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries, 10))
+        await self._seams.sleep(longest * (0.5 + 0.5 * self._seams.chance()))

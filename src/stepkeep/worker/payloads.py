@@ -1,0 +1,105 @@
+"""What may be stored: values from user code become JSON here, or are refused with a reason.
+
+A database that chokes on a result would leave its step stuck for ever, so everything that cannot be kept (NaN, NUL,
+lone surrogates, keys that are not text, too large, too deep) is found before the result leaves the handler's side.
+It changes no value and logs nothing; the worker, its child processes and `Context` call it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+MAX_RESULT = 256 * 1024
+MAX_DEPTH = 64
+MAX_ERROR = 4000
+
+
+class Unstorable(ValueError):
+    """A value that no database row can hold; the text says which part of it and why."""
+
+
+def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> bytes:
+    """The JSON of `value`, or Unstorable.
+
+    >>> encode({"sum": 3})
+    b'{"sum":3}'
+    """
+    if value is None:
+        return b"null"
+    try:
+        encoded = _encode(value)
+    except UnicodeEncodeError:
+        raise Unstorable(f"{what} cannot be stored: it contains text that is not valid Unicode") from None
+    except RecursionError:
+        raise Unstorable(f"{what} cannot be stored: it is nested deeper than {MAX_DEPTH} levels") from None
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as problem:
+        raise Unstorable(f"{what} cannot be stored: {problem}") from None
+    if len(encoded) > limit:
+        raise Unstorable(f"{what} cannot be stored: {len(encoded)} bytes of JSON, and {limit} are the limit")
+    if not _comes_back_the_same(value, encoded):
+        _inspect(value, what)
+    return encoded
+
+
+def storable_text(text: str, limit: int = MAX_ERROR) -> str:
+    """`text` with what no database keeps replaced, and its middle left out where it is too long."""
+    clean = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
+    if len(clean) <= limit:
+        return clean
+    half = (limit - 20) // 2
+    return f"{clean[:half]} … [cut] … {clean[-half:]}"
+
+
+def _hook(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise TypeError(f"a value of type {type(value).__qualname__} has no JSON form")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_hook).encode
+_decode = msgspec.json.Decoder().decode
+
+
+def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
+    # The common case, at C speed: plain JSON values decode to their equals. NaN (written as null), numbers as keys
+    # and values of richer types do not, and are looked at one by one. So is anything that could be too deep.
+    if b"\\u0000" in encoded or encoded.count(b"[") + encoded.count(b"{") > MAX_DEPTH:
+        return False
+    try:
+        return bool(_decode(encoded) == value)
+    except Exception:  # noqa: BLE001 - a value may define equality as it likes; then it is inspected
+        return False
+
+
+def _inspect(value: Any, what: str) -> None:
+    """Refuse what JSON's encoder let through, piece by piece, without recursion."""
+    try:
+        plain = msgspec.to_builtins(value, enc_hook=_hook)
+    except RecursionError:
+        raise Unstorable(f"{what} cannot be stored: it is nested deeper than {MAX_DEPTH} levels") from None
+    pending: list[tuple[Any, int]] = [(plain, 1)]
+    while pending:
+        piece, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise Unstorable(f"{what} cannot be stored: it is nested deeper than {MAX_DEPTH} levels")
+        if isinstance(piece, dict):
+            for key in piece:
+                if not isinstance(key, str):
+                    raise Unstorable(f"{what} cannot be stored: the key {key!r} is not text")
+                _inspect_leaf(key, what)
+            pending.extend((inner, depth + 1) for inner in piece.values())
+        elif isinstance(piece, list | tuple | set | frozenset):
+            pending.extend((inner, depth + 1) for inner in piece)
+        else:
+            _inspect_leaf(piece, what)
+
+
+def _inspect_leaf(piece: Any, what: str) -> None:
+    if isinstance(piece, float) and not math.isfinite(piece):
+        raise Unstorable(f"{what} cannot be stored: it contains {piece}, which JSON does not have")
+    if isinstance(piece, str) and "\x00" in piece:
+        raise Unstorable(f"{what} cannot be stored: it contains a NUL character")

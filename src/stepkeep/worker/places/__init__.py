@@ -1,0 +1,1 @@
+"""Where jobs run; the contract is `Place` in `executor`."""

@@ -1,0 +1,178 @@
+"""The other end of a handler's process: it waits for a task, finds the function, calls it and sends the outcome back.
+
+It shares no memory with the worker and never sees the database. When the line closes it ends at once, so that nothing
+outlives a worker that was killed. `processes` starts it and talks to it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import resource
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.apps import load_app
+from stepkeep.kernel.outcomes import Failed, Outcome
+from stepkeep.kernel.states import Category
+from stepkeep.worker import settle
+from stepkeep.worker.cancellation import Cancellation, Why
+from stepkeep.worker.classify import BindingError
+from stepkeep.worker.context import Context
+from stepkeep.worker.executor import CallExecutor, Job
+
+CANCEL = "cancel"
+MAIN = "__stepkeep_main__"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that can be made elsewhere: where the function is, and what to call it with."""
+
+    module: str
+    file: str | None
+    path: tuple[str, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    context: dict[str, Any] | None
+    otherwise: Category
+    result_limit: int
+
+
+def describe(job: Job, result_limit: int) -> Task:
+    """The task of a job, or BindingError when its function cannot be found by another process."""
+    executor = job.code.executor
+    assert isinstance(executor, CallExecutor)
+    call = executor.call(job)
+    function = call.function
+    module, qualname = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+    if not module or not qualname or "<" in qualname:
+        raise BindingError(
+            f"handler {qualname or function!r} runs in a process of its own, which must find it by name: "
+            "define it at the top level of a module."
+        )
+    takes_context = bool(call.args) and call.args[0] is job.context and job.context is not None
+    return Task(
+        module=module,
+        file=getattr(sys.modules.get(module), "__file__", None),
+        path=tuple(qualname.split(".")),
+        args=call.args[1:] if takes_context else call.args,
+        kwargs=call.kwargs,
+        context=_portable(job.context) if takes_context and job.context is not None else None,
+        otherwise=job.code.otherwise,
+        result_limit=result_limit,
+    )
+
+
+def _portable(context: Context) -> dict[str, Any]:
+    return {
+        "run_id": context.run_id,
+        "tenant": context.tenant,
+        "workflow": context.workflow,
+        "version": context.version,
+        "step": context.step,
+        "undoing": context.undoing,
+        "attempt": context.attempt,
+        "input": context.input,
+        # There is no line back to the database, so all of them travel.
+        "outputs": dict(context.outputs),
+        "correlation_id": context.correlation_id,
+        "business_key": context.business_key,
+        "woken_by": context.woken_by,
+        "deadline": context.deadline,
+        "deadline_at": context.deadline_at,
+        "completion_token": context.completion_token,
+    }
+
+
+def live(descriptor: int) -> None:
+    """Serve tasks from the line until it closes."""
+    line = Connection(descriptor)
+    memory_limit = line.recv()
+    if memory_limit is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
+    tasks: SimpleQueue[tuple[Task | Exception, Cancellation]] = SimpleQueue()
+    threading.Thread(target=_listen, args=(line, tasks), daemon=True).start()
+    while True:
+        task, cancelled = tasks.get()
+        line.send(_attempt(task, cancelled))
+
+
+def _listen(line: Connection, tasks: SimpleQueue[tuple[Task | Exception, Cancellation]]) -> None:
+    cancelled = Cancellation()
+    while True:
+        try:
+            received = line.recv()
+        except (EOFError, OSError):
+            os._exit(0)
+        except Exception as problem:  # noqa: BLE001 - inputs of types that only the worker can load
+            received = problem
+        if received == CANCEL:
+            cancelled.set(Why.RUN_STOPPING)
+        else:
+            cancelled = Cancellation()
+            tasks.put((received, cancelled))
+
+
+def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
+    if isinstance(task, Exception):
+        return settle.raised(BindingError(f"the inputs cannot be read: {task}"), None, cancelled)
+    context = None if task.context is None else Context(**task.context, cancelled=cancelled)
+    try:
+        function = _find(task)
+        args = task.args if context is None else (context, *task.args)
+        outcome = settle.answered(function(*args, **task.kwargs), context, task.result_limit)
+    except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
+        outcome = settle.raised(problem, context, cancelled, task.otherwise)
+    try:
+        pickle.dumps(outcome)
+    except Exception as problem:  # noqa: BLE001 - an outcome that cannot travel is a failure that can
+        return Failed(category=Category.VALIDATION, error=f"the result cannot be sent: {problem}", final=True)
+    return outcome
+
+
+def _find(task: Task) -> Callable[..., Any]:
+    try:
+        found: Any = _module(task)
+        for name in task.path:
+            found = getattr(found, name)
+    except (ImportError, AttributeError, OSError) as problem:
+        raise BindingError(
+            f"the handler {task.module}.{'.'.join(task.path)} cannot be found by its own process: {problem}"
+        ) from None
+    return found  # type: ignore[no-any-return]
+
+
+def _module(task: Task) -> Any:
+    if task.module == "__main__":
+        return _main_module(task.file)
+    try:
+        return importlib.import_module(task.module)
+    except ImportError:
+        if task.file is None:
+            raise
+        return load_app(task.file)
+
+
+def _main_module(file: str | None) -> Any:
+    # The worker's own script, under another name, so that its `if __name__ == "__main__"` part does not run again.
+    if MAIN in sys.modules:
+        return sys.modules[MAIN]
+    spec = None if file is None else importlib.util.spec_from_file_location(MAIN, file)
+    if spec is None or spec.loader is None:
+        raise ImportError("the worker's main program is no file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[MAIN]
+        raise
+    return module

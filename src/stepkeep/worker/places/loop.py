@@ -1,0 +1,105 @@
+"""The handlers' event loop: a thread of its own, so that a handler that blocks it holds up no heartbeat and no lease.
+
+Async handlers, commands and HTTP calls run here. The worker's loop hands over whole batches and gets single results
+back through `done`; nothing else crosses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stepkeep.kernel.outcomes import Outcome, Stopped
+from stepkeep.worker import settle
+from stepkeep.worker.executor import Job
+
+log = logging.getLogger("stepkeep.worker")
+
+CLOSE_SECONDS = 5.0
+
+
+class LoopPlace:
+    """Runs coroutines."""
+
+    def __init__(self, *, result_limit: int, on_close: Sequence[Callable[[], Any]] = ()) -> None:
+        self._result_limit, self._on_close = result_limit, on_close
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._done: Callable[[Job, Outcome], None] = lambda job, outcome: None
+
+    def open(self, done: Callable[[Job, Outcome], None]) -> None:
+        self._done = done
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop, started with its thread on first use: many workers never need one."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._live, name="stepkeep-handlers", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        self.loop.call_soon_threadsafe(self._begin, jobs)
+
+    def stop(self, job: Job) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._cancel, job)
+
+    def close(self) -> None:
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.create_task, self._end())
+        self._thread.join(CLOSE_SECONDS)
+        if self._thread.is_alive():
+            log.warning("a handler blocks the handlers' event loop; it is left behind")
+
+    def _live(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+    def _begin(self, jobs: Sequence[Job]) -> None:
+        assert self._loop is not None
+        for job in jobs:
+            task = self._loop.create_task(self._run(job))
+            job.task = task
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _cancel(self, job: Job) -> None:
+        if job.task is not None:
+            job.task.cancel()
+
+    async def _run(self, job: Job) -> None:
+        outcome: Outcome
+        try:
+            if job.cancelled.why is not None:
+                outcome = Stopped()
+            else:
+                answer = await job.code.executor.run(job)
+                outcome = settle.answered(answer, job.context, self._result_limit)
+        except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
+            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+        self._done(job, outcome)
+
+    async def _end(self) -> None:
+        loop = asyncio.get_running_loop()
+        running = [task for task in self._tasks if not task.done()]
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=CLOSE_SECONDS / 2)
+        for close in self._on_close:
+            await close()
+        await loop.shutdown_asyncgens()
+        loop.stop()

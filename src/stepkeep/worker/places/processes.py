@@ -1,0 +1,142 @@
+"""Processes for handlers that must be killable: each job has one to itself, and a finished one is used again.
+
+A process is fresh (never forked from the worker, whose threads and connections would come along), leads its own group
+and ends when the worker does. One that dies takes its attempt with it and nothing else: the outcome says `killed:9`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
+
+from stepkeep.kernel.outcomes import Failed, Outcome, TimedOut
+from stepkeep.kernel.states import Category
+from stepkeep.worker import settle
+from stepkeep.worker.cancellation import Why
+from stepkeep.worker.executor import Job
+from stepkeep.worker.places.child import CANCEL, Task, describe
+from stepkeep.worker.places.threads import ThreadPlace
+
+_START = "import sys; from stepkeep.worker.places.child import live; live(int(sys.argv[1]))"
+
+
+class Child:
+    """One process and the line to it."""
+
+    def __init__(self, memory_limit: int | None) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        self.line: Connection = Connection(ours.detach())
+        self.line.send(memory_limit)
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+    def discard(self) -> int:
+        """Make sure that it is gone, and say how it ended (negative: by which signal)."""
+        self.line.close()
+        try:
+            status = self.process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self.process.wait()
+        # What it started itself is in its group and would stay behind.
+        self.kill()
+        return status
+
+
+class ProcessPlace(ThreadPlace):
+    """Runs functions in processes; a thread of ours sits with each while it runs."""
+
+    name = "stepkeep-process"
+
+    def __init__(self, size: int, *, result_limit: int, memory_limit: int | None = None) -> None:
+        super().__init__(size, result_limit=result_limit)
+        self._memory_limit = memory_limit
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self._lock = threading.Lock()
+
+    def stop(self, job: Job) -> None:
+        child: Child | None = job.handle
+        if child is not None:
+            child.kill()
+
+    def close(self) -> None:
+        with self._lock:
+            children, self._idle = list(self._all), []
+        for child in children:
+            child.kill()
+        super().close()
+        for child in children:
+            child.process.wait()
+
+    def _attempt(self, job: Job) -> Outcome:
+        try:
+            task = describe(job, self._result_limit)
+        except BaseException as problem:  # noqa: BLE001 - rendering or binding failed: that ends the attempt
+            return settle.raised(problem, job.context, job.cancelled)
+        child = self._take()
+        job.handle = child
+        try:
+            outcome = self._ask(child, job, task)
+        except (EOFError, OSError):
+            job.handle = None
+            return self._died(child, job)
+        job.handle = None
+        with self._lock:
+            self._idle.append(child)
+        return outcome
+
+    def _ask(self, child: Child, job: Job, task: Task) -> Outcome:
+        if job.cancelled.why not in (None, Why.RUN_STOPPING):
+            child.kill()
+        child.line.send(task)
+        asking = [True]
+
+        def tell() -> None:
+            # After the answer this process runs another job, which must not hear of it.
+            if asking and job.cancelled.why is Why.RUN_STOPPING:
+                with suppress(OSError):
+                    child.line.send(CANCEL)
+
+        job.cancelled.add_callback(tell)
+        outcome: Outcome = child.line.recv()
+        asking.clear()
+        return outcome
+
+    def _take(self) -> Child:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        child = Child(self._memory_limit)
+        with self._lock:
+            self._all.add(child)
+        return child
+
+    def _died(self, child: Child, job: Job) -> Outcome:
+        with self._lock:
+            self._all.discard(child)
+        status = child.discard()
+        if job.cancelled.why is Why.TIMED_OUT:
+            return TimedOut()
+        if status < 0:
+            said = f"killed:{-status}: the handler's process was ended by {signal.Signals(-status).name}"
+        else:
+            said = f"exited:{status}: the handler's process ended without an answer"
+        return Failed(category=Category.UNKNOWN, error=said)

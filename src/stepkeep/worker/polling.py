@@ -1,0 +1,58 @@
+"""When to look for work, and from where: often under load, rarely when idle, and not over the same ground each time.
+
+An empty answer never means that there is no work (rows may have been locked), so it only makes the next look later.
+Pure but for the clock's readings it is handed; the loop asks it and acts.
+"""
+
+from __future__ import annotations
+
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+
+MARGIN = 5_000_000
+"""How far a mark stays behind (microseconds): rows stamped earlier may be committed later."""
+
+
+class Pace:
+    """The pause before the next look: it doubles while nothing is found and starts over when something is."""
+
+    def __init__(self, settings: Settings, seams: Seams) -> None:
+        self._settings, self._seams = settings, seams
+        self._pause = settings.busy_poll
+
+    def found(self, count: int, asked: int) -> None:
+        if count:
+            self._pause = self._settings.busy_poll if count < asked else 0.0
+        else:
+            self._pause = min(self._settings.idle_poll, max(self._pause, self._settings.busy_poll) * 2)
+
+    def woken(self) -> None:
+        self._pause = self._settings.busy_poll
+
+    @property
+    def seconds(self) -> float:
+        return self._seams.spread(self._pause) if self._pause else 0.0
+
+
+class LowWater:
+    """A mark on `ready_at` below which everything was claimed: what lies under it is dead and slow to walk over.
+
+    Only a look that found less than it asked for proves that nothing older is left; a full look now and then picks up
+    what a lock had hidden.
+    """
+
+    def __init__(self, settings: Settings, seams: Seams) -> None:
+        self._settings, self._seams = settings, seams
+        self._mark: int | None = None
+        self._full_at = float("-inf")
+
+    def after(self) -> int | None:
+        now = self._seams.monotonic()
+        if self._mark is None or now - self._full_at >= self._settings.full_scan:
+            self._full_at = now
+            return None
+        return self._mark
+
+    def looked(self, count: int, asked: int, claimed_at: int | None) -> None:
+        if claimed_at is not None and count < asked:
+            self._mark = claimed_at - MARGIN

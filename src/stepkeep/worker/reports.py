@@ -1,0 +1,54 @@
+"""Outcomes on their way to the database, in natural groups: what gathers while one commit is under way forms the next.
+
+Two lanes, split by run, so that one run is never in two transactions at once; nothing waits when idle. A lane knows
+nothing of what it carries; the loop gives it the function that commits a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from zlib import crc32
+
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.worker.executor import Job
+
+Report = tuple[Job, Outcome]
+
+LANES = 2
+BATCH = 500
+
+
+class Reports:
+    """The lanes. `commit` must answer for every report it was given before it returns, and raises nothing."""
+
+    def __init__(self, commit: Callable[[list[Report]], Awaitable[None]]) -> None:
+        self._commit = commit
+        self._waiting: list[list[Report]] = [[] for _ in range(LANES)]
+        self._flushing: list[asyncio.Task[None] | None] = [None] * LANES
+
+    def put(self, job: Job, outcome: Outcome) -> None:
+        lane = crc32(job.claim.run_id.encode()) % LANES
+        self._waiting[lane].append((job, outcome))
+        task = self._flushing[lane]
+        if task is None or task.done():
+            self._flushing[lane] = asyncio.get_running_loop().create_task(self._flush(lane))
+
+    @property
+    def idle(self) -> bool:
+        return all(task is None or task.done() for task in self._flushing)
+
+    async def settled(self) -> None:
+        """Return when everything that was put in has been answered for."""
+        while not self.idle:
+            await asyncio.wait([task for task in self._flushing if task is not None and not task.done()])
+
+    def cancel(self) -> None:
+        for task in self._flushing:
+            if task is not None:
+                task.cancel()
+
+    async def _flush(self, lane: int) -> None:
+        while self._waiting[lane]:
+            batch, self._waiting[lane] = self._waiting[lane][:BATCH], self._waiting[lane][BATCH:]
+            await self._commit(batch)

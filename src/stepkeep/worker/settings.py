@@ -1,0 +1,34 @@
+"""How one worker behaves, with every default in one place."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepkeep.worker.executors.command import CommandPolicy
+from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.payloads import MAX_RESULT
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds unless a name says otherwise.
+
+    `concurrency` is how many attempts run at once; `lease` (microseconds) overrides the definition's; `grace` is how
+    long a stopping worker lets handlers finish; `idle_poll` is the longest pause between two looks for work;
+    `process_memory` (bytes) bounds each handler process.
+    """
+
+    concurrency: int = 64
+    claim_batch: int = 200
+    lease: int | None = None
+    heartbeat: float = 10.0
+    sweep: float = 1.0
+    busy_poll: float = 0.002
+    idle_poll: float = 0.5
+    full_scan: float = 1.0
+    refresh_queues: float = 5.0
+    grace: float = 30.0
+    closing: float = 10.0
+    result_limit: int = MAX_RESULT
+    process_memory: int | None = None
+    commands: CommandPolicy = CommandPolicy()
+    http: HttpPolicy = HttpPolicy()

@@ -1,0 +1,126 @@
+"""What a step was told to be given, with its `${{ }}` filled in for one attempt.
+
+Most values hold no expression at all and the commonest one is the whole input; neither wakes the expression engine.
+Rendering runs on the handler's side and raises ExpressionError, which fails the attempt for good.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from stepkeep.definition.build import WHOLE_INPUT
+from stepkeep.definition.template_text import OPENING
+from stepkeep.kernel.definition import Agent, Command, Executor, Http
+from stepkeep.kernel.plan import Plan
+from stepkeep.worker.classify import BindingError
+from stepkeep.worker.executor import Job
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Template(Protocol):
+    """A value in the making. `steps` names whose outputs it reads; `reads_run` says that it needs the run's details."""
+
+    @property
+    def steps(self) -> tuple[str, ...]: ...
+
+    @property
+    def reads_run(self) -> bool: ...
+
+    def render(self, job: Job) -> Any: ...
+
+
+class Constant:
+    """A value without expressions."""
+
+    steps: tuple[str, ...] = ()
+    reads_run = False
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def render(self, job: Job) -> Any:
+        return self._value
+
+
+class WholeInput:
+    """The input of the run, as it came."""
+
+    steps: tuple[str, ...] = ()
+    reads_run = True
+
+    def render(self, job: Job) -> Any:
+        return job.input()
+
+
+class Rendered:
+    """A value with expressions in it."""
+
+    reads_run = True
+
+    def __init__(self, value: Any, plan: Plan) -> None:
+        from stepkeep.definition.conditions import compile_inputs
+
+        self._compiled = compile_inputs(value, plan.definition)
+        self.steps = tuple(sorted(self._compiled.reads))
+
+    def render(self, job: Job) -> Any:
+        return self._compiled.render(job.view())
+
+
+class RenderedExecutor:
+    """An executor whose texts hold expressions: arguments, environment, URL, headers, body, an agent's action."""
+
+    reads_run = True
+
+    def __init__(self, executor: Executor, plan: Plan) -> None:
+        self._kind = type(executor)
+        self._template = Rendered(_fields(executor), plan)
+        self.steps = self._template.steps
+
+    def render(self, job: Job) -> Executor:
+        fields = self._template.render(job)
+        if self._kind is Command:
+            argv = tuple(as_text(part) for part in fields["argv"])
+            return Command(argv=argv, env=_texts(fields["env"]), cwd=fields["cwd"])
+        if self._kind is Http:
+            return Http(
+                method=as_text(fields["method"]),
+                url=as_text(fields["url"]),
+                headers=_texts(fields["headers"]),
+                body=fields["body"],
+            )
+        return Agent(name=fields["name"], action=as_text(fields["action"]))
+
+
+def compiled(value: Any, plan: Plan) -> Template:
+    """The template of inputs, or of an executor's own texts."""
+    if isinstance(value, msgspec.Struct):
+        fields = _fields(value)
+        if not _holds_expressions(fields):
+            return Constant(value)
+        if isinstance(value, Command) and OPENING in value.argv[0]:
+            raise BindingError("the program of a command is fixed: an expression may fill its arguments only")
+        return RenderedExecutor(value, plan)  # type: ignore[arg-type]
+    if value == WHOLE_INPUT:
+        return WholeInput()
+    return Rendered(value, plan) if _holds_expressions(value) else Constant(value)
+
+
+def as_text(value: Any) -> str:
+    """A rendered value where only text fits: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else _encode(value).decode()
+
+
+def _texts(values: dict[str, Any]) -> dict[str, str]:
+    return {name: as_text(value) for name, value in values.items()}
+
+
+def _fields(executor: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(executor, name) for name in executor.__struct_fields__}
+
+
+def _holds_expressions(value: Any) -> bool:
+    return OPENING.encode() in _encode(value)

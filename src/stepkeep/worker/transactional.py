@@ -1,0 +1,58 @@
+"""Transactional steps: the handler's own writes, the fence check, the decision and the commit are one transaction.
+
+So such a step runs exactly once as far as that database can tell: if its lease was lost, its writes are rolled back
+with it. The transaction lives on the worker's loop; the handler reaches its connection through `ctx.connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stepkeep.errors import Refused, StoreError
+from stepkeep.kernel.decision import Reply
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome
+from stepkeep.kernel.states import Category
+from stepkeep.operations.transact import Transactor
+from stepkeep.worker.bridge import bridged
+from stepkeep.worker.crew import Crew
+from stepkeep.worker.executor import Job
+from stepkeep.worker.payloads import storable_text
+
+
+class _RollBack(Exception):
+    """Leave the transaction without committing it."""
+
+    def __init__(self, outcome: Outcome, reply: Reply | None = None) -> None:
+        super().__init__()
+        self.outcome, self.reply = outcome, reply
+
+
+async def attempt_in_transaction(
+    transactor: Transactor,
+    crew: Crew,
+    job: Job,
+    event: Callable[[Outcome], StepReported],
+    is_held: Callable[[], bool],
+) -> tuple[Outcome, Reply | None]:
+    """Run a job inside a transaction. With a reply the outcome was reported in it; without, it is yet to be."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with transactor.store.transaction() as transaction:
+            job.connection = bridged(transaction.connection, loop)
+            job.waiter = loop.create_future()
+            crew.start([job])
+            outcome = await job.waiter
+            if not isinstance(outcome, Completed) or not is_held():
+                raise _RollBack(outcome)
+            reply = await transactor.report_in(transaction, event(outcome))
+            if isinstance(reply, Refused):
+                raise _RollBack(outcome, reply)
+    except _RollBack as back:
+        return back.outcome, back.reply
+    except StoreError as problem:
+        # It may have been committed all the same; then the step is no longer ours, and this report is refused.
+        said = storable_text(f"the transaction of the step did not commit: {problem}")
+        return Failed(category=Category.TRANSIENT, error=said), None
+    return outcome, reply

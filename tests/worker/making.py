@@ -1,0 +1,103 @@
+"""Claims and jobs for tests of the handlers' side, made from real plans; no store is needed for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Definition, Executor, Handler, StepDefinition, Undo
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.plan import Plan, build_plan
+from stepkeep.kernel.rows import Details, Step
+from stepkeep.kernel.states import StepState
+from stepkeep.operations.transact import Claim
+from stepkeep.worker.code import Codes
+from stepkeep.worker.crew import ThreadedCrew
+from stepkeep.worker.executor import Job
+from stepkeep.worker.settings import Settings
+
+RUN = "01900000-0000-7000-8000-000000000001"
+
+
+def a_plan(*steps: StepDefinition, **fields: Any) -> Plan:
+    definition = Definition(name="orders", version=3, steps=steps, **fields)
+    places = 2 * len(steps) + 1
+
+    def no_conditions(text: str, definition: Definition) -> Any:
+        raise AssertionError(text)
+
+    return build_plan(definition, definition_id=1, digest="d", queues=[1] * places, compile_condition=no_conditions)
+
+
+def a_claim(plan: Plan, no: int = 0, **fields: Any) -> Claim:
+    step = Step(
+        **{"tenant": "default", "run_id": RUN, "no": no, "queue": 1, "state": StepState.RUNNING, "fence": 1, **fields}
+    )
+    return Claim(tenant="default", run_id=RUN, step=step, planned=plan.at(no), plan=plan, claimed_at=1_000_000)
+
+
+def a_job(
+    executor: Executor,
+    registry: Registry | None = None,
+    *,
+    inputs: Any = None,
+    given: Any = None,
+    settings: Settings | None = None,
+    undo: Undo | None = None,
+    no: int = 0,
+    claim: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Job:
+    """A job of one step, with the run's input in place."""
+    plan = a_plan(StepDefinition(name="charge", order=0, executor=executor, inputs=inputs, undo=undo, **fields))
+    found = a_claim(plan, no, **(claim or {}))
+    job = Job(found, Codes(registry or Registry(), settings or Settings()).of(found))
+    job.details = Details(
+        tenant="default",
+        run_id=RUN,
+        workflow="orders",
+        version=3,
+        dialect="native",
+        input=msgspec.json.encode(given),
+        correlation_id="corr-1",
+        created_at=0,
+        created_by="tests",
+        business_key="order-7",
+    )
+    return job
+
+
+def handler_job(function: Any, *, mode: Any = "auto", **fields: Any) -> Job:
+    registry = Registry()
+    registry.register(HandlerSpec(name="under.test", function=function, mode=mode))
+    return a_job(Handler(name="under.test"), registry, **fields)
+
+
+async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during: Any = None) -> list[Outcome]:
+    """Run jobs on a real crew and return their outcomes in order; `during(crew)` runs meanwhile."""
+    crew = ThreadedCrew(settings or Settings(concurrency=8))
+    found: dict[Job, Outcome] = {}
+    all_done = asyncio.Event()
+
+    def finished(batch: list[tuple[Job, Outcome]]) -> None:
+        found.update(batch)
+        if len(found) == len(jobs):
+            all_done.set()
+
+    crew.open(finished)
+    try:
+        crew.start(jobs)
+        if during is not None:
+            await during(crew)
+        async with asyncio.timeout(30):
+            await all_done.wait()
+    finally:
+        crew.close()
+    return [found[job] for job in jobs]
+
+
+def outcome_of(job: Job, settings: Settings | None = None) -> Outcome:
+    return asyncio.run(outcomes([job], settings))[0]

@@ -1,0 +1,62 @@
+"""Handlers that run in processes of their own; a process finds them here by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from stepkeep.worker.answers import StepError, wait_for
+
+
+def double(n: int) -> dict[str, int]:
+    return {"twice": 2 * n, "pid": os.getpid()}
+
+
+def about(ctx, **inputs):
+    ctx.cost(tokens=3)
+    ctx.emit("seen", inputs)
+    return [ctx.run_id, ctx.step, ctx.attempt, ctx.idempotency_key, ctx.input]
+
+
+def die_by_signal() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave() -> None:
+    os._exit(3)
+
+
+def complain() -> None:
+    raise StepError("not allowed", category="auth")
+
+
+def wait() -> object:
+    return wait_for("paid", timeout="1h")
+
+
+def eat_memory() -> int:
+    return len(bytearray(4 * 1024**3))
+
+
+def never_end(marker: str) -> None:
+    helper = subprocess.Popen(["sleep", "600"])
+    Path(marker).write_text(f"{os.getpid()} {helper.pid}")
+    while True:
+        time.sleep(60)
+
+
+def wait_for_cancel(ctx, marker: str) -> None:
+    Path(marker).touch()
+    ctx.cancelled.wait(30)
+    ctx.check_cancelled()
+
+
+def unsendable() -> object:
+    return float("nan")
+
+
+def exit_politely() -> None:
+    raise SystemExit(4)

@@ -1,0 +1,358 @@
+"""Python handlers: how inputs become arguments, and where they run (faults B28, B33, B35, B40)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.worker import process_handlers
+from tests.worker.making import RUN, a_job, handler_job, outcome_of, outcomes
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
+from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Stopped, TimedOut, Waiting
+from stepkeep.kernel.rows import Note
+from stepkeep.kernel.states import Category
+from stepkeep.worker.cancellation import Why
+from stepkeep.worker.settings import Settings
+from stepkeep.worker.settle import token_digest
+
+
+def said(outcome: object) -> object:
+    assert isinstance(outcome, Completed), outcome
+    return None if outcome.output is None else msgspec.json.decode(outcome.output)
+
+
+def failure(outcome: object) -> Failed:
+    assert isinstance(outcome, Failed), outcome
+    return outcome
+
+
+# -- binding -----------------------------------------------------------------------------------------------------------
+def test_inputs_are_passed_by_name_and_the_rest_is_left_out() -> None:
+    async def handler(email: str, plan: str = "free") -> list[str]:
+        return [email, plan]
+
+    job = handler_job(handler, inputs={"email": "a@b.c", "nobody": "asked"})
+    assert said(outcome_of(job)) == ["a@b.c", "free"]
+
+
+def test_a_first_parameter_named_ctx_gets_the_context_and_the_rest_goes_into_kwargs() -> None:
+    def handler(ctx, a, **rest):
+        return [ctx.run_id, ctx.workflow, ctx.version, a, rest]
+
+    job = handler_job(handler, inputs={"a": 1, "b": 2, "c": 3})
+    assert said(outcome_of(job)) == [RUN, "orders", 3, 1, {"b": 2, "c": 3}]
+
+
+def test_a_value_that_is_no_object_goes_to_the_one_parameter() -> None:
+    assert said(outcome_of(handler_job(lambda numbers: sum(numbers), inputs=[1, 2, 3]))) == 6
+
+
+def test_a_step_without_with_is_given_the_runs_input() -> None:
+    def handler(email):
+        return email
+
+    job = handler_job(handler, inputs="${{ input }}", given={"email": "a@b.c", "other": 1})
+    assert said(outcome_of(job)) == "a@b.c"
+
+
+@pytest.mark.parametrize(
+    ("handler", "inputs", "text"),
+    [
+        (lambda email, name: None, {"name": "Ada"}, "needs email, and its inputs have name"),
+        (lambda email: None, None, "needs email, and its inputs have nothing"),
+        (lambda a, b: None, [1], "was given a single value of type list"),
+    ],
+)
+def test_inputs_that_do_not_fit_fail_for_good_and_say_which_parameter(handler, inputs, text) -> None:
+    outcome = failure(outcome_of(handler_job(handler, inputs=inputs)))
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert text in outcome.error
+
+
+def test_a_type_error_inside_the_handler_is_not_mistaken_for_a_bad_binding() -> None:
+    def handler(n):
+        return n + "x"
+
+    outcome = failure(outcome_of(handler_job(handler, inputs={"n": 1})))
+    assert (outcome.category, outcome.final) == (Category.UNKNOWN, False)
+
+
+def test_the_context_tells_the_attempt_the_keys_and_what_woke_it() -> None:
+    seen = {}
+
+    async def handler(ctx):
+        seen.update(
+            key=ctx.idempotency_key, attempt=ctx.attempt, input=ctx.input, corr=ctx.correlation_id,
+            business=ctx.business_key, woken=ctx.woken_by, deadline_at=ctx.deadline_at, undoing=ctx.undoing,
+        )  # fmt: skip
+
+    woken = msgspec.Raw(b'{"message":{"id":"m1","name":"paid","payload":{"n":1}}}')
+    job = handler_job(handler, given={"x": 1}, claim={"attempts": 2, "note": Note(woken_by=woken)})
+    assert outcome_of(job) == Completed()
+    woken_by = seen.pop("woken")
+    assert (woken_by.id, woken_by.name, woken_by.payload, woken_by.timed_out) == ("m1", "paid", {"n": 1}, False)
+    assert seen == {
+        "key": f"{RUN}:charge", "attempt": 3, "input": {"x": 1}, "corr": "corr-1", "business": "order-7",
+        "deadline_at": 301_000_000, "undoing": False,
+    }  # fmt: skip
+
+
+def test_a_deadline_that_woke_the_step_is_told_as_such() -> None:
+    seen = []
+    job = handler_job(
+        lambda ctx: seen.append(ctx.woken_by.timed_out),
+        claim={"note": Note(woken_by=msgspec.Raw(b'{"timeout":{"event":"paid"}}'))},
+    )
+    outcome_of(job)
+    assert seen == [True]
+
+
+def test_an_undo_hook_has_a_key_of_its_own_and_its_own_inputs() -> None:
+    registry = Registry()
+    registry.register(HandlerSpec(name="undo", function=lambda ctx, why: [ctx.idempotency_key, ctx.undoing, why]))
+    undo = Undo(executor=Handler(name="undo"), inputs={"why": "rollback"})
+    job = a_job(Handler(name="do"), registry, undo=undo, no=1)
+    assert said(outcome_of(job)) == [f"{RUN}:charge:compensate", True, "rollback"]
+
+
+def test_a_step_completed_by_hand_hands_out_a_token_and_stores_only_its_digest() -> None:
+    seen = []
+    job = handler_job(lambda ctx: seen.append(ctx.completion_token), completion=Completion.MANUAL)
+    job.completion_token = "secret"
+    outcome = outcome_of(job)
+    assert isinstance(outcome, Completed)
+    assert (seen, outcome.token) == (["secret"], token_digest("secret"))
+    assert "secret" not in repr(outcome)
+
+
+def test_an_agent_is_told_its_action_and_its_unknown_errors_are_agent_errors() -> None:
+    async def agent(ctx, action, inputs):
+        if inputs.get("fail"):
+            raise ValueError("confused")
+        return {"did": action, "with": inputs, "key": ctx.idempotency_key}
+
+    registry = Registry()
+    registry.register(HandlerSpec(name="pipeline", function=agent, kind="agent"))
+    job = a_job(Agent(name="pipeline", action="load"), registry, inputs={"n": 1})
+    assert said(outcome_of(job)) == {"did": "load", "with": {"n": 1}, "key": f"{RUN}:charge"}
+    job = a_job(Agent(name="pipeline", action="load"), registry, inputs={"fail": True})
+    assert failure(outcome_of(job)).category is Category.AGENT
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+def test_async_handlers_share_one_loop_in_a_thread_that_is_not_the_workers() -> None:
+    names = []
+
+    async def handler() -> None:
+        names.append((threading.current_thread().name, id(asyncio.get_running_loop())))
+
+    asyncio.run(outcomes([handler_job(handler) for _ in range(5)]))
+    assert len(set(names)) == 1
+    assert names[0][0] == "stepkeep-handlers"
+
+
+def test_blocking_handlers_run_side_by_side_in_threads() -> None:
+    together = threading.Barrier(4, timeout=10)
+
+    def handler() -> None:
+        together.wait()
+
+    results = asyncio.run(outcomes([handler_job(handler) for _ in range(4)]))
+    assert results == [Completed()] * 4
+
+
+def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:
+    started, release = threading.Event(), threading.Event()
+
+    async def rude() -> None:
+        started.set()
+        release.wait(20)
+
+    async def beats(crew: object) -> None:
+        await asyncio.to_thread(started.wait, 10)
+        before = time.monotonic()
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert time.monotonic() - before < 2
+        release.set()
+
+    asyncio.run(outcomes([handler_job(rude)], during=beats))
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), RecursionError()])
+def test_whatever_a_handler_raises_ends_its_attempt_and_nothing_else(raised: BaseException) -> None:
+    async def on_loop() -> None:
+        raise raised
+
+    def in_thread() -> None:
+        raise raised
+
+    async def fine() -> str:
+        return "fine"
+
+    found = asyncio.run(outcomes([handler_job(on_loop), handler_job(in_thread), handler_job(fine)]))
+    assert [type(outcome) for outcome in found] == [Failed, Failed, Completed]
+
+
+def test_a_stopped_coroutine_is_cancelled() -> None:
+    started = threading.Event()
+
+    async def handler() -> None:
+        started.set()
+        await asyncio.sleep(3600)
+
+    job = handler_job(handler)
+
+    async def stop(crew) -> None:
+        await asyncio.to_thread(started.wait, 10)
+        job.cancelled.set(Why.TIMED_OUT)
+        crew.stop(job)
+
+    assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
+
+
+def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
+    async def on_loop(ctx) -> None:
+        await ctx.cancelled
+        ctx.check_cancelled()
+
+    def in_thread(ctx) -> None:
+        assert ctx.cancelled.wait(20)
+        ctx.check_cancelled()
+
+    jobs = [handler_job(on_loop), handler_job(in_thread)]
+
+    async def cancel(crew: object) -> None:
+        await asyncio.sleep(0.05)
+        for job in jobs:
+            job.cancelled.set(Why.RUN_STOPPING)
+
+    assert asyncio.run(outcomes(jobs, during=cancel)) == [Stopped(), Stopped()]
+
+
+def test_outputs_that_were_not_loaded_are_fetched_when_asked_for() -> None:
+    asked = []
+
+    def handler(ctx):
+        return [ctx.outputs["before"], ctx.outputs["before"]]
+
+    job = handler_job(handler)
+    job.code._before = ("before",)  # type: ignore[attr-defined]
+
+    def fetch(job: object, name: str) -> bytes:
+        asked.append(name)
+        return b'{"n":1}'
+
+    job.fetch = fetch
+    assert said(outcome_of(job)) == [{"n": 1}, {"n": 1}]
+    assert asked == ["before"]
+
+
+def test_an_output_of_a_step_that_does_not_come_before_is_refused_by_name() -> None:
+    outcome = failure(outcome_of(handler_job(lambda ctx: ctx.outputs["after"])))
+    assert "after does not come before this step" in outcome.error
+
+
+# -- processes -----------------------------------------------------------------------------------------------------------
+def process_job(function, **fields):
+    return handler_job(function, mode="process", **fields)
+
+
+def test_a_process_computes_elsewhere_and_is_used_again() -> None:
+    async def one_after_the_other() -> list[object]:
+        settings = Settings(concurrency=1)
+        return await outcomes([process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], settings)
+
+    first, second = (said(outcome) for outcome in asyncio.run(one_after_the_other()))
+    assert (first["twice"], second["twice"]) == (2, 4)
+    assert first["pid"] == second["pid"] != os.getpid()
+
+
+def test_a_process_has_the_context_and_its_costs_and_events_come_back() -> None:
+    job = process_job(process_handlers.about, inputs={"a": 1}, given={"i": 2}, claim={"attempts": 1})
+    assert outcome_of(job) == Completed(
+        output=msgspec.json.encode([RUN, "charge", 2, f"{RUN}:charge", {"i": 2}]),
+        cost=b'{"tokens":3}',
+        emit=(Emitted("seen", b'{"a":1}'),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (process_handlers.die_by_signal, "killed:9"),
+        (process_handlers.leave, "exited:3"),
+        (process_handlers.exit_politely, "SystemExit: 4"),
+    ],
+)
+def test_a_process_that_dies_takes_only_its_attempt_with_it(function, text: str) -> None:
+    dying, fine = process_job(function), process_job(process_handlers.double, inputs={"n": 1})
+    dead, alive = asyncio.run(outcomes([dying, fine], Settings(concurrency=1)))
+    assert text in failure(dead).error
+    assert failure(dead).category is Category.UNKNOWN
+    assert isinstance(alive, Completed)
+
+
+def test_categories_and_waits_cross_from_the_process() -> None:
+    assert failure(outcome_of(process_job(process_handlers.complain))).category is Category.AUTH
+    assert isinstance(outcome_of(process_job(process_handlers.wait)), Waiting)
+    assert "cannot be stored" in failure(outcome_of(process_job(process_handlers.unsendable))).error
+
+
+def test_a_process_cannot_take_more_memory_than_it_was_allowed() -> None:
+    outcome = outcome_of(process_job(process_handlers.eat_memory), Settings(process_memory=1024**3))
+    assert "MemoryError" in failure(outcome).error
+
+
+def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) -> None:
+    marker = tmp_path / "pids"
+    job = process_job(process_handlers.never_end, inputs={"marker": str(marker)})
+
+    async def kill(crew) -> None:
+        while not marker.exists() or not marker.read_text():
+            await asyncio.sleep(0.01)
+        job.cancelled.set(Why.TIMED_OUT)
+        crew.stop(job)
+
+    assert asyncio.run(outcomes([job], during=kill)) == [TimedOut()]
+    for pid in marker.read_text().split():
+        assert is_gone(int(pid))
+
+
+def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
+    marker = tmp_path / "started"
+    job = process_job(process_handlers.wait_for_cancel, inputs={"marker": str(marker)})
+
+    async def cancel(crew: object) -> None:
+        while not marker.exists():
+            await asyncio.sleep(0.01)
+        job.cancelled.set(Why.RUN_STOPPING)
+
+    assert asyncio.run(outcomes([job], during=cancel)) == [Stopped()]
+
+
+def test_a_handler_that_no_other_process_could_find_is_refused() -> None:
+    def local() -> None: ...
+
+    outcome = failure(outcome_of(process_job(local)))
+    assert outcome.final
+    assert "top level of a module" in outcome.error
+
+
+def is_gone(pid: int) -> bool:
+    """Ended, or ended and only not yet waited for."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False
