@@ -1,0 +1,438 @@
+"""Compiles and evaluates `${{ … }}`: CEL expressions over a run's input, its steps' results and the run itself.
+
+The only module that imports CEL. What can be told from the text is told when it is compiled, at publication;
+evaluation is bounded and ends in a plain JSON value or an ExpressionError. The linter compiles; the kernel's
+conditions and the workers evaluate, from any thread: CEL keeps the interpreter's lock, and nothing here is written
+to after compiling.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from cel_expr_python import cel
+
+from stepkeep.definition.document import nearest
+from stepkeep.definition.expression_limits import MAX_COST, check_cost, data_weight
+from stepkeep.definition.expression_scope import Resolved, Scope, StaticPath, Tree, resolve
+from stepkeep.definition.expression_words import compile_findings, evaluation_words
+from stepkeep.definition.findings import Finding
+from stepkeep.definition.syntax_tree import Call, Constant, Loop, Node, decode, walk
+from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
+from stepkeep.errors import ExpressionError
+
+__all__ = [
+    "Expression",
+    "InvalidExpression",
+    "Json",
+    "Scope",
+    "Template",
+    "compile_expression",
+    "compile_template",
+]
+
+MAX_SOURCE: Final = 4_096
+MAX_TEMPLATE_DEPTH: Final = 32
+MAX_FINDINGS: Final = 20
+_LARGEST_INTEGER: Final = 2**53 - 1
+
+Json: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
+Context: TypeAlias = Mapping[str, Any]
+
+_ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(("input", "steps", "run", "output"), cel.Type.DYN))
+_TRY_PATTERN = _ENVIRONMENT.compile("''.matches(input)")
+_encode = msgspec.json.Encoder().encode
+_MISSING: Final = object()
+
+
+class InvalidExpression(ExpressionError):
+    """Text that cannot be compiled; `findings` says everything that is wrong with it, and where in the value."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = tuple(findings[:MAX_FINDINGS])
+        first = self.findings[0]
+        super().__init__(first.message, column=first.inside + 1, hint=first.hint)
+
+
+class Expression:
+    """A compiled expression. Immutable, and safe to evaluate from several threads at once."""
+
+    __slots__ = ("_evaluate", "reads", "references", "result_type", "source", "uses_input", "uses_run")
+
+    def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: Callable[[Context], Json]) -> None:
+        self.source: Final = source
+        self.reads: Final = resolved.reads
+        """The steps it reads and the field of each: `("create-account", "output")`."""
+        self.references: Final = frozenset(step for step, _ in resolved.reads)
+        """The names of the steps it reads."""
+        self.uses_input: Final = "input" in resolved.roots
+        self.uses_run: Final = "run" in resolved.roots
+        self.result_type: Final = result_type
+        """CEL's name for the type of the result (`bool`, `string`, …); `dyn` when that depends on the data."""
+        self._evaluate = evaluate
+
+    def evaluate(self, context: Context) -> Json:
+        """The value for this context: `{"input": …, "steps": {name: {"output": …, …}}, "run": {…}}`."""
+        try:
+            return self._evaluate(context)
+        except ExpressionError as error:
+            shown = self.source if len(self.source) <= 80 else f"{self.source[:80]}…"
+            raise ExpressionError(f"`{shown}` cannot be evaluated: {error.message}", hint=error.hint) from None
+
+
+def compile_expression(source: str, scope: Scope) -> Expression:
+    """Compile the text of one expression, without its `${{ }}`; raises InvalidExpression.
+
+    >>> double = compile_expression("steps.count_rows.output * 2", Scope(["count-rows"]))
+    >>> double.references
+    frozenset({'count-rows'})
+    >>> double.evaluate({"steps": {"count-rows": {"output": 21}}})
+    42
+    """
+    if len(source) > MAX_SOURCE:
+        said = f"This expression is longer than {MAX_SOURCE} characters."
+        raise InvalidExpression([Finding((), said, "Do it in a step.")])
+    if not source.isascii() and any("\ud800" <= character <= "\udfff" for character in source):
+        raise InvalidExpression([Finding((), "This expression holds half of a surrogate pair.", "Remove it.")])
+    tree = _parsed(source)
+    resolved = resolve(tree, source, scope)
+    findings = [*resolved.findings, *_bad_patterns(resolved)]
+    if resolved.path is not None and not findings:
+        return Expression(source.strip(), resolved, "dyn", _PathReader(resolved.path))
+    program = _checked(source, findings)
+    evaluator = _Evaluator(program, tree, resolved)
+    return Expression(source.strip(), resolved, str(program.return_type()).lower(), evaluator)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(source: str) -> Node:
+    try:
+        return decode(_ENVIRONMENT.compile(source, disable_check=True).serialize())
+    except RuntimeError as error:
+        raise InvalidExpression(compile_findings(str(error), source)) from None
+
+
+def _checked(source: str, findings: list[Finding]) -> Any:
+    """CEL's own check of functions and types, on top of what was found in the names."""
+    program, more = _program(source)
+    if findings or more:
+        raise InvalidExpression(sorted([*findings, *more], key=lambda finding: finding.inside))
+    return program
+
+
+@lru_cache(maxsize=1024)
+def _program(source: str) -> tuple[Any, list[Finding]]:
+    try:
+        return _ENVIRONMENT.compile(source), []
+    except RuntimeError as error:
+        functions = {node.function for node in walk(_parsed(source)) if isinstance(node, Call)}
+        return None, compile_findings(str(error), source, functions)
+
+
+def _bad_patterns(resolved: Resolved) -> list[Finding]:
+    findings = []
+    for pattern, at in resolved.patterns:
+        tried = _TRY_PATTERN.eval(data={"input": pattern})
+        if tried.type() == cel.Type.ERROR:
+            reason, _ = evaluation_words(str(tried.value()))
+            findings.append(Finding((), f"This is an {reason}.", "See the syntax of RE2.", inside=at))
+    return findings
+
+
+class _PathReader:
+    """Reads one value as it is: no copy, no conversion, whatever its size."""
+
+    def __init__(self, path: StaticPath) -> None:
+        self.root, self.keys = path
+
+    def __call__(self, context: Context) -> Json:
+        value: Any = context.get(self.root, _MISSING)
+        if value is _MISSING:
+            raise ExpressionError(f"there is no `{self.root}` here.")
+        for depth, key in enumerate(self.keys):
+            if isinstance(key, str):
+                if not isinstance(value, Mapping) or key not in value:
+                    raise self._missing(value, depth)
+            elif not isinstance(value, list) or key >= len(value):
+                raise self._missing(value, depth)
+            value = value[key]
+        result: Json = value
+        return result
+
+    def _missing(self, value: Any, depth: int) -> ExpressionError:
+        key, parent = self.keys[depth], self._written(depth)
+        if self.root == "steps" and depth <= 1:
+            return ExpressionError(f"step `{self.keys[0]}` has no {self.keys[1]} here.", hint="Ask with has() first.")
+        if isinstance(value, Mapping):
+            closest = nearest(str(key), [name for name in list(value)[:500] if isinstance(name, str)])
+            hint = f"Did you mean `{closest}`?" if closest else "Ask with has() first."
+            return ExpressionError(f"`{parent}` has no `{key}`.", hint=hint)
+        if isinstance(value, list):
+            return ExpressionError(f"`{parent}` is a list of {len(value)} and has no `{key}`.")
+        return ExpressionError(f"`{parent}` is {_kind(value)} and has no `{key}`.")
+
+    def _written(self, depth: int) -> str:
+        parts = [f".{key}" if isinstance(key, str) else f"[{key}]" for key in self.keys[:depth]]
+        return self.root + "".join(parts)
+
+
+class _Evaluator:
+    """Gives CEL only what the expression reads, within bounds, and takes back only what JSON can hold."""
+
+    def __init__(self, program: Any, tree: Node, resolved: Resolved) -> None:
+        self.program, self.tree, self.resolved = program, tree, resolved
+        nodes = list(walk(tree))
+        self.size = sum(_size(node) for node in nodes)
+        self.growing = any(isinstance(node, Loop) or _is_match(node) for node in nodes)
+
+    def __call__(self, context: Context) -> Json:
+        data = self._data(context)
+        weight = data_weight(data)
+        if self.growing or (weight + self.size) * self.size > MAX_COST // 10:
+            check_cost(self.tree, data)
+        try:
+            result = self.program.eval(data=data)
+            if result.type() == cel.Type.ERROR:
+                raise RuntimeError(result.value())
+            value = result.plain_value()
+        except (RuntimeError, ValueError, OverflowError) as error:
+            said, hint = evaluation_words(str(error))
+            raise ExpressionError(f"{said}.", hint=hint) from None
+        return _to_json(value)
+
+    def _data(self, context: Context) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for root, tree in self.resolved.tree.items():
+            if root == "steps":
+                data[root] = self._steps(context.get("steps") or {}, tree or {})
+            elif root in context:
+                data[root] = _projected(context[root], tree)
+        return data
+
+    def _steps(self, steps: Mapping[str, Any], tree: Tree) -> dict[str, Any]:
+        names = self.resolved.spellings
+        return {written: _projected(steps.get(names[written]) or {}, fields) for written, fields in tree.items()}
+
+
+def _projected(value: Any, tree: Tree | None) -> Any:
+    """The part of a value that is read. It recurses no deeper than the expression is long."""
+    if tree is None or not isinstance(value, Mapping):
+        return value
+    return {key: _projected(value[key], below) for key, below in tree.items() if key in value}
+
+
+def _size(node: Node) -> int:
+    return len(node.value) + 1 if isinstance(node, Constant) and isinstance(node.value, (str, bytes)) else 1
+
+
+def _is_match(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "matches"
+
+
+def _to_json(value: Any) -> Json:
+    """The result as plain JSON, with the keys of maps in order: CEL's own order changes from process to process."""
+    if not isinstance(value, (dict, list)):
+        return _scalar(value)
+    holder: list[Any] = [value]
+    waiting: list[tuple[Any, Any]] = [(holder, 0)]
+    while waiting:
+        parent, place = waiting.pop()
+        item = parent[place]
+        if isinstance(item, dict):
+            if not all(isinstance(key, str) for key in item):
+                raise ExpressionError("the result is a map whose keys are not text.", hint="Convert with string().")
+            parent[place] = ordered = {_scalar(key): item[key] for key in sorted(item)}
+            waiting.extend((ordered, key) for key in ordered)
+        elif isinstance(item, list):
+            waiting.extend((item, number) for number in range(len(item)))
+        else:
+            parent[place] = _scalar(item)
+    result: Json = holder[0]
+    return result
+
+
+def _scalar(value: Any) -> str | int | float | bool | None:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            if "\x00" in value:
+                raise ExpressionError("the result holds a NUL character, which cannot be stored.")
+            return value
+        case int():
+            if abs(value) > _LARGEST_INTEGER:
+                said = f"the result {value} is beyond 2^53, where many readers of JSON round."
+                raise ExpressionError(said, hint="Convert with string().")
+            return value
+        case float():
+            if not math.isfinite(value):
+                raise ExpressionError(f"the result is {value}, which JSON does not have.")
+            return value
+    hint = "" if isinstance(value, cel.Type) else "Convert with string()."
+    raise ExpressionError(f"the result is {_kind(value)}, which JSON does not have.", hint=hint)
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return "text"
+        case int() | float():
+            return "a number"
+        case bytes() | bytearray():
+            return "bytes"
+        case datetime.datetime():
+            return "a timestamp"
+        case datetime.timedelta():
+            return "a duration"
+    return "a type" if isinstance(value, cel.Type) else f"a {type(value).__name__}"
+
+
+class Template:
+    """A value with expressions in it. Without any, it renders to the very value it was compiled from."""
+
+    __slots__ = ("_root", "expressions", "reads", "references", "uses_input", "uses_run")
+
+    def __init__(self, root: _Piece, expressions: tuple[Expression, ...]) -> None:
+        self._root = root
+        self.expressions: Final = expressions
+        self.reads: Final = frozenset(read for expression in expressions for read in expression.reads)
+        self.references: Final = frozenset(name for expression in expressions for name in expression.references)
+        self.uses_input: Final = any(expression.uses_input for expression in expressions)
+        self.uses_run: Final = any(expression.uses_run for expression in expressions)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is no expression in it."""
+        return not self.expressions
+
+    def render(self, context: Context) -> Json:
+        """The value with every expression evaluated. Parts without expressions are shared, not copied."""
+        rendered: Json = _rendered(self._root, context)
+        return rendered
+
+
+def compile_template(value: Any, scope: Scope) -> Template:
+    """Compile a value of nested mappings, lists and texts; raises InvalidExpression with all that is wrong in it.
+
+    A text that is one `${{ … }}` and nothing else becomes the value itself, with its type; in other texts,
+    expressions become text, and what is not text is written as JSON.
+
+    >>> template = compile_template({"to": "${{ input.email }}", "n": ["${{ 1 + 1 }}", "${{ 2 }}nd"]}, Scope())
+    >>> template.render({"input": {"email": "a@b.c"}})
+    {'to': 'a@b.c', 'n': [2, '2nd']}
+    """
+    compiler = _TemplateCompiler(scope)
+    root = compiler.piece(value, ())
+    if compiler.findings:
+        raise InvalidExpression(compiler.findings)
+    return Template(root, tuple(compiler.expressions))
+
+
+class _Constant(msgspec.Struct, frozen=True):
+    value: Any
+
+
+class _Text(msgspec.Struct, frozen=True):
+    parts: tuple[str | Expression, ...]
+
+
+class _Mapping(msgspec.Struct, frozen=True):
+    items: dict[str, Any]
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[Any]
+
+
+_Piece: TypeAlias = _Constant | Expression | _Text | _Mapping | _List
+
+
+def _rendered(piece: _Piece, context: Context) -> Any:
+    """It recurses no deeper than the compiler let the template nest."""
+    match piece:
+        case _Constant():
+            return piece.value
+        case Expression():
+            return piece.evaluate(context)
+        case _Text():
+            return "".join(part if isinstance(part, str) else _as_text(part, context) for part in piece.parts)
+        case _Mapping():
+            return {key: _rendered(item, context) for key, item in piece.items.items()}
+        case _List():
+            return [_rendered(item, context) for item in piece.items]
+
+
+def _as_text(expression: Expression, context: Context) -> str:
+    value = expression.evaluate(context)
+    if isinstance(value, str):
+        return value
+    try:
+        return _encode(value).decode()
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ExpressionError(f"`{expression.source[:80]}` cannot be written as text: {error}.") from None
+
+
+class _TemplateCompiler:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.findings: list[Finding] = []
+        self.expressions: list[Expression] = []
+
+    def piece(self, value: Any, path: tuple[str | int, ...]) -> _Piece:
+        if len(self.findings) >= MAX_FINDINGS:
+            return _Constant(value)
+        if isinstance(value, str):
+            return self._text(value, path) if OPENING in value else _Constant(value)
+        if not isinstance(value, (dict, list)) or not value:
+            return _Constant(value)
+        if len(path) >= MAX_TEMPLATE_DEPTH:
+            said = f"This is nested more than {MAX_TEMPLATE_DEPTH} levels deep."
+            self.findings.append(Finding(path, said, "Flatten the structure."))
+            return _Constant(value)
+        if isinstance(value, list):
+            items = [self.piece(item, (*path, number)) for number, item in enumerate(value)]
+            return _Constant(value) if all(isinstance(item, _Constant) for item in items) else _List(items)
+        for key in value:
+            if isinstance(key, str) and OPENING in key:
+                said = "An expression cannot stand in a key."
+                self.findings.append(Finding((*path, key), said, "Write the key out.", key=True))
+        entries = {key: self.piece(item, (*path, key)) for key, item in value.items()}
+        constant = all(isinstance(item, _Constant) for item in entries.values())
+        return _Constant(value) if constant else _Mapping(entries)
+
+    def _text(self, text: str, path: tuple[str | int, ...]) -> _Piece:
+        parts: list[str | Expression] = []
+        for part in split(text):
+            match part:
+                case str():
+                    parts.append(part)
+                case Embedded():
+                    parts += self._embedded(part, path)
+                case Unclosed():
+                    hint = "Close it, and put the whole text in quotes if it holds ` #` or `: `."
+                    self.findings.append(Finding(path, "`${{` has no `}}`.", hint, inside=part.offset))
+        expressions = [part for part in parts if isinstance(part, Expression)]
+        others = "".join(part for part in parts if isinstance(part, str))
+        if len(expressions) == 1 and not others.strip():
+            return expressions[0]
+        return _Text(tuple(parts))
+
+    def _embedded(self, embedded: Embedded, path: tuple[str | int, ...]) -> list[Expression]:
+        try:
+            expression = compile_expression(embedded.source, self.scope)
+        except InvalidExpression as error:
+            for finding in error.findings:
+                inside = embedded.offset + finding.inside
+                self.findings.append(finding._replace(path=path, inside=inside))
+            return []
+        self.expressions.append(expression)
+        return [expression]

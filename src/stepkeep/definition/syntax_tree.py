@@ -1,0 +1,251 @@
+"""The syntax tree of a CEL expression, decoded from the form in which CEL itself writes it down.
+
+The binding shows no tree, but a compiled expression serialises to the public `cel.expr` protocol buffers; the few
+messages of those that matter are read here. Nothing is judged. Called by `expressions` alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+
+class Constant(NamedTuple):
+    """A literal; `at` is the offset in the source, here and in every other node."""
+
+    at: int
+    value: str | int | float | bool | bytes | None
+
+
+class Name(NamedTuple):
+    at: int
+    name: str
+
+
+class Select(NamedTuple):
+    """`operand.field`, or `has(operand.field)` when it is a test."""
+
+    at: int
+    operand: Node
+    field: str
+    test: bool
+
+
+class Call(NamedTuple):
+    """A function or operator (`_+_`, `_[_]`); a method's receiver is its first argument."""
+
+    at: int
+    function: str
+    arguments: tuple[Node, ...]
+
+
+class ListOf(NamedTuple):
+    at: int
+    items: tuple[Node, ...]
+
+
+class MapOf(NamedTuple):
+    """A map literal, or a protocol buffer when it has a message name."""
+
+    at: int
+    message: str
+    entries: tuple[tuple[Node, Node], ...]
+
+
+class Loop(NamedTuple):
+    """What `map`, `filter`, `all`, `exists` and `exists_one` stand for."""
+
+    at: int
+    variable: str
+    over: Node
+    result: str
+    start: Node
+    step: Node
+    last: Node
+
+
+Node: TypeAlias = Constant | Name | Select | Call | ListOf | MapOf | Loop
+
+_Fields: TypeAlias = "Iterator[tuple[int, int | bytes]]"
+
+
+def decode(serialized: bytes) -> Node:
+    """The tree in a serialised `ParsedExpr`.
+
+    It recurses: CEL's parser has already refused what is nested more than 32 levels deep.
+    """
+    parsed = _only(_only(serialized, 2), 2)
+    positions = {}
+    for number, value in _fields(_only(_only(serialized, 2), 3)):
+        if number == 4:
+            entry = dict(_fields(_bytes(value)))
+            positions[entry.get(1, 0)] = entry.get(2, 0)
+    return _Decoder({_int(key): _int(value) for key, value in positions.items()}).node(parsed)
+
+
+def walk(tree: Node) -> Iterator[Node]:
+    """Every node, parents before children."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting.extend(reversed(children(node)))
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly below."""
+    match node:
+        case Constant() | Name():
+            return ()
+        case Select():
+            return (node.operand,)
+        case Call():
+            return node.arguments
+        case ListOf():
+            return node.items
+        case MapOf():
+            return tuple(part for entry in node.entries for part in entry)
+        case Loop():
+            return (node.over, node.start, node.step, node.last)
+
+
+class _Decoder:
+    def __init__(self, positions: dict[int, int]) -> None:
+        self.positions = positions
+
+    def node(self, message: bytes) -> Node:
+        kind, body, at = 0, b"", 0
+        for number, value in _fields(message):
+            if number == 2:
+                at = self.positions.get(_int(value), 0)
+            else:
+                kind, body = number, _bytes(value)
+        match kind:
+            case 3:
+                return Constant(at, _constant(body))
+            case 4:
+                return Name(at, _text(_only(body, 1)))
+            case 5:
+                return self._select(at, body)
+            case 6:
+                return self._call(at, body)
+            case 7:
+                items = [self.node(_bytes(value)) for number, value in _fields(body) if number == 1]
+                return ListOf(at, tuple(items))
+            case 8:
+                return self._map(at, body)
+            case 9:
+                return self._loop(at, body)
+            case _:
+                raise ValueError(f"the syntax tree holds a node of the unknown kind {kind}")
+
+    def _select(self, at: int, body: bytes) -> Select:
+        fields = dict(_fields(body))
+        return Select(at, self.node(_bytes(fields[1])), _text(_bytes(fields[2])), bool(fields.get(3, 0)))
+
+    def _call(self, at: int, body: bytes) -> Call:
+        function, receiver, arguments = "", [], []
+        for number, value in _fields(body):
+            match number:
+                case 1:
+                    receiver.append(self.node(_bytes(value)))
+                case 2:
+                    function = _text(_bytes(value))
+                case 3:
+                    arguments.append(self.node(_bytes(value)))
+        return Call(at, function, (*receiver, *arguments))
+
+    def _map(self, at: int, body: bytes) -> MapOf:
+        message, entries = "", []
+        for number, value in _fields(body):
+            if number == 1:
+                message = _text(_bytes(value))
+            elif number == 2:
+                fields = dict(_fields(_bytes(value)))
+                key = self.node(_bytes(fields[3])) if 3 in fields else Constant(at, _text(_bytes(fields[2])))
+                entries.append((key, self.node(_bytes(fields[4]))))
+        return MapOf(at, message, tuple(entries))
+
+    def _loop(self, at: int, body: bytes) -> Loop:
+        fields = dict(_fields(body))
+        return Loop(
+            at,
+            variable=_text(_bytes(fields[1])),
+            over=self.node(_bytes(fields[2])),
+            result=_text(_bytes(fields[3])),
+            start=self.node(_bytes(fields[4])),
+            step=self.node(_bytes(fields[6])),
+            last=self.node(_bytes(fields[7])),
+        )
+
+
+def _constant(body: bytes) -> str | int | float | bool | bytes | None:
+    for number, value in _fields(body):
+        match number:
+            case 2:
+                return bool(value)
+            case 3:
+                return _int(value) - (1 << 64 if _int(value) >> 63 else 0)
+            case 4:
+                return _int(value)
+            case 5:
+                unpacked: float = struct.unpack("<d", _bytes(value))[0]
+                return unpacked
+            case 6:
+                return _text(_bytes(value))
+            case 7:
+                return _bytes(value)
+    return None
+
+
+def _fields(message: bytes) -> _Fields:
+    """The fields of a protocol buffer: numbers as int, everything else as the bytes it holds."""
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position)
+        match key & 7:
+            case 0:
+                value, position = _varint(message, position)
+                yield key >> 3, value
+            case 1:
+                yield key >> 3, message[position : position + 8]
+                position += 8
+            case 2:
+                length, position = _varint(message, position)
+                yield key >> 3, message[position : position + length]
+                position += length
+            case 5:
+                yield key >> 3, message[position : position + 4]
+                position += 4
+            case wire_type:
+                raise ValueError(f"the syntax tree uses the unknown wire type {wire_type}")
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while True:
+        byte = message[position]
+        value |= (byte & 0x7F) << shift
+        position += 1
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _only(message: bytes, wanted: int) -> bytes:
+    return next((_bytes(value) for number, value in _fields(message) if number == wanted), b"")
+
+
+def _bytes(value: int | bytes) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+def _int(value: int | bytes) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _text(value: bytes) -> str:
+    return value.decode()
