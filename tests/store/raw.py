@@ -60,8 +60,3 @@ class PostgresRaw:
             f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{constraint}'"
         )
         return set(re.findall(r"'(\w+)'", text))
-
-
-def json_of(text: bytes) -> str:
-    """JSON as a note keeps it."""
-    return text.decode()

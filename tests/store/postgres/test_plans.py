@@ -1,0 +1,85 @@
+"""Plans: made once per connection, perhaps on empty tables, and right for ever after."""
+
+import re
+
+import asyncpg
+import pytest
+
+from stepkeep.store.postgres.connections import ENGINE
+from stepkeep.store.postgres.load import SQL
+from stepkeep.store.protocol import Store
+
+HOT = (
+    "lock_runs",
+    "load_steps",
+    "load_all_steps",
+    "load_outputs",
+    "propose_steps",
+    "write_hot",
+    "renew_leases",
+    "consume_messages",
+)
+
+
+async def plan_of(url: str, statement: str, settings: dict[str, str]) -> str:
+    connection = await asyncpg.connect(url, server_settings=settings)
+    try:
+        await connection.execute(f"prepare asked as {statement}")
+        count = max(int(number) for number in re.findall(r"\$(\d+)", statement))
+        rows = await connection.fetch(f"explain (costs off) execute asked({', '.join(['null'] * count)})")
+        return "\n".join(row[0] for row in rows)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_what_every_change_does_never_scans_a_table(store: Store, url: str, name: str) -> None:
+    plan = await plan_of(url, getattr(SQL, name), ENGINE)
+    assert "Seq Scan" not in plan
+    assert "Hash Join" not in plan
+    assert "Merge Join" not in plan
+
+
+async def test_the_claim_walks_its_index_in_claim_order(store: Store, url: str) -> None:
+    plan = await plan_of(url, SQL.propose_steps, ENGINE)
+    assert "Index Scan using steps_claim on steps" in plan
+    assert re.search(r"Index Cond: \(\(queue = asked.queue\) AND \(ready_at >= .*\) AND \(ready_at <= ", plan)
+    # One sort, of the candidates of all queues together; none of a queue's whole backlog.
+    assert plan.count("Sort Key") == 1
+
+
+async def test_steps_are_probed_by_their_whole_key_even_where_the_plan_was_made_on_empty_tables(
+    store: Store, url: str
+) -> None:
+    whole_key = r"Index Cond: \(\(tenant = \w+\.tenant\) AND \(run_id = \w+\.run_id\) AND \(no = \w+\.no\)\)"
+    for name in ("load_steps", "write_hot", "load_outputs"):
+        assert re.search(whole_key, await plan_of(url, getattr(SQL, name), ENGINE)), name
+
+
+async def test_completions_do_not_walk_the_index_of_what_is_in_flight(store: Store, url: str) -> None:
+    plan = await plan_of(url, SQL.write_hot, ENGINE)
+    assert "steps_due" not in plan
+    assert "steps_claim" not in plan
+
+
+async def test_what_is_due_is_found_by_the_indexes_of_timers(store: Store, url: str) -> None:
+    plan = await plan_of(url, SQL.find_due, {"enable_seqscan": "off"})
+    assert "using steps_due on steps" in plan
+    assert "using runs_due on runs" in plan
+
+
+async def test_hot_tables_have_no_index_beyond_those_of_finding_work(store: Store, url: str) -> None:
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch(
+        "select indexname from pg_indexes where tablename in ('runs', 'steps', 'attempts', 'journal')"
+    )
+    await connection.close()
+    assert {row[0] for row in rows} == {
+        "runs_pkey",
+        "runs_due",
+        "steps_pkey",
+        "steps_claim",
+        "steps_due",
+        "attempts_pkey",
+        "journal_pkey",
+    }
