@@ -1,0 +1,203 @@
+"""The story that a journal tells, and whether it could have happened.
+
+`History` follows one machine (a worker); `RunHistory` follows a run and its steps together and asks what only both can
+show: who may move when, and how a run may end. One step's own lease, fence, attempts and timers are `steps.py`'s
+business, the order of undoing is `rollback.py`'s. Lines that were lost switch off what needs the whole story.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import UNKNOWN, Machines, Say, check_hop
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.rollback import Rollback
+from stepkeep.conformance.steps import Step, check_step
+
+MOVING = ("ready", "running", "validating", "retrying")
+"""States in which a step moves without anybody's help."""
+
+PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
+"""What a step planned while its run is in this state is for."""
+
+QUIET = {
+    "idle": frozenset({"cancelled"}),
+    "queued": frozenset({"cancelled", "dependencies_met"}),
+    "blocked": frozenset({"cancelled"}),
+}
+"""Run states in which steps do next to nothing, and what they may do."""
+
+ONLY_PHASE = {"running": ("main",), "validating": ("check",), "stopping": ("main", "check"), "compensating": ("undo",)}
+"""Run states in which steps move, and which steps."""
+
+
+class History:
+    """One thing and its state."""
+
+    def __init__(self, kind: str, machines: Machines) -> None:
+        self.kind, self.machines = kind, machines
+        self.state: str | None = None
+
+    def follow(self, line: Line, say: Say) -> None:
+        if self.state in self.machines[self.kind][1]:
+            say(Code.TERMINAL, f"the {self.kind} had ended {quoted(self.state)}; nothing may follow")
+        if line.about == "note":
+            if self.state not in (UNKNOWN, line.target):
+                say(
+                    Code.CONTRADICTION, f"the note says {quoted(line.target)}, but the {self.kind} is not in that state"
+                )
+            return
+        check_hop(self.machines[self.kind], f"the {self.kind}", self.state, line, say)
+        self.state = line.target
+
+    def lose(self) -> None:
+        """Lines are missing: nothing is known until the log says it again."""
+        self.state = UNKNOWN
+
+    def is_in(self, state: str) -> bool:
+        return self.state in (UNKNOWN, state)
+
+    def number_of(self, step: str) -> int | None:
+        return None
+
+    def entry_ended(self, say: Say) -> None:
+        """All lines of an entry were followed."""
+
+
+class RunHistory(History):
+    """A run and its steps. `counts` has how many steps of a phase are in a state, so that no question costs a scan."""
+
+    def __init__(self, kind: str, machines: Machines) -> None:
+        super().__init__(kind, machines)
+        self.partial = False
+        self.steps: dict[int, Step] = {}
+        self.numbers: dict[str, int] = {}
+        self.names: dict[int, str] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.leased = 0
+        self.settled = 0
+        self.rollback = Rollback()
+
+    def lose(self) -> None:
+        super().lose()
+        self.partial = True
+        self.steps.clear()
+
+    def number_of(self, step: str) -> int | None:
+        return self.numbers.get(step)
+
+    def follow(self, line: Line, say: Say) -> None:
+        if line.about != "step":
+            super().follow(line, say)
+            if line.about == "run" and not self.partial:
+                self._check_run(line, say)
+            return
+        self._check_name(line, say)
+        if self.state in self.machines["run"][1]:
+            say(Code.TERMINAL, f"a step moves although the run had ended {quoted(self.state)}")
+        if self.state is None:
+            say(Code.CREATION, "a step moves before its run was created")
+        self._follow_step(line, say)
+
+    def _check_name(self, line: Line, say: Say) -> None:
+        assert line.step is not None
+        if (self.numbers.setdefault(line.step, line.no), self.names.setdefault(line.no, line.step)) != (
+            line.no,
+            line.step,
+        ):
+            say(Code.CONTRADICTION, f"step {quoted(line.step)} and number {line.no} did not belong together before")
+
+    def _follow_step(self, line: Line, say: Say) -> None:
+        step = self.steps.get(line.no)
+        known = UNKNOWN if self.partial else None
+        check_hop(self.machines["step"], f"step {quoted(line.step)}", step.state if step else known, line, say)
+        if step is None:
+            phase = PHASES.get(self.state or "", "main")
+            step = self.steps[line.no] = Step(line.no, line.step or "", phase)
+            self.counts[phase, "new"] += 1
+            step.state = "new"
+        if not self.partial:
+            self._check_permission(step, line, say)
+            self.rollback.check(step, line, self.steps, self.counts["main", "all"], say)
+        leased = step.leased
+        check_step(step, line, self.partial, say)
+        self.leased += step.leased - leased
+        self._count(step, line)
+
+    def _count(self, step: Step, line: Line) -> None:
+        self.counts[step.phase, step.state] -= 1
+        self.counts[step.phase, line.target] += 1
+        self.counts[step.phase, "all"] += step.state == "new"
+        step.state = line.target
+        if line.target in self.machines["step"][1]:
+            self.settled += 1
+            step.settled = self.settled
+
+    # -- what the run's state allows its steps -----------------------------------------------------------------------
+    def _check_permission(self, step: Step, line: Line, say: Say) -> None:
+        state = self.state or ""
+        if line.trigger == "planned":
+            allowed = state in PHASES
+            if step.phase == "main" and line.no != self.counts["main", "all"]:
+                say(Code.CREATION, f"step number {line.no} is planned where {self.counts['main', 'all']} is next")
+        elif state in QUIET:
+            allowed = line.trigger in QUIET[state]
+        elif state == "stopping":
+            allowed = line.target in self.machines["step"][1] or line.trigger == "completed"
+        else:
+            allowed = step.phase in ONLY_PHASE.get(state, (step.phase,))
+        if not allowed:
+            said = f"step {quoted(step.name)} of phase {step.phase} is {quoted(line.trigger)}"
+            say(Code.CLAIM, f"{said} while the run is {quoted(state)}")
+
+    # -- what the steps allow their run ------------------------------------------------------------------------------
+    def _open(self, *phases: str) -> int:
+        ended = self.machines["step"][1]
+        return sum(self.counts[phase, "all"] - sum(self.counts[phase, state] for state in ended) for phase in phases)
+
+    def _moving(self, *phases: str) -> int:
+        return sum(self.counts[phase, state] for phase in phases for state in MOVING)
+
+    def _check_run(self, line: Line, say: Say) -> None:
+        reasons = []
+        if line.target in self.machines["run"][1] and self._open("main", "undo", "check"):
+            reasons.append("has steps that have not ended")
+        elif line.source == "stopping" and self._open("main", "check"):
+            reasons.append("has steps in flight")
+        if line.trigger in ("steps_settled", "steps_failed") and self._open("main"):
+            reasons.append("has steps that have not settled")
+        if (line.target == "succeeded" or line.trigger == "steps_settled") and self._failed():
+            reasons.append("has a step that failed")
+        if line.trigger == "steps_failed" and not self._failed():
+            reasons.append("has no step that failed")
+        if line.target == "blocked" and self._moving("main"):
+            reasons.append("has steps that can move")
+        if line.trigger in ("step_failed", "rules_failed") and not self._has_failed(line.of):
+            reasons.append(f"blames a step that did not fail: {quoted(line.of)}")
+        if line.trigger == "undone" and self.counts["undo", "succeeded"] != self.counts["undo", "all"]:
+            reasons.append("has a hook that did not succeed")
+        for reason in reasons:
+            say(Code.ENDING, f"the run goes to {quoted(line.target)} by {quoted(line.trigger)}, but {reason}")
+
+    def _failed(self) -> int:
+        return self.counts["main", "failed"] + self.counts["check", "failed"]
+
+    def _has_failed(self, name: str | None) -> bool:
+        step = self.steps.get(self.numbers.get(name or "", -1))
+        return step is not None and step.state == "failed"
+
+    def entry_ended(self, say: Say) -> None:
+        """Between entries a run that goes on must have a cause to move."""
+        if self.partial:
+            return
+        causes = {
+            "queued": self._moving("main"),
+            "running": self._moving("main"),
+            "blocked": self._open("main"),
+            "validating": self._moving("check"),
+            "stopping": self.leased,
+            "compensating": self._moving("undo"),
+        }
+        if causes.get(self.state or "", 1) <= 0:
+            say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")

@@ -1,0 +1,167 @@
+"""One journal of a log: its lines are put in their places, made into entries again, and the chain is recomputed.
+
+It knows positions, bytes and hashes; what the hops mean is left to the history that it feeds. After a finding it takes
+the log's word and goes on, so that one changed line is one finding and not a flood. `verify.py` keeps one per journal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from stepkeep.conformance.encoding import GENESIS, cause_text, chained, entry_bytes, hop_text
+from stepkeep.conformance.history import History, RunHistory
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import Machines, Say
+from stepkeep.conformance.report import Code, quoted
+
+Position = tuple[int, int]
+"""(sequence of the entry, place in it)."""
+
+GAPS_REMEMBERED = 64
+
+
+class Entry:
+    """The lines of one entry, gathered until its last one is there."""
+
+    def __init__(self, first: Line) -> None:
+        self.seq, self.at, self.places = first.seq, first.at, first.places
+        self.causes: list[str] = []
+        self.hops: list[str] = []
+        self.cause: tuple[int, str, str] | None = None
+        self.whole = first.place == 0
+
+
+class Journal:
+    """What is known of one journal so far."""
+
+    def __init__(self, first: Line, machines: Machines) -> None:
+        self.kind, self.owner = first.journal, first.owner
+        self.history: History = (RunHistory if self.kind == "run" else History)(self.kind, machines)
+        self.last_line = 0
+        self._common = (first.tenant, first.correlation_id)
+        self._expected: Position = (1, 0)
+        self._astray: Position | None = None
+        self._gaps: deque[tuple[Position, Position]] = deque(maxlen=GAPS_REMEMBERED)
+        self._damaged = False
+        self._entry: Entry | None = None
+        self._head: bytes | None = GENESIS
+        self._seq = 0
+        self._at = 0
+
+    def take(self, line: Line, say: Say) -> bool:
+        """Follow one more line. True when it was the closing one."""
+        if (line.tenant, line.correlation_id) != self._common:
+            say(Code.CONTRADICTION, "tenant or correlation_id differs from that of the lines before")
+        if line.about == "head":
+            self._close(line, say)
+            return True
+        if self._in_place(line, say):
+            self._gather(line, say)
+            self.history.follow(line, say)
+            if line.place == line.places - 1:
+                self._seal(line, say)
+        return False
+
+    def damage(self) -> None:
+        """A line of this journal could not be read: the next one is taken as it comes."""
+        self._damaged = True
+        self._lose()
+
+    # -- places ------------------------------------------------------------------------------------------------------
+    def _in_place(self, line: Line, say: Say) -> bool:
+        position = (line.seq, line.place)
+        if position < self._expected and position != self._astray:
+            self._astray = _after(line)
+            late = any(start <= position < end for start, end in self._gaps)
+            where = f"hop {line.place} of entry {line.seq}"
+            say(*((Code.ORDER, f"{where} comes too late") if late else (Code.REPEAT, f"{where} was there before")))
+            return False
+        if position != self._expected:
+            if position > self._expected and not self._damaged:
+                seq, place = self._expected
+                say(Code.GAP, f"hop {place} of entry {seq} should stand here, not hop {line.place} of {line.seq}")
+                self._gaps.append((self._expected, position))
+            self._lose()
+        self._expected, self._astray, self._damaged = _after(line), None, False
+        return True
+
+    def _lose(self) -> None:
+        self._entry, self._head = None, None
+        self.history.lose()
+
+    # -- entries -----------------------------------------------------------------------------------------------------
+    def _gather(self, line: Line, say: Say) -> None:
+        entry = self._entry
+        if entry is None:
+            entry = self._entry = Entry(line)
+            if line.at < self._at:
+                say(Code.TIME, f"time runs backwards: {self._at - line.at} µs before the entry that precedes it")
+        if (line.at, line.places) != (entry.at, entry.places):
+            say(Code.ENTRY, f"at or hops differ from those of the other lines of entry {line.seq}")
+            entry.whole = False
+        if (line.seal is None) == (line.place == line.places - 1):
+            say(Code.ENTRY, "the last line of an entry carries its hash, and no other does")
+        if entry.whole:
+            self._gather_cause(entry, line, say)
+            self._gather_hop(entry, line, say)
+
+    def _gather_cause(self, entry: Entry, line: Line, say: Say) -> None:
+        cause = (line.by, line.event, line.actor)
+        if cause == entry.cause and line.detail is None and line.about != "note":
+            return
+        if line.by != len(entry.causes):
+            say(Code.ENTRY, f"the causes of entry {line.seq} do not follow each other")
+            entry.whole = False
+        entry.cause = cause
+        entry.causes.append(cause_text(line.event, line.actor, line.detail))
+
+    def _gather_hop(self, entry: Entry, line: Line, say: Say) -> None:
+        if line.about == "note":
+            return
+        of = None if line.of is None else self.history.number_of(line.of)
+        if line.of is not None and of is None:
+            say(Code.CONTRADICTION, f"metadata.of names a step that the run does not have: {quoted(line.of)}")
+            entry.whole = False
+        rest = {
+            "of": of,
+            "fence": line.fence,
+            "attempt": line.attempt,
+            "took": line.took,
+            "due_at": line.due_at,
+            "category": line.category,
+            "error": line.error,
+        }
+        entry.hops.append(hop_text(line.no, line.trigger, line.source, line.target, line.by, rest))
+
+    def _seal(self, line: Line, say: Say) -> None:
+        entry, self._entry = self._entry, None
+        assert entry is not None
+        if entry.whole and self._head is not None and line.seal is not None:
+            body = entry_bytes(line.tenant, line.owner, entry.seq, entry.at, entry.causes, entry.hops)
+            if chained(self._head, body) != line.seal:
+                say(
+                    Code.HASH,
+                    f"entry {entry.seq} does not have the hash it says: it, or the one before it, was changed",
+                )
+        self._head, self._seq, self._at = line.seal, entry.seq, entry.at
+        self.history.entry_ended(say)
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    def _close(self, line: Line, say: Say) -> None:
+        if self._entry is not None:
+            say(Code.GAP, f"the rest of entry {self._entry.seq} is missing before the closing line")
+        if line.seq != self._seq:
+            say(
+                Code.HEAD,
+                f"the journal has {line.seq} entries by its closing line, and {self._seq} by the lines before",
+            )
+        elif self._head is not None and line.seal != self._head:
+            say(Code.HEAD, "the closing line has another hash than the last entry")
+        elif line.at != self._at:
+            say(Code.HEAD, "the closing line has another time than the last entry")
+        if not self.history.is_in(line.target):
+            say(Code.HEAD, f"the closing line says {quoted(line.target)}, which is not the state reached before it")
+
+
+def _after(line: Line) -> Position:
+    return (line.seq, line.place + 1) if line.place + 1 < line.places else (line.seq + 1, 0)

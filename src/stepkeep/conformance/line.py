@@ -1,0 +1,217 @@
+"""One line of a log: read, checked against the schema and against itself, and turned into a value.
+
+Whatever the bytes are, the answer is a value or a list of problems, never an exception. It knows nothing of other
+lines; `verify.py` calls it for each one and hands the value on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.encoding import Decimal, compact
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.schema import HEAD, HEADS, LINE, OWNERS, SHAPES, Shape
+
+LONGEST_LINE = 4 * 1024 * 1024
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Problem = tuple[Code, str]
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line that has every field it needs. `about` is run, step, worker, note or head."""
+
+    journal: str
+    about: str
+    owner: str
+    tenant: str
+    correlation_id: str | None
+    seq: int
+    at: int
+    source: str | None
+    target: str
+    trigger: str
+    place: int = 0
+    places: int = 1
+    by: int = 0
+    event: str = ""
+    actor: str = ""
+    detail: str | None = None
+    seal: bytes | None = None
+    step: str | None = None
+    no: int = -1
+    of: str | None = None
+    fence: int | None = None
+    attempt: int | None = None
+    took: int | None = None
+    due_at: int | None = None
+    category: str | None = None
+    error: str | None = None
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What became of one line: its value if it has one, what is wrong with it, and whose it seems to be."""
+
+    line: Line | None
+    problems: tuple[Problem, ...] = ()
+    owner: tuple[str, str] | None = None
+
+
+def read_line(raw: bytes | str) -> Reading:
+    """Read one line, with or without its newline."""
+    try:
+        document = _parse(raw)
+    except (ValueError, RecursionError) as error:
+        return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
+    problems = list(_misfits(document, Shape(LINE, {}), "")) or list(_metadata_misfits(document))
+    if problems:
+        return Reading(None, tuple((Code.SCHEMA, said) for said in problems), _owner(document.get("metadata")))
+    try:
+        line = _value(document)
+    except RecursionError:
+        return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), _owner(document["metadata"]))
+    return Reading(
+        line,
+        tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document)),
+        (line.journal, line.owner),
+    )
+
+
+def _parse(raw: bytes | str) -> dict[str, Any]:
+    if len(raw) > LONGEST_LINE:
+        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
+    words = raw.decode() if isinstance(raw, bytes) else raw
+    document = json.loads(words, object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
+    if not isinstance(document, dict):
+        raise ValueError(f"it is a {type(document).__name__}")
+    if "\\u" in words:
+        compact(document).encode()  # half a surrogate pair cannot be written, so it must not be read
+    return document
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
+    for name, fits in shape.required.items():
+        if name not in found:
+            yield f"{path}{name} is missing"
+        elif not fits(found[name]):
+            yield f"{path}{name} cannot be {quoted(found[name])}"
+    for name, value in found.items():
+        if name in shape.optional:
+            if not shape.optional[name](value):
+                yield f"{path}{name} cannot be {quoted(value)}"
+        elif name not in shape.required:
+            yield f"{path}{quoted(name)[1:-1]} is not a field of this event type"
+
+
+def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
+    kind, metadata = document["event_type"], document["metadata"]
+    if kind == HEAD:
+        yield from _misfits(metadata, HEADS["worker" if "worker_id" in metadata else "run"], "metadata.")
+    elif kind in SHAPES:
+        misfits = list(_misfits(metadata, SHAPES[kind][2], "metadata."))
+        yield from misfits
+        if not misfits and metadata["hop"] >= metadata["hops"]:
+            yield f"metadata.hop cannot be {metadata['hop']} of {metadata['hops']}"
+    else:
+        yield f"event_type cannot be {quoted(kind)}"
+
+
+def _owner(metadata: Any) -> tuple[str, str] | None:
+    if isinstance(metadata, dict):
+        for kind in OWNERS:
+            if isinstance(metadata.get(f"{kind}_id"), str):
+                return kind, metadata[f"{kind}_id"]
+    return None
+
+
+def _value(document: dict[str, Any]) -> Line:
+    metadata, kind = document["metadata"], document["event_type"]
+    journal, about = ("worker" if "worker_id" in metadata else "run", "head") if kind == HEAD else SHAPES[kind][:2]
+    detail, seal, lasted = metadata.get("detail"), metadata.get("hash"), metadata.get("duration_seconds")
+    return Line(
+        journal=journal,
+        about=about,
+        owner=metadata[f"{journal}_id"],
+        tenant=metadata["tenant"],
+        correlation_id=metadata.get("correlation_id"),
+        seq=metadata["seq"],
+        at=metadata["at"],
+        source=document["from_state"],
+        target=document["to_state"],
+        trigger=document["trigger"],
+        place=metadata.get("hop", 0),
+        places=metadata.get("hops", 1),
+        by=metadata.get("cause", 0),
+        event=metadata.get("event", ""),
+        actor=metadata.get("actor", ""),
+        detail=None if detail is None else compact(detail),
+        seal=None if seal is None else bytes.fromhex(seal),
+        step=metadata.get("step"),
+        no=metadata.get("no", -1),
+        of=metadata.get("of"),
+        fence=metadata.get("fence"),
+        attempt=metadata.get("attempt"),
+        took=None if lasted is None else round(lasted * 1_000_000),
+        due_at=metadata.get("due_at"),
+        category=metadata.get("category"),
+        error=metadata.get("error"),
+    )
+
+
+def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
+    """Fields that follow from other fields of the same line, and do not."""
+    metadata = document["metadata"]
+    entity = line.owner if line.step is None else f"{line.owner}/{line.step}"
+    retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
+    implied = {
+        "timestamp": (document["timestamp"], _timestamp(line.at)),
+        "severity": (document["severity"], _severity(line)),
+        "entity_id": (document["entity_id"], entity),
+        "metadata.retry_count": (metadata.get("retry_count"), retries),
+        "metadata.duration_seconds": (
+            metadata.get("duration_seconds"),
+            None if line.took is None else line.took / 1_000_000,
+        ),
+    }
+    if line.about in ("note", "head"):
+        implied["from_state"] = (line.source, line.target)
+        implied["trigger"] = (line.trigger, "exported" if line.about == "head" else line.event)
+    if line.about == "head":
+        implied["to_state"] = (line.target, metadata["state"])
+        implied["metadata.entries"] = (metadata["entries"], line.seq)
+    for name, (said, follows) in implied.items():
+        if said != follows:
+            yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
+
+
+def _timestamp(at: int) -> str:
+    return f"{EPOCH + timedelta(milliseconds=at // 1000):%Y-%m-%dT%H:%M:%S}.{at // 1000 % 1000:03d}Z"
+
+
+def _severity(line: Line) -> str:
+    if line.about == "run" and line.target == "failed":
+        return "critical"
+    if line.about == "worker" and line.trigger in ("heartbeats_missed", "given_up", "start_failed"):
+        return "error"
+    if line.about != "step":
+        return "info"
+    if line.target == "failed":
+        return "error"
+    tolerated = line.target == "skipped" and line.category is not None
+    return "warning" if tolerated or line.target == "retrying" or line.trigger == "lease_lost" else "info"

@@ -1,0 +1,116 @@
+"""What the judge says: findings, each with a line number and a code, and the report that holds them.
+
+Values only. The number of findings kept is bounded, so that a file of garbage cannot fill the memory; all are counted.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+MOST_FINDINGS = 1000
+LONGEST_QUOTE = 80
+
+
+class Code(StrEnum):
+    """Every kind of finding. The words are stable: scripts may rely on them."""
+
+    JSON = "json"
+    """the line is not one JSON object in UTF-8, or is too long"""
+    SCHEMA = "schema"
+    """a field is missing, unknown, of the wrong type or not in its vocabulary"""
+    CONTRADICTION = "contradiction"
+    """two fields of the log that say the same thing differ"""
+    EMPTY = "empty"
+    """there is not a single line"""
+    GAP = "gap"
+    """lines are missing before this one"""
+    ORDER = "order"
+    """the line stands after lines that it should precede"""
+    REPEAT = "repeat"
+    """the line was there before"""
+    ENTRY = "entry"
+    """the lines of one journal entry do not fit together"""
+    HASH = "hash"
+    """the chain is broken: this entry or the one before it was changed"""
+    HEAD = "head"
+    """the closing line differs from what the lines before it add up to"""
+    INCOMPLETE = "incomplete"
+    """the journal has no closing line: its tail is missing"""
+    AFTER_HEAD = "after_head"
+    """a line follows the closing line of its journal"""
+    TIME = "time"
+    """time runs backwards"""
+    ILLEGAL = "illegal"
+    """no such arrow in the machine"""
+    DISCONTINUOUS = "discontinuous"
+    """the state left is not the state that was entered before"""
+    CREATION = "creation"
+    """something moves before it was created, or is created twice"""
+    TERMINAL = "terminal"
+    """something happens after the end"""
+    CLAIM = "claim"
+    """a step moves in a way that the state of its run rules out"""
+    FENCE = "fence"
+    """a fence that does not grow with each claim, or is not the one of the claim"""
+    OUTCOME = "outcome"
+    """an outcome without a lease, or a second one under the same claim"""
+    ATTEMPT = "attempt"
+    """attempts are miscounted"""
+    TIMER = "timer"
+    """a timer fired before it was due"""
+    ENDING = "ending"
+    """the run's state contradicts the states of its steps"""
+    STUCK = "stuck"
+    """the run goes on but nothing in it can move"""
+    UNDO = "undo"
+    """steps are undone that must not be, twice, or in the wrong order"""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong, and where: `line` counts from 1, `run` is the run (or worker) where known."""
+
+    line: int
+    code: Code
+    run: str | None
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.code}: {self.message}"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """The verdict on a log: its findings in line order, how many journals and lines it has, what was left out."""
+
+    findings: tuple[Finding, ...]
+    runs: int
+    lines: int
+    omitted: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def quoted(value: object) -> str:
+    """A value as it may stand in a message: printable, and short whatever it was."""
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = repr(value)
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"
+
+
+class Findings:
+    """Collects findings up to a bound."""
+
+    def __init__(self, most: int = MOST_FINDINGS) -> None:
+        self._most = most
+        self.kept: list[Finding] = []
+        self.omitted = 0
+
+    def add(self, line: int, code: Code, run: str | None, message: str) -> None:
+        if len(self.kept) < self._most:
+            self.kept.append(Finding(line, code, run, message))
+        else:
+            self.omitted += 1

@@ -1,0 +1,123 @@
+"""The shape of a line: which fields each event type has, which it may have, and what each may hold.
+
+Tables and small predicates, nothing else; `line.py` reads lines with them. The vocabularies are spelled out here again
+on purpose: a judge that borrowed them from the engine would accept whatever the engine came to write.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+Predicate = Callable[[Any], bool]
+
+LARGEST = 2**63 - 1
+LATEST = 253_402_300_799_999_999
+"""The last microsecond of the year 9999."""
+
+SEVERITIES = frozenset({"info", "warning", "error", "critical"})
+CATEGORIES = frozenset(
+    {
+        "transient", "external", "timeout", "agent", "unknown",
+        "validation", "governance", "auth", "conflict", "poison",
+    }
+)  # fmt: skip
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def any_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def text_or_null(value: Any) -> bool:
+    return value is None or text(value)
+
+
+def whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def counted(value: Any) -> bool:
+    return whole(value) and value > 0
+
+
+def moment(value: Any) -> bool:
+    return whole(value) and value <= LATEST
+
+
+def seconds(value: Any) -> bool:
+    return (type(value) is int or isinstance(value, float)) and 0 <= value <= LARGEST // 1_000_000
+
+
+def digest(value: Any) -> bool:
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None
+
+
+def an_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def severity(value: Any) -> bool:
+    return isinstance(value, str) and value in SEVERITIES
+
+
+def category(value: Any) -> bool:
+    return isinstance(value, str) and value in CATEGORIES
+
+
+class Shape(NamedTuple):
+    """What the metadata of one event type must have and may have."""
+
+    required: Mapping[str, Predicate]
+    optional: Mapping[str, Predicate]
+
+
+LINE: dict[str, Predicate] = {
+    "timestamp": text,
+    "event_type": text,
+    "severity": severity,
+    "entity_id": text,
+    "from_state": text_or_null,
+    "to_state": text,
+    "trigger": text,
+    "metadata": an_object,
+}
+
+_JOURNAL: dict[str, Predicate] = {"tenant": text, "seq": counted, "at": moment}
+_MOVE: dict[str, Predicate] = {"hop": whole, "hops": counted, "cause": whole, "event": text, "actor": any_text}
+_MAY: dict[str, Predicate] = {"detail": an_object, "hash": digest}
+_WHY: dict[str, Predicate] = {"of": text, "category": category, "error": any_text}
+_HEAD: dict[str, Predicate] = {"entries": counted, "state": text, "hash": digest}
+
+OWNERS: dict[str, dict[str, Predicate]] = {
+    "run": {"run_id": text, "correlation_id": text},
+    "worker": {"worker_id": text},
+}
+"""The two kinds of journal, and how their lines name the one they belong to."""
+
+_STEP: dict[str, Predicate] = {"step": text, "no": whole}
+_ATTEMPT: dict[str, Predicate] = {
+    "attempt": counted,
+    "retry_count": whole,
+    "fence": counted,
+    "duration_seconds": seconds,
+    "due_at": whole,
+}
+
+SHAPES: Mapping[str, tuple[str, str, Shape]] = {
+    "run_state_transition": ("run", "run", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY | _WHY)),
+    "step_state_transition": ("run", "step", Shape(OWNERS["run"] | _JOURNAL | _MOVE | _STEP, _MAY | _WHY | _ATTEMPT)),
+    "worker_state_transition": ("worker", "worker", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
+    "run_note": ("run", "note", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY)),
+    "worker_note": ("worker", "note", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
+}
+"""Each event type with the kind of its journal, what it is about, and its metadata."""
+
+HEAD = "journal_head"
+HEADS: Mapping[str, Shape] = {kind: Shape(owner | _JOURNAL | _HEAD, {}) for kind, owner in OWNERS.items()}

@@ -1,0 +1,94 @@
+"""One step over time: its lease and fence, its attempts, its timers. What a claim gives, exactly one outcome ends.
+
+Judges each hop against what the same step did before; what the run allows is `history.py`'s business.
+"""
+
+from __future__ import annotations
+
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import Say
+from stepkeep.conformance.report import Code, quoted
+
+UNDER_LEASE = frozenset(
+    {
+        "completed", "released", "lease_lost", "waited", "completion_requested", "retry_scheduled",
+        "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated",
+    }
+)  # fmt: skip
+"""What can only be said of a step by (or about) the worker that holds it."""
+
+COUNTED = frozenset({"retry_scheduled", "lease_lost"})
+"""After these the next attempt has the next number; after a wake-up or a release it keeps its own."""
+
+TIMED = frozenset({"retry_due", "lease_lost", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
+"""What only time does."""
+
+
+class Step:
+    """What the log has shown of one step."""
+
+    def __init__(self, no: int, name: str, phase: str) -> None:
+        self.no, self.name, self.phase = no, name, phase
+        self.state = ""
+        self.fence = 0
+        self.leased = False
+        self.claimed_at = 0
+        self.attempt = 1
+        self.due_at: int | None = None
+        self.settled = 0
+        self.completed_by_hand: int | None = None
+
+
+def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
+    """Judge one hop, then remember it."""
+    if partial:
+        step.fence = line.fence or 0
+        return
+    name = f"step {quoted(step.name)}"
+    _check_fence(step, line, name, say)
+    _check_lease(step, line, name, say)
+    _check_attempt(step, line, name, say)
+    if line.trigger in TIMED and (step.due_at is None or line.at < step.due_at):
+        say(Code.TIMER, f"{name}: {quoted(line.trigger)} came before it was due")
+    _remember(step, line)
+
+
+def _check_fence(step: Step, line: Line, name: str, say: Say) -> None:
+    fence = line.fence or 0
+    if line.trigger == "claimed":
+        if fence <= step.fence:
+            say(Code.FENCE, f"{name} is claimed with fence {fence}, but had {step.fence} before: a fence must grow")
+        if line.due_at is None or line.due_at <= line.at:
+            say(Code.TIMER, f"{name} is claimed under a lease that does not last")
+    elif fence != step.fence:
+        say(Code.FENCE, f"{name} moves under fence {fence}, but its last claim has {step.fence}")
+
+
+def _check_lease(step: Step, line: Line, name: str, say: Say) -> None:
+    if line.trigger == "claimed":
+        if step.leased:
+            say(Code.OUTCOME, f"{name} is claimed while another claim holds it")
+    elif line.trigger in UNDER_LEASE and not step.leased and step.completed_by_hand != line.seq:
+        say(Code.OUTCOME, f"{name}: {quoted(line.trigger)} without a claim that holds it")
+    ends = step.leased and line.trigger not in ("claimed", "completed")
+    took = line.at - step.claimed_at if ends else None
+    if line.took != took:
+        say(Code.OUTCOME, f"{name}: metadata.duration_seconds is not the time since its claim")
+
+
+def _check_attempt(step: Step, line: Line, name: str, say: Say) -> None:
+    attempt = step.attempt if line.fence else None
+    if line.attempt != attempt:
+        say(Code.ATTEMPT, f"{name}: metadata.attempt is {line.attempt} where {attempt} is due")
+
+
+def _remember(step: Step, line: Line) -> None:
+    if line.trigger == "claimed":
+        step.leased, step.claimed_at = True, line.at
+    elif line.trigger != "completed":
+        step.leased = False
+    if line.trigger == "completion_succeeded":
+        step.completed_by_hand = line.seq
+    step.fence = line.fence or 0
+    step.attempt = (line.attempt or step.attempt) + (line.trigger in COUNTED)
+    step.due_at = line.due_at

@@ -1,0 +1,67 @@
+"""The verifier of exported logs: lines in, a report out. It never raises on what the lines hold.
+
+Streaming: it keeps one journal's knowledge for each run that is still open in the log and forgets it at its closing
+line. The tables it judges by are an argument. `stepkeep log verify` and the tests call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from stepkeep.conformance.journal import Journal
+from stepkeep.conformance.line import LONGEST_LINE, read_line
+from stepkeep.conformance.machines import Machines
+from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report
+
+
+def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int = MOST_FINDINGS) -> Report:
+    """Judge a log, line by line. `machines` has the arrows and terminal states of run, step and worker."""
+    findings = Findings(most)
+    plain = {name: (frozenset(arrows), frozenset(terminal)) for name, (arrows, terminal) in machines.items()}
+    journals: dict[tuple[str, str], Journal] = {}
+    closed: set[tuple[str, str]] = set()
+    number = 0
+    for number, raw in enumerate(lines, 1):
+        reading = read_line(raw)
+        run = reading.owner[1] if reading.owner else None
+
+        def say(code: Code, message: str, number: int = number, run: str | None = run) -> None:
+            findings.add(number, code, run, message)
+
+        for code, message in reading.problems:
+            say(code, message)
+        line, key = reading.line, reading.owner
+        if line is None or key is None:
+            if key in journals:
+                journals[key].damage()
+            continue
+        if key in closed:
+            say(Code.AFTER_HEAD, "the journal was closed before this line")
+            continue
+        if key not in journals:
+            journals[key] = Journal(line, plain)
+        journals[key].last_line = number
+        if journals[key].take(line, say):
+            del journals[key]
+            closed.add(key)
+    for (_, owner), journal in journals.items():
+        findings.add(journal.last_line, Code.INCOMPLETE, owner, "the journal ends here without its closing line")
+    if number == 0:
+        findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
+    kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
+    return Report(kept, len(journals) + len(closed), number, findings.omitted)
+
+
+def read_lines(log: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, without newlines. Of a line that is too long only as much is kept as shows that it is."""
+    while line := log.readline(LONGEST_LINE + 2):
+        if not line.endswith(b"\n"):
+            while (rest := log.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
+                pass
+        yield line.removesuffix(b"\n")
+
+
+def verify_log(log: BinaryIO, machines: Machines, *, most: int = MOST_FINDINGS) -> Report:
+    """Judge the log in an open file."""
+    return verify_lines(read_lines(log), machines, most=most)

@@ -1,0 +1,95 @@
+"""Export journals as logs: one line per hop, a closing line per journal, and nothing that is not on record.
+
+Reads only, page by page, so that a long journal never sits in memory whole. A run that goes on is exported as of the
+moment its row was read: later entries are left to the next export. The command line and the API call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from stepkeep.errors import NotFound
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
+from stepkeep.kernel.tables import RUN, STEP, WORKER
+from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.lines import Scribe, unfold
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import RunFilter
+
+JOURNAL_PAGE = 1000
+RUNS_PAGE = 200
+
+Line = dict[str, Any]
+MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
+"""A machine as plain data: its (from, trigger, to) arrows and its terminal states."""
+
+
+async def export_run(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
+    """The whole journal of a run, then its head as the run's row has it."""
+    found = await transactor.store.read_run(tenant, run_id)
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    plan = await plan_of(transactor, tenant, run_id)
+    names = {no: name for name, no in plan.numbers.items()}
+    scribe = Scribe("run", run_id, names, found.details.correlation_id)
+    at = found.details.created_at
+    async for entry in _entries(transactor, tenant, run_id, found.run.seq):
+        at = entry.at
+        for move in unfold(entry):
+            yield scribe.line(move)
+    yield scribe.head(tenant, found.run.seq, found.run.head, found.run.state, at)
+
+
+async def export_all(transactor: Transactor, which: RunFilter) -> AsyncIterator[Line]:
+    """Every run that the filter lets through (its `limit` and `before` aside), newest first, each whole."""
+    page = replace(which, limit=RUNS_PAGE, before=None)
+    while runs := await transactor.store.list_runs(page):
+        for record in runs:
+            async for line in export_run(transactor, record.run.id, tenant=which.tenant):
+                yield line
+        page = replace(page, before=runs[-1].run.id)
+
+
+async def export_worker(transactor: Transactor, worker_id: str, *, tenant: str) -> AsyncIterator[Line]:
+    """The whole journal of a worker, then its head as the worker's row has it."""
+    rows = await transactor.store.list_workers(tenant)
+    worker = next((row for row in rows if row.id == worker_id), None)
+    if worker is None:
+        raise NotFound(f"there is no worker {worker_id}")
+    scribe = Scribe("worker", worker_id, {})
+    at = worker.started_at
+    for entry in _up_to(worker.seq, await transactor.store.read_worker_journal(tenant, worker_id)):
+        at = entry.at
+        for move in unfold(entry):
+            yield scribe.line(move)
+    yield scribe.head(tenant, worker.seq, worker.head, worker.state, at)
+
+
+async def _entries(transactor: Transactor, tenant: str, run_id: str, last: int) -> AsyncIterator[SealedEntry]:
+    after = 0
+    while after < last:
+        page = await transactor.store.read_journal(tenant, run_id, after, JOURNAL_PAGE)
+        if not page:
+            return
+        for entry in _up_to(last, page):
+            yield entry
+        after = page[-1].seq
+
+
+def _up_to(last: int, entries: Iterable[SealedEntry]) -> Iterable[SealedEntry]:
+    return (entry for entry in entries if entry.seq <= last)
+
+
+def canonical_machines() -> dict[str, MachineData]:
+    """The canonical tables as plain data, for a judge that must not know them by itself."""
+    return {
+        machine.name: (
+            frozenset((row.source and str(row.source), str(row.trigger), str(row.target)) for row in machine.rows),
+            frozenset(str(state) for state in terminal),
+        )
+        for machine, terminal in ((RUN, RUN_TERMINAL), (STEP, STEP_TERMINAL), (WORKER, WORKER_TERMINAL))
+    }
