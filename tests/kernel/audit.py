@@ -39,9 +39,7 @@ def before(world: World, decision: Decision) -> None:
     known = world.run
     assert decision.was == known.seq
     if decision.entry is None:
-        assert decision.run == known
-        assert not (decision.changed or decision.added or decision.claimed or decision.attempts)
-        assert not (decision.messages or decision.consumed or decision.outbox)
+        assert decision == Decision(was=known.seq, run=known, replies=decision.replies), "changed without a record"
         return
     assert known.state not in RUN_TERMINAL, "a run that had ended was changed"
     entry = decision.entry

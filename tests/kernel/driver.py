@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from tests.kernel import audit
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.birth import conceive
@@ -62,7 +63,7 @@ PATIENCE = 3
 """How often the driver answers a wish for single rows before it shows the whole run, as real stores do."""
 
 
-# -- writing definitions ----------------------------------------------------------------------------------------------
+# -- writing definitions ---------------------------------------------------------------------------------------------
 def work(name: str, *after: str | Dependency, undo: bool | Undo = False, **settings: Any) -> StepDefinition:
     """A step that a handler runs. With `undo=True` it has a hook."""
     hook = Undo(executor=Handler(name=f"undo {name}")) if undo is True else undo or None
@@ -77,7 +78,9 @@ def gate(name: str, *after: str | Dependency, deadline: int | None = None, **set
     return StepDefinition(name=name, order=0, approval=approval, depends_on=edges(after), **settings)
 
 
-def wait(name: str, event: str, *after: str | Dependency, deadline: int | None = None, **settings: Any) -> StepDefinition:
+def wait(
+    name: str, event: str, *after: str | Dependency, deadline: int | None = None, **settings: Any
+) -> StepDefinition:
     """A step that waits for a message."""
     return StepDefinition(
         name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=edges(after), **settings
@@ -128,7 +131,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
     )
 
 
-# -- comparing decisions ----------------------------------------------------------------------------------------------
+# -- comparing decisions ---------------------------------------------------------------------------------------------
 _encoder = msgspec.json.Encoder(enc_hook=lambda refusal: [type(refusal).__name__, str(refusal)])
 
 
@@ -189,7 +192,7 @@ class World:
         assert bytes_of(decision) == bytes_of(born())
         self._apply(decision)
 
-    # -- deciding ------------------------------------------------------------------------------------------------------
+    # -- deciding ----------------------------------------------------------------------------------------------------
     def send(self, *events: Event, claimer: Claimer | None = None) -> tuple[Reply, ...]:
         """Let these events happen in one transaction; all the ways to decide on them must agree."""
         decision = self._from_little(events, claimer)
@@ -199,7 +202,9 @@ class World:
             assert isinstance(same, Decision)
             assert bytes_of(decision) == bytes_of(same)
             assert bytes_of(decision) == bytes_of(must_decide(whole, events, self.now, claimer))
-            heard = [event for event, reply in zip(events, decision.replies, strict=True) if isinstance(reply, Accepted)]
+            heard = [
+                event for event, reply in zip(events, decision.replies, strict=True) if isinstance(reply, Accepted)
+            ]
             if len(heard) < len(events):
                 alone = must_decide(whole, heard, self.now, claimer)
                 accepted = tuple(reply for reply in decision.replies if isinstance(reply, Accepted))
@@ -227,7 +232,9 @@ class World:
 
     def _answered(self, little: Snapshot, need: Need, asked: int) -> Snapshot:
         whole = little.whole or need.whole or asked >= PATIENCE
-        steps = dict(self.rows) if whole else {**little.steps, **{n: self.rows[n] for n in need.steps if n in self.rows}}
+        steps = (
+            dict(self.rows) if whole else {**little.steps, **{n: self.rows[n] for n in need.steps if n in self.rows}}
+        )
         if need.waiting:
             steps |= {no: row for no, row in self.rows.items() if row.state in STEP_WAITING}
         outputs = {**little.outputs, **{no: self.output_of(no) for no in need.outputs}}
@@ -256,14 +263,16 @@ class World:
         )
 
     def _seen(self, events: Sequence[Event]) -> frozenset[str]:
-        return frozenset(event.id for event in events if isinstance(event, MessageArrived) and event.id in self.messages)
+        return frozenset(
+            event.id for event in events if isinstance(event, MessageArrived) and event.id in self.messages
+        )
 
     def inbox(self) -> tuple[Message, ...]:
         kept = [message for message in self.messages.values() if message.consumed_by is None]
         return tuple(sorted(kept, key=lambda message: message.number))
 
     def output_of(self, no: int) -> bytes | None:
-        """What a step produced: its note's output, or that of the attempt that succeeded under the fence that counts."""
+        """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""
         row = self.rows.get(no)
         if row is None:
             return None
@@ -274,8 +283,6 @@ class World:
         return attempt.output if attempt is not None and attempt.state is AttemptState.SUCCEEDED else None
 
     def _apply(self, decision: Decision) -> None:
-        from tests.kernel import audit  # noqa: PLC0415
-
         self.touched = len(decision.changed) + len(decision.added)
         self.spent += self.touched
         audit.before(self, decision)
@@ -294,7 +301,7 @@ class World:
         if self.watched:
             audit.everything(self)
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- looking -----------------------------------------------------------------------------------------------------
     def no(self, name: str) -> int:
         return self.plan.numbers[name]
 
@@ -324,7 +331,7 @@ class World:
     def over(self) -> bool:
         return self.run.state in RUN_TERMINAL
 
-    # -- verbs ---------------------------------------------------------------------------------------------------------
+    # -- verbs -------------------------------------------------------------------------------------------------------
     def one(self, event: Event, claimer: Claimer | None = None) -> Accepted:
         """Send one event; a refusal is raised, as it is where somebody waits for the answer."""
         (reply,) = self.send(event, claimer=claimer)
@@ -344,7 +351,9 @@ class World:
             self.one(self.claiming(name, worker=worker, lease=lease))
         return self.row(names[-1]).fence
 
-    def reporting(self, name: str, outcome: Outcome, fence: int | None = None, worker: int | None = None) -> StepReported:
+    def reporting(
+        self, name: str, outcome: Outcome, fence: int | None = None, worker: int | None = None
+    ) -> StepReported:
         row = self.row(name)
         by = worker if worker is not None else row.worker or 1
         return StepReported(
@@ -441,9 +450,7 @@ class World:
 
     def tell(self, name: str, id: str = "m1", payload: bytes = b"{}") -> Accepted:  # noqa: A002
         """A message arrives."""
-        return self.one(
-            MessageArrived(tenant="t", run_id="r", actor="outside", id=id, name=name, payload=payload)
-        )
+        return self.one(MessageArrived(tenant="t", run_id="r", actor="outside", id=id, name=name, payload=payload))
 
     def cancel(self, *, compensate: bool = False, by: str = "cyd", reason: str = "") -> Accepted:
         return self.one(CancelRequested(tenant="t", run_id="r", actor=by, compensate=compensate, reason=reason))

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from tests.kernel.driver import LEASE, TOKEN, When, World, when
+
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import (
@@ -57,7 +59,6 @@ from stepkeep.kernel.outcomes import (
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
-from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
 S = StepState
 EVENTS = ("paid", "shipped")
@@ -70,7 +71,7 @@ def maybe(random: Random, chance: float) -> bool:
     return random.random() < chance
 
 
-# -- definitions --------------------------------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------------------------------------------------
 def world_of(random: Random) -> World:
     """A run of a random definition, perhaps not started yet."""
     size = random.randint(1, 6)
@@ -81,7 +82,7 @@ def world_of(random: Random) -> World:
         *steps,
         conditions=conditions,
         start=maybe(random, 0.9),
-        timeout=random.choice((None, None, 20 * SECOND, 200 * SECOND)),
+        timeout=random.choice((None, 20 * SECOND, 200 * SECOND)),
         on_failure=random.choice(list(OnFailure)),
         hook_failure=random.choice(list(HookFailure)),
         compensate_always=maybe(random, 0.2),
@@ -150,7 +151,7 @@ def _broken(view: ConditionView) -> bool:
     raise ExpressionError(f"nothing can be said about {sorted(view.states)}")
 
 
-# -- noise --------------------------------------------------------------------------------------------------------------
+# -- noise -----------------------------------------------------------------------------------------------------------
 def noise(world: World, random: Random) -> tuple[list[Event], Claimer | None]:
     """One transaction's worth of things that happen, sensible or not, and perhaps a worker with room for more."""
     if maybe(random, 0.3):
@@ -255,7 +256,7 @@ def _message(world: World, random: Random) -> Event:
 
 
 def _cancelled(world: World, random: Random) -> Event:
-    if maybe(random, 0.7):
+    if maybe(random, 0.93):
         return _reported(world, random)
     return CancelRequested(tenant="t", run_id="r", actor=random.choice(PEOPLE), compensate=maybe(random, 0.5))
 
@@ -290,7 +291,7 @@ def live(world: World, random: Random, events: int) -> None:
         world.send(*happened, claimer=chained)
 
 
-# -- the way home -------------------------------------------------------------------------------------------------------
+# -- the way home ----------------------------------------------------------------------------------------------------
 def bring_home(world: World) -> None:
     """A fair scheduler: whatever waits is served, in order, until the run has ended."""
     for turn in range(40 * (2 * world.plan.size + 2)):

@@ -78,10 +78,8 @@ def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> Non
         record = _record(draft.step(no))
         if record.get("by") == actor and record.get("decision") == decision:
             before, now = draft.plan.at(no).name, draft.planned(gate).name
-            raise Conflict(
-                f"{actor} has {decision} {before} of run {gate.run_id} already; now {now} is open. Name it if you mean it.",
-                {"step": before, **record},
-            )
+            said = f"{actor} has {decision} {before} of run {gate.run_id} already; now {now} is open. Name it"
+            raise Conflict(f"{said} if you mean it.", {"step": before, **record})
 
 
 def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
