@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.written import (
     ApprovalBlock,
@@ -35,11 +36,6 @@ GRACE = 30 * SECOND
 
 IN_SEQUENCE = (StepState.SUCCEEDED, StepState.SKIPPED)
 _ENDINGS = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
-
-
-def own_output(name: str) -> str:
-    """What an undo hook is given when it has no `with`: what its step returned."""
-    return f'${{{{ steps["{name}"].output }}}}'
 
 
 def is_sequence(steps: Sequence[StepBlock]) -> bool:
@@ -128,9 +124,11 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
     hook = _spec(block, handlers)
     executor = _executor(block)
     assert executor is not None
+    # Where an attempt alone calls for the hook, there may be no result to give it.
+    otherwise = own_output(step.name) if step.compensate_when == "succeeded" else own_output_if_any(step.name)
     return kernel.Undo(
         executor=executor,
-        inputs=_inputs(block, own_output(step.name)),
+        inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
         retry=_retry(block.retry, (hook.retry if hook else None) or kernel.HOOK_RETRY),
     )

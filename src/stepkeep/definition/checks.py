@@ -110,9 +110,9 @@ def _command(command: CommandBlock, path: Path) -> Iterator[Finding]:
     program = command.argv[0]
     if OPENING in program:
         said = "The program of a `command` cannot be an expression: data must never choose what is run."
-        yield Finding((*path, 0), said, "Write its name here, and expressions in its arguments.")
+        yield Finding((*path, "argv", 0), said, "Write its name here, and expressions in its arguments.")
     elif not program.strip():
-        yield Finding((*path, 0), "The program of a `command` is empty.", "Write its name.")
+        yield Finding((*path, "argv", 0), "The program of a `command` is empty.", "Write its name.")
     for name in command.env:
         if "=" in name or OPENING in name:
             yield Finding((*path, "env", name), f"`{name}` cannot be the name of a variable.", key=True)

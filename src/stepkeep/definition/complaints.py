@@ -12,10 +12,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stepkeep.definition import bounds
-from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, did_you_mean
+from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, as_written, did_you_mean, kind_of, shown
 from stepkeep.definition.written import Block, StepBlock, WorkflowBlock
-
-_KINDS = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", int: "a whole number"}
 
 _WANTED = {
     "string_type": "text",
@@ -69,7 +67,7 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
     is_key = bool(local) and local[-1] == "[key]"
     local = local[:-1] if is_key else local
     if detail["type"] != "missing":
-        local = _as_written(local, data)
+        local = as_written(local, data)
     path, name = local, _named(local)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if is_key:
@@ -86,7 +84,7 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
         wanted = _WANTED[kind]
         if kind == "model_type" and _HAS_SHORT_FORM.intersection(local[-2:]):
             wanted = "text or a mapping"
-        yield Finding(path, f"{name} must be {wanted}, not {_kind(value)}.")
+        yield Finding(path, f"{name} must be {wanted}, not {kind_of(value)}.")
     elif kind == "literal_error":
         words = _literals(context)
         hint = did_you_mean(value, words) if isinstance(value, str) else ""
@@ -155,37 +153,6 @@ def _named(local: Sequence[str | int]) -> str:
     if keys == ["steps"] and len(local) == 2:
         return f"Step {int(local[1]) + 1}"
     return f"`{keys[-1]}`" if local[-1] == keys[-1] else f"An entry of `{keys[-1]}`"
-
-
-def _as_written(local: Path, data: Any) -> Path:
-    """The way as far as it exists in the data: a short form was widened by keys that nobody wrote."""
-    value = data
-    for depth, part in enumerate(local):
-        match value:
-            case dict() if part in value:
-                value = value[part]
-            case list() if isinstance(part, int):
-                value = value[part]
-            case _:
-                return local[:depth]
-    return local
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "empty"
-    return next((name for kind, name in _KINDS.items() if type(value) is kind), "a number")
-
-
-def shown(value: Any) -> str:
-    """A value as it may stand in a sentence: short, and on one line."""
-    if isinstance(value, dict | list) or value is None:
-        return _kind(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value) if not isinstance(value, int) or value.bit_length() < 256 else "a very long number"
-    cut = text if len(text) <= 60 else f"{text[:60]}…"
-    return f"`{' '.join(cut.split())}`" if isinstance(value, str) else cut
 
 
 def _literals(context: dict[str, Any]) -> list[str]:

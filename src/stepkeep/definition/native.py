@@ -17,7 +17,7 @@ from stepkeep.definition.build import build
 from stepkeep.definition.checks import check_edges, check_handlers, check_step, check_workflow
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.document import Syntax, parse_document, read_document
-from stepkeep.definition.findings import Finding, Path, Source, located
+from stepkeep.definition.findings import Finding, Path, Source, as_written, located
 from stepkeep.definition.graph import Ancestry, Node, check_graph
 from stepkeep.definition.lint import lint
 from stepkeep.definition.references import check_expressions
@@ -87,7 +87,8 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
         for path, step in steps.items():
             findings += check_handlers(step, path, handlers, all_known=all_known)
     if written is None or findings:
-        return CheckReport(definition=None, problems=located(source, findings))
+        found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
+        return CheckReport(definition=None, problems=located(source, found))
     definition = build(written, handlers)
     assert ancestry is not None
     return CheckReport(definition=definition, warnings=located(source, lint(written, definition, ancestry)))
@@ -159,4 +160,4 @@ def _findings(
     yield from check_edges(by_name, {step.name: path for path, step in steps.items()})
     if written is not None:
         yield from check_workflow(written)
-    yield from check_expressions(data, written, steps, ancestry, names)
+    yield from check_expressions(data, steps, ancestry, names)

@@ -1,7 +1,8 @@
 """Workflows written in Python: each call adds a step, and `definition()` ends where YAML ends.
 
-The calls only collect the data that YAML would hold, and remember who made them; the native front end checks it,
-so both ways of writing obey the same rules and defaults. Problems point at the line of the call. Nothing runs here.
+The calls only collect the data that YAML would hold, and remember who made them; the native front end checks
+it, so both ways of writing obey the same rules and defaults. Problems point at the line of the call. Nothing
+runs here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
-from stepkeep.definition.build import own_output
+from stepkeep.definition.conditions import own_output
 from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Path
@@ -82,9 +83,9 @@ class HandlerOptions(WorkOptions, total=False):
 class Workflow:
     """A workflow in the making.
 
-    Without a single `after`, steps run in the order of the calls; with one anywhere, steps without it start at once.
-    A step without `inputs` is given the run's input, and its function receives the fields it has parameters for; an
-    undo without inputs is given what its step returned.
+    Without a single `after`, steps run in the order of the calls; with one anywhere, steps without it start
+    at once. A step without `inputs` is given the run's input, and its function receives the fields it has
+    parameters for; an undo without inputs is given what its step returned.
 
     >>> def fetch(day: str) -> dict: ...
     >>> def publish(report: str) -> None: ...

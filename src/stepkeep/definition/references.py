@@ -1,20 +1,126 @@
-"""Expressions in a definition: each one compiles, and looks only at what has always happened before it is evaluated."""
+"""Expressions in a definition: each one compiles, and reads only what is sure to be there when it is evaluated.
+
+A step may read the steps it waits for, near or far; its undo and its rules may read the step itself, too; the
+run's own rules and output may read all. It evaluates nothing. Called by the native front end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
+from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.graph import Ancestry
-from stepkeep.definition.written import StepBlock, WorkflowBlock
+from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.written import StepBlock, UndoBlock
+
+MayRead = Callable[[str], bool]
 
 
 def check_expressions(
-    data: dict[str, Any],
-    written: WorkflowBlock | None,
-    steps: Mapping[Path, StepBlock],
-    ancestry: Ancestry | None,
-    names: set[str],
+    data: Mapping[str, Any], steps: Mapping[Path, StepBlock], ancestry: Ancestry | None, names: set[str]
 ) -> Iterator[Finding]:
-    yield from ()
+    """All that is wrong with the expressions of a workflow. Without ancestry (of a bad graph), order is not judged."""
+    scopes = scopes_of(names, _declared(data.get("input")))
+    for path, step in steps.items():
+        yield from _in_step(step, path, scopes, ancestry)
+    yield from _rules(data.get("rules"), ("rules",), scopes, output="output" in data)
+    yield from _template(data.get("output"), ("output",), scopes.template, "The output", lambda _: True)
+
+
+def _declared(written: Any) -> list[str] | None:
+    if not isinstance(written, list | dict):
+        return None
+    return [name for name in written if isinstance(name, str)]
+
+
+def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | None) -> Iterator[Finding]:
+    who = f"Step `{step.name}`"
+
+    def earlier(name: str) -> bool:
+        return ancestry is None or ancestry.precedes(name, step.name)
+
+    def earlier_or_own(name: str) -> bool:
+        return name == step.name or earlier(name)
+
+    if step.if_ is not None:
+        yield from _truth(step.if_, (*path, "if"), scopes.condition, who, earlier)
+    yield from _work(step, path, scopes.template, who, earlier)
+    for key, rules in (("rules", step.rules), ("validate", step.validate_)):
+        for number, rule in enumerate(rules):
+            yield from _truth(rule.check, (*path, key, number, "check"), scopes.rule, who, earlier_or_own)
+    if step.undo is not None:
+        yield from _work(step.undo, (*path, "undo"), scopes.template, f"The undo of `{step.name}`", earlier_or_own)
+
+
+def _work(block: StepBlock | UndoBlock, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+    yield from _template(block.with_, (*path, "with"), scope, who, may_read)
+    if block.command is not None:
+        at = (*path, "command")
+        texts = {"argv": block.command.argv[1:], "env": block.command.env, "cwd": block.command.cwd}
+        for finding in _template(texts, at, scope, who, may_read):
+            yield finding._replace(path=_argument(finding.path, len(at)))
+    if block.http is not None:
+        texts = {"url": block.http.url, "headers": block.http.headers, "body": block.http.body}
+        yield from _template(texts, (*path, "http"), scope, who, may_read)
+
+
+def _argument(path: Path, depth: int) -> Path:
+    """Count the program again, which was left out."""
+    match path[depth:]:
+        case ("argv", int(number), *rest):
+            return (*path[:depth], "argv", number + 1, *rest)
+    return path
+
+
+def _rules(written: Any, path: Path, scopes: Scopes, *, output: bool) -> Iterator[Finding]:
+    for number, rule in enumerate(written if isinstance(written, list) else ()):
+        text = rule.get("check") if isinstance(rule, dict) else rule
+        if isinstance(text, str):
+            at = (*path, number, "check")
+            yield from _truth(text, at, scopes.rule if output else scopes.condition, "A rule", lambda _: True)
+
+
+def _truth(text: str, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+    try:
+        expression = compile_truth(text, scope)
+    except InvalidExpression as error:
+        yield from (finding._replace(path=path) for finding in error.findings)
+        return
+    for name in sorted(expression.references):
+        if not may_read(name):
+            yield _too_early(name, path, who)
+
+
+def _template(value: Any, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+    try:
+        template = compile_template(value, scope)
+    except InvalidExpression as error:
+        yield from (finding._replace(path=(*path, *finding.path)) for finding in error.findings)
+        return
+    for name in sorted(template.references):
+        if not may_read(name):
+            yield _too_early(name, (*path, *_place_of(name, value, scope)), who)
+
+
+def _too_early(name: str, path: Path, who: str) -> Finding:
+    if who == f"Step `{name}`":
+        return Finding(path, f"{who} reads its own result before there is one.", "Read an earlier step.")
+    said = f"{who} reads `{name}`, which is not sure to have ended before it."
+    return Finding(path, said, f"Add `{name}` to its `depends_on`, or read an earlier step.")
+
+
+def _place_of(name: str, value: Any, scope: Scope) -> Path:
+    """Where in a value a step is read."""
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, dict):
+            waiting.extend(((*path, key), inner) for key, inner in part.items())
+        elif isinstance(part, list):
+            waiting.extend(((*path, number), inner) for number, inner in enumerate(part))
+        elif isinstance(part, str) and OPENING in part and name in compile_template(part, scope).references:
+            return path
+    return ()

@@ -2,7 +2,8 @@
 
     python -m stepkeep.definition.schema > docs/reference/native.schema.json
 
-It describes shapes; names, cycles and expressions are checked by the front end. A test keeps the published file fresh.
+It describes shapes; names, cycles and expressions are checked by the front end. A test keeps the published
+file fresh.
 """
 
 from __future__ import annotations

@@ -1,0 +1,184 @@
+"""Expressions at work: conditions, rules and templates of a stored definition, compiled once and evaluated on a view.
+
+A view holds encoded JSON by step name; only what an expression reads is decoded. What may be read where was
+checked at publication (`references`). The kernel's plan, the workers and the views of finished runs call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stepkeep.definition.expressions import (
+    Expression,
+    InvalidExpression,
+    Scope,
+    Template,
+    compile_expression,
+    compile_template,
+)
+from stepkeep.definition.findings import Finding, shown
+from stepkeep.definition.template_text import OPENING, Embedded, split
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.plan import ConditionView
+from stepkeep.kernel.states import StepState
+
+RUN_FIELDS = ("id", "workflow", "version")
+
+_decode = msgspec.json.Decoder().decode
+
+
+def own_output(name: str) -> str:
+    """What an undo hook is given when it has no `with`: what its step returned."""
+    return f'${{{{ steps["{name}"].output }}}}'
+
+
+def own_output_if_any(name: str) -> str:
+    """The same where the step may have ended without a result."""
+    output = f'steps["{name}"].output'
+    return f"${{{{ has({output}) ? {output} : null }}}}"
+
+
+class Scopes(NamedTuple):
+    """What exists where: a condition may ask for states, a rule for the result, a template for outputs alone."""
+
+    condition: Scope
+    rule: Scope
+    template: Scope
+
+
+def scopes_of(steps: Iterable[str], input_fields: Iterable[str] | None) -> Scopes:
+    """The scopes of a workflow with these steps and this declared input."""
+    names, fields = frozenset(steps), None if input_fields is None else frozenset(input_fields)
+
+    def scope(step_fields: tuple[str, ...], *, output: bool = False) -> Scope:
+        return Scope(names, input_fields=fields, output=output, step_fields=step_fields, run_fields=RUN_FIELDS)
+
+    return Scopes(
+        condition=scope(("output", "state")),
+        rule=scope(("output", "state"), output=True),
+        template=scope(("output",)),
+    )
+
+
+def compile_truth(text: str, scope: Scope) -> Expression:
+    """Compile an `if` or a rule: one expression, with or without `${{ }}`, that comes to true or false."""
+    source, offset = _one_expression(text)
+    try:
+        expression = compile_expression(source, scope)
+    except InvalidExpression as error:
+        moved = [finding._replace(inside=finding.inside + offset) for finding in error.findings]
+        raise InvalidExpression(moved) from None
+    if expression.result_type not in {"bool", "dyn"}:
+        said = f"This comes to a value of type {expression.result_type}, not to true or false."
+        raise InvalidExpression([Finding((), said, "Compare it with something.", inside=offset)])
+    return expression
+
+
+def _one_expression(text: str) -> tuple[str, int]:
+    if OPENING not in text:
+        return text, 0
+    match [piece for piece in split(text) if not (isinstance(piece, str) and not piece.strip())]:
+        case [Embedded(source, offset)]:
+            return source, offset
+    said = "A condition is one whole expression."
+    raise InvalidExpression([Finding((), said, "Write all of it inside one `${{ }}`, or without them.")])
+
+
+class CompiledCondition:
+    """An `if` or a rule, of the kernel's `Condition` protocol. `own` makes what it calls `output`."""
+
+    def __init__(self, expression: Expression, definition: Definition, own: Template | None = None) -> None:
+        self._expression, self._definition, self._own = expression, definition, own
+        self.reads: frozenset[str] = expression.references | (own.references if own else frozenset())
+        self.reads_input: bool = expression.uses_input or (own is not None and own.uses_input)
+
+    def holds(self, view: ConditionView) -> bool:
+        """Whether it is true of this view; ExpressionError when it cannot say."""
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        if self._own is not None:
+            context["output"] = self._own.render(context)
+        found = self._expression.evaluate(context)
+        if not isinstance(found, bool):
+            raise ExpressionError(f"`{self._expression.source}` comes to {shown(found)}, not to true or false.")
+        return found
+
+
+class CompiledTemplate:
+    """Inputs, arguments or outputs with expressions in them. `reads` names the steps whose outputs they hold."""
+
+    def __init__(self, template: Template, definition: Definition) -> None:
+        self._template, self._definition = template, definition
+        self.reads: frozenset[str] = template.references
+        self.reads_input: bool = template.uses_input
+
+    def render(self, view: ConditionView) -> Any:
+        """The value for this view; ExpressionError when an expression in it has none."""
+        return self._template.render(_context(view, self._definition, self.reads, reads_input=self.reads_input))
+
+
+def compile_condition(source: str, definition: Definition) -> CompiledCondition:
+    """Compile an `if` of a definition."""
+    return CompiledCondition(compile_truth(source, _scopes(definition).condition), definition)
+
+
+def compile_rule(source: str, definition: Definition, step: str) -> CompiledCondition:
+    """Compile a rule of a step, whose result it calls `output`. For the final check that is the run's own output."""
+    scopes = _scopes(definition)
+    try:
+        return CompiledCondition(compile_truth(source, scopes.condition), definition)
+    except InvalidExpression:
+        # It looks at `output`, or it is wrong: the wider scope knows which.
+        expression = compile_truth(source, scopes.rule)
+    value = definition.output if step not in scopes.rule.steps else own_output(step)
+    return CompiledCondition(expression, definition, compile_template(value, scopes.template))
+
+
+def compile_inputs(inputs: Any, definition: Definition) -> CompiledTemplate:
+    """Compile what a step is given: its inputs, or the texts of its executor."""
+    return CompiledTemplate(compile_template(inputs, _scopes(definition).template), definition)
+
+
+def render_output(
+    definition: Definition,
+    run_id: str,
+    given: bytes,
+    outputs: Mapping[str, bytes | None],
+    states: Mapping[str, StepState],
+) -> Any:
+    """The declared output of a run, from its input and what its steps came to."""
+    view = ConditionView(run_id=run_id, input=given, outputs=outputs, states=states)
+    return compile_inputs(definition.output, definition).render(view)
+
+
+def _context(view: ConditionView, definition: Definition, reads: Iterable[str], *, reads_input: bool) -> dict[str, Any]:
+    """The names of an expression. A step that has no output lacks the field, so that has() can ask for it."""
+    steps: dict[str, dict[str, Any]] = {}
+    for name in reads:
+        steps[name] = fields = {}
+        if (state := view.states.get(name)) is not None:
+            fields["state"] = str(state)
+        if (output := view.outputs.get(name)) is not None:
+            fields["output"] = _decode(output)
+    run = {"id": view.run_id, "workflow": definition.name, "version": definition.version}
+    context: dict[str, Any] = {"steps": steps, "run": run}
+    if reads_input:
+        context["input"] = _decode(view.input)
+    return context
+
+
+_recent: dict[int, tuple[Definition, Scopes]] = {}
+
+
+def _scopes(definition: Definition) -> Scopes:
+    # A plan compiles all conditions of one definition in a row; making the scope anew for each would cost the square.
+    known = _recent.get(id(definition))
+    if known is None or known[0] is not definition:
+        made = scopes_of((step.name for step in definition.steps), definition.input_fields)
+        if len(_recent) >= 32:
+            _recent.clear()
+        known = _recent[id(definition)] = (definition, made)
+    return known[1]
