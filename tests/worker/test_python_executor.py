@@ -95,7 +95,7 @@ def test_the_context_tells_the_attempt_the_keys_and_what_woke_it() -> None:
 
     woken = msgspec.Raw(b'{"message":{"id":"m1","name":"paid","payload":{"n":1}}}')
     job = handler_job(handler, given={"x": 1}, claim={"attempts": 2, "note": Note(woken_by=woken)})
-    assert outcome_of(job) == Completed()
+    assert outcome_of(job) == Completed(output=b"null")
     woken_by = seen.pop("woken")
     assert (woken_by.id, woken_by.name, woken_by.payload, woken_by.timed_out) == ("m1", "paid", {"n": 1}, False)
     assert seen == {
@@ -165,7 +165,7 @@ def test_blocking_handlers_run_side_by_side_in_threads() -> None:
         together.wait()
 
     results = asyncio.run(outcomes([handler_job(handler) for _ in range(4)]))
-    assert results == [Completed()] * 4
+    assert results == [Completed(output=b"null")] * 4
 
 
 def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepkeep.definition.conditions import compile_condition
+from stepkeep.definition.conditions import compile_rule
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Completion, Rule
 from stepkeep.kernel.definition import Executor as Defined
@@ -84,8 +84,8 @@ class RulesCode:
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
         self.where: Where = Where.THREAD
-        self.rules = tuple(
-            (rule, compile_condition(rule.expression, plan.definition)) for rule in planned.definition.rules
+        self.rules: tuple[tuple[Rule, Condition], ...] = tuple(
+            (rule, compile_rule(rule.expression, plan.definition, planned.name)) for rule in planned.definition.rules
         )
         read = sorted({name for _, condition in self.rules for name in condition.reads})
         self.needs_outputs = tuple((name, plan.numbers[name]) for name in read)

@@ -173,13 +173,17 @@ class Job:
         return None if self.details is None else _decode(self.details.input)
 
     def view(self) -> ConditionView:
-        """What rules may look at."""
-        name = self.claim.planned.name
+        """What templates and rules may look at."""
+        planned = self.claim.planned
+        own, outputs = planned.definition.name, self.outputs
+        if planned.phase is Phase.UNDO and own in outputs and outputs[own] is None:
+            # A hook may have to undo what never came to a result.
+            outputs = {**outputs, own: b"null"}
         return ConditionView(
             run_id=self.claim.run_id,
             input=b"null" if self.details is None else self.details.input,
-            outputs=self.outputs,
-            states=self.states or {name: StepState.SUCCEEDED},
+            outputs=outputs,
+            states=self.states or {own: StepState.SUCCEEDED},
         )
 
     def woken_by(self) -> Woken | None:

@@ -23,7 +23,7 @@ from stepkeep.worker.payloads import MAX_RESULT, Unstorable, encode
 
 MAX_EMITTED = 1000
 
-_NOTHING = Completed()
+_NOTHING = Completed(output=b"null")
 
 
 def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT) -> Outcome:
@@ -37,7 +37,7 @@ def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT) -> O
             return _with_cost(failure_of(answer), context)
         if isinstance(answer, Outcome):
             return answer
-        output = None if answer is None else encode(answer, limit=limit)
+        output = encode(answer, limit=limit)
         if context is None:
             return Completed(output=output)
         return Completed(output=output, cost=context.spent, emit=_few(context.emitted))

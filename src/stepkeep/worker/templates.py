@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stepkeep.definition.build import WHOLE_INPUT
+from stepkeep.definition.conditions import compile_inputs
 from stepkeep.definition.template_text import OPENING
 from stepkeep.kernel.definition import Agent, Command, Executor, Http
 from stepkeep.kernel.plan import Plan
@@ -21,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Template(Protocol):
-    """A value in the making. `steps` names whose outputs it reads; `reads_run` says that it needs the run's details."""
+    """A value in the making. `steps` names whose outputs it reads; `reads_run` says that it needs the run's input."""
 
     @property
     def steps(self) -> tuple[str, ...]: ...
@@ -58,13 +59,10 @@ class WholeInput:
 class Rendered:
     """A value with expressions in it."""
 
-    reads_run = True
-
     def __init__(self, value: Any, plan: Plan) -> None:
-        from stepkeep.definition.conditions import compile_inputs
-
         self._compiled = compile_inputs(value, plan.definition)
         self.steps = tuple(sorted(self._compiled.reads))
+        self.reads_run = self._compiled.reads_input
 
     def render(self, job: Job) -> Any:
         return self._compiled.render(job.view())
@@ -73,12 +71,10 @@ class Rendered:
 class RenderedExecutor:
     """An executor whose texts hold expressions: arguments, environment, URL, headers, body, an agent's action."""
 
-    reads_run = True
-
     def __init__(self, executor: Executor, plan: Plan) -> None:
         self._kind = type(executor)
         self._template = Rendered(_fields(executor), plan)
-        self.steps = self._template.steps
+        self.steps, self.reads_run = self._template.steps, self._template.reads_run
 
     def render(self, job: Job) -> Executor:
         fields = self._template.render(job)

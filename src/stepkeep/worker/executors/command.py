@@ -60,8 +60,10 @@ class CommandExecutor:
             return await self._attempt(job, command, given, private)
 
     async def _attempt(self, job: Job, command: Command, given: bytes, cwd: str | None) -> Any:
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, protocol = await loop.subprocess_exec(
+                lambda: Ends(CAPTURE, loop),
                 *command.argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -75,25 +77,40 @@ class CommandExecutor:
             said = f"the command {command.argv[0]!r} cannot be started: {problem}"
             return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
         try:
-            return await _watch(process, given)
+            return await _watch(transport, protocol, given)
         finally:
-            await _end(process)
+            await _end(transport, protocol)
 
 
-async def _watch(process: asyncio.subprocess.Process, given: bytes) -> Any:
-    stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
+class Ends(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells the end of the program itself; asyncio's own wait also waits for whoever inherited its pipes."""
+
+    def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit, loop)
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.ended.set()
+
+
+async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: bytes) -> Any:
+    stdin, stdout, stderr = protocol.stdin, protocol.stdout, protocol.stderr
     assert stdin
     assert stdout
     assert stderr
     output, errors = Tail(stdout), Tail(stderr)
     talking = asyncio.gather(output.read(), errors.read(), _feed(stdin, given))
     try:
-        status = await process.wait()
+        await protocol.ended.wait()
         # Whatever it left running in the background would hold the pipes open, and outlive its step.
-        _signal(process, signal.SIGKILL)
+        _signal(transport, signal.SIGKILL)
         await talking
     finally:
         talking.cancel()
+        await asyncio.gather(talking, return_exceptions=True)
+    status = transport.get_returncode()
+    assert status is not None
     if status == 0:
         return _result(output, errors)
     ended = f"killed:{-status}" if status < 0 else f"exit status {status}"
@@ -121,24 +138,22 @@ async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
         await stdin.wait_closed()
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(transport: asyncio.SubprocessTransport, protocol: Ends) -> None:
     """Ask the group to end, then make it."""
-    if process.returncode is None:
-        _signal(process, signal.SIGTERM)
+    if not protocol.ended.is_set():
+        _signal(transport, signal.SIGTERM)
         with suppress(TimeoutError, asyncio.CancelledError):
-            await asyncio.wait_for(process.wait(), TERM_SECONDS)
-    _signal(process, signal.SIGKILL)
+            await asyncio.wait_for(protocol.ended.wait(), TERM_SECONDS)
+    _signal(transport, signal.SIGKILL)
     with suppress(asyncio.CancelledError):
-        await process.wait()
-    # The transport would warn of pipes that were never closed.
-    transport = getattr(process, "_transport", None)
-    if transport is not None:
-        transport.close()
+        await protocol.ended.wait()
+    transport.close()
 
 
-def _signal(process: asyncio.subprocess.Process, which: signal.Signals) -> None:
+def _signal(transport: asyncio.SubprocessTransport, which: signal.Signals) -> None:
+    # The program leads its group, so its id is the group's.
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, which)
+        os.killpg(transport.get_pid(), which)
 
 
 def environment(job: Job, command: Command) -> dict[str, str]:
