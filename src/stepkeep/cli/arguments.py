@@ -1,0 +1,20 @@
+"""Arguments and options that several commands share, declared once so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+RunId = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False)
+]
+Apps = Annotated[
+    list[str] | None,
+    typer.Option("--app", metavar="MODULE|FILE.py", help="Code with handlers to import; may be repeated."),
+]
+Input = Annotated[
+    str | None,
+    typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads standard input."),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]

@@ -1,0 +1,77 @@
+"""`stepkeep check FILE`: everything that is wrong with a definition, then advice. Runs and stores nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import Apps
+from stepkeep.cli.failures import problem_view
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import load_handlers, workflow_in
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import BAD_USAGE, SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.definition.native import CheckReport
+
+
+def check(
+    settings: Settings,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or Python.")],
+    app: Apps = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Let advice fail the check, too.")] = False,
+) -> int:
+    """Say everything that is wrong with a definition, with its place, and give advice.
+
+    With --app, the names of handlers are checked, too.
+    """
+    report = _report(file, app or ())
+    status = BAD_USAGE if report.problems or (strict and report.warnings) else SUCCEEDED
+    if settings.json:
+        answer(
+            {
+                "file": file,
+                "ok": status == SUCCEEDED,
+                "workflow": None if report.definition is None else report.definition.name,
+                "version": None if report.definition is None else report.definition.version,
+                "steps": None if report.definition is None else len(report.definition.steps),
+                "problems": [problem_view(problem) for problem in report.problems],
+                "warnings": [problem_view(warning) for warning in report.warnings],
+            }
+        )
+        return status
+    for problem in report.problems:
+        say(str(problem))
+    for warning in report.warnings:
+        say(f"{warning.file}:{warning.line}:{warning.column}: warning: {warning.message} {warning.hint}".rstrip())
+    say(_verdict(file, report))
+    return status
+
+
+def _report(file: str, apps: list[str] | tuple[()]) -> CheckReport:
+    from stepkeep.definition.native import CheckReport, check_file
+    from stepkeep.errors import DefinitionError
+
+    handlers = load_handlers(apps) if apps else None
+    path, _, name = file.partition(".py:")
+    if not (name or file.endswith(".py")):
+        return check_file(file, handlers)
+    try:
+        return CheckReport(definition=workflow_in(f"{path.removesuffix('.py')}.py", name or None))
+    except DefinitionError as error:
+        return CheckReport(definition=None, problems=error.problems)
+
+
+def _verdict(file: str, report: CheckReport) -> str:
+    advice = _count(len(report.warnings), "warning")
+    if report.definition is None:
+        return f"{file}: {_count(len(report.problems), 'problem')}"
+    name, version, steps = report.definition.name, report.definition.version, len(report.definition.steps)
+    about = f"{name} version {version}, {_count(steps, 'step')}"
+    return f"{file}: {about}, " + (f"no problems, {advice}" if report.warnings else "no problems")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,70 @@
+"""`stepkeep approve`, `reject` and `cancel`: what people decide about a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import RunId
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+
+Gate = Annotated[
+    str | None,
+    typer.Argument(metavar="STEP", help="The gate; may be left out when exactly one is open.", show_default=False),
+]
+Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Kept with the decision.")]
+
+
+def approve(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "") -> int:
+    """Approve an open gate."""
+    return decided(settings, run, lambda engine, found: engine.approve(found, step, comment=comment))
+
+
+def reject(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "") -> int:
+    """Reject an open gate."""
+    return decided(settings, run, lambda engine, found: engine.reject(found, step, comment=comment))
+
+
+def cancel(
+    settings: Settings,
+    run: RunId,
+    compensate: Annotated[bool, typer.Option("--compensate", help="Undo what the run did.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")] = "",
+) -> int:
+    """Cancel a run."""
+    return decided(settings, run, lambda engine, found: engine.cancel(found, compensate=compensate, reason=reason))
+
+
+def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:
+    """Let somebody decide, then say what was recorded and how the run stands."""
+    said = asyncio.run(_decide(settings, run, decide))
+    if settings.json:
+        answer(said)
+        return SUCCEEDED
+    record, now = said["decision"], said["run"]
+    what = record.get("decision") or record.get("outcome")
+    step = f"{record['step']} " if record.get("step") else ""
+    again = " (as before)" if record.get("repeated") else ""
+    if what:
+        say(f"{step}{str(what).lower()} by {record['by']}{again}; run {now['id']} is {now['state'].replace('_', ' ')}")
+    else:
+        say(f"run {now['id']} is {now['state'].replace('_', ' ')}{again}")
+    return SUCCEEDED
+
+
+async def _decide(
+    settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]
+) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        run_id = await find_run(engine, run)
+        record = await decide(engine, run_id)
+        return {"decision": record, **await engine.show(run_id)}

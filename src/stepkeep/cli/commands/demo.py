@@ -1,0 +1,21 @@
+"""`stepkeep demo`: what durable means, shown in half a minute on a database of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.settings import Settings
+
+
+def demo(
+    settings: Settings,
+    directory: Annotated[
+        str | None, typer.Option("--directory", metavar="DIR", help="Where to work; a temporary one by default.")
+    ] = None,
+) -> int:
+    """Show a rollback, a worker that is killed and replaced, and an approval. Needs nothing and leaves nothing."""
+    from stepkeep.cli.demo.tour import tour
+
+    return tour(directory, json=settings.json)

@@ -1,0 +1,120 @@
+"""`stepkeep log`: write runs' journals as logs, and check such logs against the rules they must obey."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.conformance.report import Report
+    from stepkeep.engine import AsyncEngine
+
+app = typer.Typer(help="Export and verify transition logs.", no_args_is_help=True)
+
+
+def export(
+    settings: Settings,
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Which runs; or --all.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All runs of the tenant.")] = False,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; standard output by default.")
+    ] = None,
+) -> int:
+    """Write journals as lines of JSON: one per change of state, and a closing one per run."""
+    if bool(runs) == every:
+        raise InvalidInput("Say which runs to export: name them, or give --all.")
+    if settings.json and output is None:
+        raise InvalidInput("log export writes lines, not one object: with --json, name a file with --output.")
+    count = asyncio.run(_export(settings, runs or [], output))
+    if settings.json:
+        answer({"export": {"file": output, "lines": count}})
+    elif output is not None:
+        say(f"{count:,} lines written to {output}")
+    return SUCCEEDED
+
+
+def verify(
+    settings: Settings,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A log; - reads standard input.")],
+) -> int:
+    """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings."""
+    found = judge(file)
+    if settings.json:
+        answer(
+            {
+                "ok": found.ok,
+                "lines": found.lines,
+                "runs": found.runs,
+                "findings": [
+                    {"line": one.line, "code": one.code, "run": one.run, "message": one.message}
+                    for one in found.findings
+                ],
+                "omitted": found.omitted,
+            }
+        )
+        return SUCCEEDED if found.ok else FAILED
+    for one in found.findings:
+        say(f"{file}:{one.line}: {one.code}: {one.message}")
+    if found.omitted:
+        say(f"{file}: {found.omitted:,} more findings")
+    verdict = "no findings" if found.ok else f"{len(found.findings) + found.omitted:,} findings"
+    say(f"{file}: {found.lines:,} lines, {found.runs:,} journals, {verdict}")
+    return SUCCEEDED if found.ok else FAILED
+
+
+app.command("export")(with_settings(export))
+app.command("verify")(with_settings(verify))
+
+
+async def _export(settings: Settings, runs: list[str], output: str | None) -> int:
+    async with open_engine(settings) as engine:
+        chosen = [await find_run(engine, run) for run in runs]
+        if output is None:
+            return await write_log(engine, chosen, sys.stdout.buffer)
+        try:
+            with Path(output).open("wb") as file:  # noqa: ASYNC230 - nothing else goes on in this process
+                return await write_log(engine, chosen, file)
+        except OSError as error:
+            raise InvalidInput(f"{output} cannot be written: {error.strerror}.") from None
+
+
+async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO) -> int:
+    """Write the logs of these runs (none named: of all); returns how many lines that made."""
+    from stepkeep.operations.lines import encode_line
+    from stepkeep.operations.log import export_all, export_run
+    from stepkeep.store.protocol import RunFilter
+
+    count = 0
+    journals = [export_run(engine.transactor, run, tenant=engine.tenant) for run in runs]
+    for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant))]:
+        async for line in journal:
+            file.write(encode_line(line) + b"\n")
+            count += 1
+    file.flush()
+    return count
+
+
+def judge(file: str) -> Report:
+    """The verdict on a log file."""
+    from stepkeep.conformance.verify import verify_log
+    from stepkeep.operations.log import canonical_machines
+
+    try:
+        if file == "-":
+            return verify_log(sys.stdin.buffer, canonical_machines())
+        with Path(file).open("rb") as log:
+            return verify_log(log, canonical_machines())
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}.") from None

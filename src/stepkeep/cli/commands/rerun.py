@@ -1,0 +1,44 @@
+"""`stepkeep rerun`: a new run of a finished one's definition and input, executed here or left to the workers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import Apps, Concurrency, Input, RunId
+from stepkeep.cli.commands.run import conclude
+from stepkeep.cli.printer import quiet_stdout
+from stepkeep.cli.screens import screen_for
+from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.working import Worked, work_on
+
+
+def rerun(
+    settings: Settings,
+    run: RunId,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Execute it here, or leave it to the workers.")] = True,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
+    ] = None,
+    concurrency: Concurrency = 16,
+) -> int:
+    """Run a finished run again, as a new run that names the old one."""
+    given = json_value(input, "--input")
+    with quiet_stdout(settings.json):
+        load_handlers(app or [])
+        worked = asyncio.run(_rerun(settings, run, given, key, wait, concurrency))
+    return conclude(settings, worked, app or [])
+
+
+async def _rerun(settings: Settings, text: str, given: object, key: str | None, wait: bool, concurrency: int) -> Worked:
+    async with open_engine(settings) as engine:
+        started = await engine.rerun(await find_run(engine, text), input=given, idempotency_key=key)
+        if not wait:
+            return Worked(await engine.show(started.run_id), {}, interrupted=False)
+        return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)

@@ -1,0 +1,91 @@
+"""`stepkeep run`: execute a workflow in this process, with progress; or go on with a run that was interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import Apps, Concurrency, Input
+from stepkeep.cli.hints import hints
+from stepkeep.cli.printer import answer, console, quiet_stdout, warn
+from stepkeep.cli.screens import screen_for
+from stepkeep.cli.session import find_run, json_value, load_definition, load_handlers, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import UNFINISHED, status_of_run
+from stepkeep.cli.working import Worked, work_on
+from stepkeep.errors import InvalidInput
+
+
+def run(
+    settings: Settings,
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A definition: YAML, JSON, or FILE.py[:NAME].", show_default=False),
+    ] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    resume: Annotated[
+        str | None, typer.Option("--resume", metavar="RUN", help="Go on with this run instead of starting one.")
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the run and leave it to the workers.")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
+    ] = None,
+    concurrency: Concurrency = 16,
+) -> int:
+    """Execute a workflow in this process until it ends, or until only people or messages can move it.
+
+    Interrupted or killed, the run is still there: `stepkeep run --resume RUN` goes on where it stood.
+    """
+    if (file is None) == (resume is None):
+        raise InvalidInput("Say what to run: either FILE for a new run, or --resume RUN for one that is there.")
+    if resume is not None and no_wait:
+        raise InvalidInput("--resume works on the run here; it cannot be combined with --no-wait.")
+    given = json_value(input, "--input")
+    with quiet_stdout(settings.json):
+        load_handlers(app or [])
+        if resume is not None:
+            worked = asyncio.run(_resume(settings, resume, concurrency))
+        else:
+            worked = asyncio.run(_run(settings, str(file), given, key, no_wait, concurrency))
+    return conclude(settings, worked, app or [])
+
+
+async def _run(
+    settings: Settings, file: str, given: object, key: str | None, no_wait: bool, concurrency: int
+) -> Worked:
+    from stepkeep.definition.registry import default_registry
+
+    definition = load_definition(file, None if no_wait else default_registry)
+    async with open_engine(settings) as engine:
+        started = await engine.start(definition, given, idempotency_key=key)
+        if no_wait:
+            return Worked(await engine.show(started.run_id), {}, interrupted=False)
+        return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)
+
+
+async def _resume(settings: Settings, text: str, concurrency: int) -> Worked:
+    async with open_engine(settings) as engine:
+        run_id = await find_run(engine, text)
+        return await work_on(engine, run_id, screen_for(json=settings.json), concurrency=concurrency, resumed=True)
+
+
+def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
+    """Say how the run stands and what to type next; the exit status says it, too."""
+    run = worked.view["run"]
+    status = status_of_run(run["state"])
+    if settings.json:
+        answer(worked.view)
+        return status
+    from stepkeep.cli.render.report import head, tail
+
+    screen = console()
+    for part in [*head(run), *tail(run, hints(worked.view, settings, worked.tokens))]:
+        screen.print(part, soft_wrap=True)
+    if status == UNFINISHED:
+        code = [word for app in apps for word in ("--app", app)]
+        warn(f"then, to go on: {settings.command('run', '--resume', run['id'], *code)}")
+    return status

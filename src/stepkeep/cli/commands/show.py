@@ -1,0 +1,40 @@
+"""`stepkeep show RUN`: a run's graph, its timeline and what it waits for. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from stepkeep.cli.arguments import RunId
+from stepkeep.cli.hints import hints
+from stepkeep.cli.printer import answer, console
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+
+
+def show(settings: Settings, run: RunId) -> int:
+    """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for."""
+    view = asyncio.run(_view(settings, run))
+    if settings.json:
+        answer(view)
+    else:
+        print_report(view, settings)
+    return SUCCEEDED
+
+
+async def _view(settings: Settings, run: str) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        return await engine.show(await find_run(engine, run))
+
+
+def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:
+    """The whole picture on standard output."""
+    from datetime import UTC, datetime
+
+    from stepkeep.cli.render.report import report
+
+    screen = console()
+    screen.print(
+        report(view, width=screen.width, now=datetime.now(UTC), hints=hints(view, settings, tokens)), soft_wrap=False
+    )

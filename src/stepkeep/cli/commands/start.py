@@ -1,0 +1,97 @@
+"""`stepkeep start`: create a run and leave it to the workers, or start one that was created idle."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import Apps, Input
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import (
+    find_run,
+    json_value,
+    load_definition,
+    load_handlers,
+    looks_like_a_file,
+    open_engine,
+)
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import UNFINISHED, status_of_run
+from stepkeep.errors import InvalidInput
+
+
+def start(
+    settings: Settings,
+    what: Annotated[
+        str | None, typer.Argument(metavar="FILE_OR_NAME", help="A definition, or the name of a published one.")
+    ] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    version: Annotated[
+        int | None, typer.Option("--version", min=1, help="Which published version; the highest by default.")
+    ] = None,
+    idle: Annotated[bool, typer.Option("--idle", help="Create the run and start it later (with --run).")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
+    ] = None,
+    business_key: Annotated[
+        str | None, typer.Option("--business-key", metavar="KEY", help="At most one live run has this key.")
+    ] = None,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", metavar="ID", help="What the run belongs to, for searching.")
+    ] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
+) -> int:
+    """Start a run and return at once; workers do the rest."""
+    if (what is None) == (run is None):
+        raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
+    options = {
+        "idempotency_key": key,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "priority": priority,
+        "start_now": not idle,
+    }
+    if run is not None:
+        said = asyncio.run(_start_idle(settings, run))
+    else:
+        given = json_value(input, "--input")
+        said = asyncio.run(_start(settings, str(what), version, app or [], given, options))
+    if settings.json:
+        answer(said)
+    else:
+        state = said["run"]["state"]
+        made = "" if said["created"] else " (made before under this key)"
+        say(f"run {said['run']['id']} {state}{made}")
+        if state not in ("succeeded", "failed"):
+            say(f"look at it with: {settings.command('show', said['run']['id'])}")
+    state = said["run"]["state"]
+    return 0 if status_of_run(state) == UNFINISHED else status_of_run(state)
+
+
+async def _start(
+    settings: Settings, what: str, version: int | None, apps: list[str], given: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    handlers = load_handlers(apps) if apps else None
+    async with open_engine(settings) as engine:
+        if looks_like_a_file(what):
+            if version is not None:
+                raise InvalidInput("--version is for published names; a file says its version itself.")
+            workflow: Any = load_definition(what, handlers)
+        else:
+            from stepkeep.operations.publish import find_plan
+
+            workflow = (await find_plan(engine.transactor, what, version, tenant=engine.tenant)).definition
+        started = await engine.start(workflow, given, **options)
+        return {**await engine.show(started.run_id), "created": started.created}
+
+
+async def _start_idle(settings: Settings, run: str) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        run_id = await find_run(engine, run)
+        await engine.start_idle(run_id)
+        return {**await engine.show(run_id), "created": True}

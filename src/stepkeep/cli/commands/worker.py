@@ -1,0 +1,67 @@
+"""`stepkeep worker`: serve until told to stop, then drain. The process that deployments run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import Apps, Concurrency
+from stepkeep.cli.printer import answer, quiet_stdout, warn
+from stepkeep.cli.session import load_handlers, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+
+
+def worker(
+    settings: Settings,
+    app: Apps = None,
+    concurrency: Concurrency = 64,
+    capability: Annotated[
+        list[str] | None,
+        typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="NAME", help="Serve only these queues; may be repeated."),
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="What this worker's id begins with.")] = "worker",
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, metavar="SECONDS", help="How long running steps may take when it stops.")
+    ] = 30.0,
+) -> int:
+    """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    load_handlers(app or [])
+    with quiet_stdout(settings.json):
+        worker_id = asyncio.run(_serve(settings, concurrency, capability or [], queue, name, grace))
+    if settings.json:
+        answer({"worker": {"id": worker_id, "state": "shutdown"}})
+    return SUCCEEDED
+
+
+async def _serve(
+    settings: Settings,
+    concurrency: int,
+    capabilities: list[str],
+    queues: list[str] | None,
+    name: str,
+    grace: float,
+) -> str | None:
+    from stepkeep.worker.settings import Settings as WorkerSettings
+
+    async with open_engine(settings) as engine:
+        worker = engine.worker(
+            app=name,
+            concurrency=concurrency,
+            capabilities=capabilities,
+            queues=queues or None,
+            settings=WorkerSettings(grace=grace),
+        )
+        handlers = ", ".join(spec.name for spec in engine.registry) or "none"
+        warn(f"worker of tenant {engine.tenant} serves with {concurrency} places; handlers: {handlers}")
+        await worker.serve(signals=True)
+        warn(f"worker {worker.id} has drained and stopped")
+        return worker.id

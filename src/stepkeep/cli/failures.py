@@ -1,0 +1,89 @@
+"""Errors become words and an exit status: what happened, to which thing, what to do next. Never a traceback.
+
+Pure: from an exception to a value. `main` prints it, as text on standard error or as JSON on standard output.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import typer
+
+from stepkeep.cli.status import BAD_USAGE, FAILED
+from stepkeep.errors import (
+    Broken,
+    Conflict,
+    Contended,
+    DefinitionError,
+    ExpressionError,
+    InvalidInput,
+    Problem,
+    Refused,
+    SchemaMismatch,
+    StepkeepError,
+    StoreError,
+    StoreUnavailable,
+)
+
+
+class Failure(NamedTuple):
+    """An error as a command answers it."""
+
+    status: int
+    code: str
+    message: str
+    more: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"error": {"code": self.code, "message": self.message, **self.more}}
+
+
+def explain(error: BaseException) -> Failure:
+    """What to say about an error, and with which status to end."""
+    if isinstance(error, DefinitionError):
+        return Failure(BAD_USAGE, "definition", str(error), {"problems": [problem_view(p) for p in error.problems]})
+    if isinstance(error, ExpressionError):
+        return Failure(BAD_USAGE, "expression", str(error), {})
+    if isinstance(error, Refused):
+        status = BAD_USAGE if isinstance(error, InvalidInput) else FAILED
+        winner = error.winner if isinstance(error, Conflict) else None
+        return Failure(status, error.code, str(error), {} if winner is None else {"winner": dict(winner)})
+    if isinstance(error, StepkeepError):
+        return Failure(FAILED, _code(error), str(error), {})
+    if isinstance(error, typer.TyperException):
+        return Failure(BAD_USAGE, "usage", _usage(error), {})
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Failure(FAILED, "unexpected", said, {})
+
+
+def problem_view(problem: Problem) -> dict[str, Any]:
+    """A problem of a definition as JSON."""
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "message": problem.message,
+        "hint": problem.hint,
+    }
+
+
+def _code(error: StepkeepError) -> str:
+    for kind, code in (
+        (StoreUnavailable, "store_unavailable"),
+        (SchemaMismatch, "schema_mismatch"),
+        (Contended, "contended"),
+        (StoreError, "store"),
+        (Broken, "broken"),
+    ):
+        if isinstance(error, kind):
+            return code
+    return "error"
+
+
+def _usage(error: typer.TyperException) -> str:
+    tell = getattr(error, "format_message", None)
+    said = str(tell() if tell is not None else error)
+    context = getattr(error, "ctx", None)
+    said = said if said.endswith((".", "?")) else f"{said}."
+    return f"{said} See {context.command_path} --help." if context is not None else said

@@ -1,0 +1,37 @@
+"""What somebody should type next: from a run's view to the exact commands. Pure.
+
+`run` and `show` print it, so that nobody has to look up how a gate is approved or a token is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.cli.settings import Settings
+
+
+def hints(view: Mapping[str, Any], settings: Settings, tokens: Mapping[str, str] | None = None) -> list[str]:
+    """One or two lines per open wait; `tokens` has the completion tokens that were issued here, by step."""
+    run = view["run"]
+    lines: list[str] = []
+    for wait in run["waiting_for"]:
+        lines += _wait(run["id"], wait, settings, (tokens or {}).get(wait["step"]))
+    if run["state"] == "idle":
+        lines += ["The run has not been started:", f"  {settings.command('start', '--run', run['id'])}"]
+    return lines
+
+
+def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | None) -> list[str]:
+    step = str(wait["step"])
+    until = f" (until {wait['until']})" if wait.get("until") else ""
+    if wait["for"] == "approval":
+        approve, reject = settings.command("approve", run, step), settings.command("reject", run, step)
+        return [f"{step} waits for approval{until}:", f"  {approve}", f"  {reject}"]
+    if wait["for"] == "event":
+        event = str(wait.get("event") or "NAME")
+        send = settings.command("send", run, event, "--payload", "{}")
+        return [f"{step} waits for the event {event}{until}:", f"  {send}"]
+    complete = settings.command("complete", run, step, "--token", token or "TOKEN", "--outcome", "Succeeded")
+    known = "" if token else " with the token that its handler was given"
+    return [f"{step} waits to be completed by hand{known}{until}:", f"  {complete}"]

@@ -1,0 +1,116 @@
+"""The program `stepkeep`: its commands, and the one place where errors become words and an exit status.
+
+Importing it must stay cheap (`--help` answers at once), so commands import what they need when they are called.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from stepkeep.cli.commands import (
+    check,
+    complete,
+    db,
+    decide,
+    demo,
+    log,
+    rerun,
+    run,
+    runs,
+    send,
+    show,
+    start,
+    worker,
+    workers,
+)
+from stepkeep.cli.failures import Failure, explain
+from stepkeep.cli.printer import answer, warn
+from stepkeep.cli.settings import with_settings
+
+app = typer.Typer(
+    name="stepkeep",
+    help="Stepkeep, a durable workflow engine: plans of steps that are kept, retried, approved and undone.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+WORK, LOOK, PEOPLE, SYSTEM = "Run workflows", "Look", "Decide", "Operate"
+
+
+@app.callback()
+def stepkeep() -> None:
+    """Stepkeep, a durable workflow engine: plans of steps that are kept, retried, approved and undone."""
+
+
+app.command("run", rich_help_panel=WORK)(with_settings(run.run))
+app.command("check", rich_help_panel=WORK)(with_settings(check.check))
+app.command("start", rich_help_panel=WORK)(with_settings(start.start))
+app.command("rerun", rich_help_panel=WORK)(with_settings(rerun.rerun))
+app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
+app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
+app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
+app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
+app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
+app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
+app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
+app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
+app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
+app.command("worker", rich_help_panel=SYSTEM)(with_settings(worker.worker))
+app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
+app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    _tolerate_narrow_encodings()
+    try:
+        status = app(given, prog_name="stepkeep", standalone_mode=False)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 - nobody above could say it better
+        return _fail(error, given)
+    return status if isinstance(status, int) else 0
+
+
+def _fail(error: BaseException, given: Sequence[str]) -> int:
+    if isinstance(error, typer.Abort):
+        warn("aborted")
+        return 1
+    failure = explain(error)
+    wants_trace = "--traceback" in given or os.environ.get("STEPKEEP_TRACEBACK", "") not in ("", "0")
+    if failure.code in ("unexpected", "broken") and wants_trace:
+        warn("".join(traceback.format_exception(error)).rstrip())
+    _tell(failure)
+    if failure.code in ("unexpected", "broken") and not wants_trace:
+        warn("This should not have happened. Run it again with --traceback (or STEPKEEP_TRACEBACK=1) to see where.")
+    if "--json" in given:
+        answer(failure.as_json())
+    return failure.status
+
+
+def _tell(failure: Failure) -> None:
+    problems = failure.more.get("problems")
+    if not problems:
+        warn(f"error: {failure.message}")
+        return
+    warn(failure.message)
+    warn("1 problem" if len(problems) == 1 else f"{len(problems)} problems")
+
+
+def _tolerate_narrow_encodings() -> None:
+    """A terminal that cannot show a mark shows a question mark, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

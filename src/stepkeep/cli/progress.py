@@ -1,0 +1,123 @@
+"""How a run is getting on, folded from its journal: what each step does now, and a line for each thing that happened.
+
+Pure: it is given entries and names, and keeps no clock. `follow` feeds it; `screens` shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepkeep.cli.render.look import words
+from stepkeep.cli.render.remarks import shorten
+from stepkeep.cli.render.times import span
+
+if TYPE_CHECKING:
+    from stepkeep.kernel.journal import Entry, Hop
+
+RUN = -1
+SETTLED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+UNTOLD = frozenset({"pending", "ready", "validating"})
+TOLD_OF_RUNS = frozenset({"blocked", "stopping", "compensating", "succeeded", "failed", "cancelled", "rolled_back"})
+MICROS = 1_000_000
+
+
+class Told(NamedTuple):
+    """One thing that happened, in words; `lasting` when nothing that follows makes it old news."""
+
+    at: int
+    who: str
+    state: str
+    text: str
+    lasting: bool
+
+    def line(self, width: int = 0) -> str:
+        """`10:15:00.123  create-account  succeeded in 42ms`."""
+        clock = datetime.fromtimestamp(self.at / MICROS, UTC).strftime("%H:%M:%S.%f")[:-3]
+        return f"{clock}  {self.who:<{width}}  {self.text}"
+
+
+class StepNow(NamedTuple):
+    """What a step does at the moment. Times are microseconds of the database's clock."""
+
+    name: str
+    state: str
+    since: int
+    due_at: int | None
+    attempt: int
+    trouble: str
+
+
+class Progress:
+    """The fold. `name_of` gives a step's name by its number; `size` is how many main steps there are."""
+
+    def __init__(self, name_of: Callable[[int], str], size: int) -> None:
+        self._name_of, self.size = name_of, size
+        self.state = "idle"
+        self.seq = 0
+        self.now: dict[int, StepNow] = {}
+        self.settled = 0
+
+    def take(self, entry: Entry) -> list[Told]:
+        """Learn what one journal entry says; returns what is worth telling."""
+        self.seq = entry.seq
+        told = []
+        for hop in entry.hops:
+            said = self._run(hop, entry.at) if hop.no == RUN else self._step(hop, entry.at)
+            if said is not None:
+                told.append(said)
+        return told
+
+    def _run(self, hop: Hop, at: int) -> Told | None:
+        self.state = hop.target
+        if hop.target not in TOLD_OF_RUNS:
+            return None
+        text = words(hop.target) + (f": {shorten(hop.error)}" if hop.error else "")
+        return Told(at, "run", hop.target, text, lasting=True)
+
+    def _step(self, hop: Hop, at: int) -> Told | None:
+        name = self._name_of(hop.no)
+        if hop.target in SETTLED:
+            self.now.pop(hop.no, None)
+            self.settled += hop.no < self.size
+        elif hop.target != "pending":
+            known = self.now.get(hop.no)
+            trouble = _trouble(hop) or (known.trouble if known else "")
+            self.now[hop.no] = StepNow(name, hop.target, at, hop.due_at, hop.attempt or 1, trouble)
+        if hop.target in UNTOLD and hop.trigger != "released":
+            return None
+        if hop.target == "cancelled" and hop.source == "pending":
+            return None
+        return Told(at, name, hop.target, _words(hop, at), lasting=hop.target in SETTLED or hop.target == "retrying")
+
+    def active(self) -> Iterator[StepNow]:
+        """Steps that are not settled, those that move first."""
+        order = ("running", "validating", "retrying", "awaiting_approval", "awaiting_event", "awaiting_completion")
+        rank = {state: place for place, state in enumerate(order)}
+        yield from sorted(self.now.values(), key=lambda step: (rank.get(step.state, len(rank)), step.since))
+
+
+def _trouble(hop: Hop) -> str:
+    return shorten(": ".join(part for part in (hop.category, hop.error) if part))
+
+
+def _words(hop: Hop, at: int) -> str:
+    """What a hop says about its step."""
+    text = words(hop.target)
+    trouble = _trouble(hop)
+    if hop.trigger == "released":
+        return "handed back"
+    if hop.target == "running":
+        return text if (hop.attempt or 1) == 1 else f"{text}, attempt {hop.attempt}"
+    if hop.target == "retrying":
+        pause = span(max(0, (hop.due_at or at) - at) / MICROS)
+        why = f"{trouble} " if trouble else "its worker was lost " if hop.trigger == "lease_lost" else ""
+        return f"{text} in {pause}: {why}(attempt {hop.attempt})"
+    if hop.target in SETTLED:
+        took = f" in {span(hop.took / MICROS)}" if hop.took is not None else ""
+        why = f": {trouble}" if trouble else ""
+        return f"{text}{took}{why}"
+    if hop.due_at is not None:
+        return f"{text}, {span((hop.due_at - at) / MICROS)} at most"
+    return text

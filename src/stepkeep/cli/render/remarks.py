@@ -1,0 +1,84 @@
+"""What there is to say about a step beside its state: its error, who decided, what it waits for, when it goes on.
+
+Pure: from a step's view (and the time, for countdowns) to a few words. The graph, the timeline and the live
+progress all say it the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from stepkeep.cli.render.times import moment, seconds_between, span
+
+LONGEST = 160
+NEVER_ACTIVE = frozenset({"pending", "ready", "succeeded", "failed", "skipped", "cancelled"})
+
+
+def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
+    """The most useful sentence about a step; empty when its state says it all."""
+    state = str(step["state"])
+    if state in {"failed", "skipped"}:
+        return shorten(failure(step))
+    if state == "retrying":
+        due = in_time(step["due_at"], now)
+        return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
+    if state.startswith("awaiting_"):
+        until = f" until {clock_of(step['due_at'])}" if step["due_at"] else ""
+        event = f"event {step['event']}" if step.get("event") else ""
+        return shorten(f"{event}{until}".strip())
+    return shorten(decided(step))
+
+
+def failure(step: Mapping[str, Any]) -> str:
+    """`category: error`, as far as there are any."""
+    parts = [str(step[key]) for key in ("category", "error") if step[key]]
+    return ": ".join(parts)
+
+
+def decided(step: Mapping[str, Any]) -> str:
+    """Who settled a step and how: `approved by ada: looks fine`."""
+    record = step.get("record")
+    if not record:
+        return ""
+    verdict = str(record.get("decision") or f"completed as {record.get('outcome')}")
+    words = record.get("comment") or record.get("notes") or ""
+    return f"{verdict} by {record.get('by')}" + (f": {words}" if words else "")
+
+
+def tries(step: Mapping[str, Any]) -> str:
+    """How often it was tried, when once did not do."""
+    attempts, losses = int(step["attempts"]), int(step.get("losses") or 0)
+    said = f"{attempts} attempts" if attempts > 1 else ""
+    return f"{said}, {losses} lost" if said and losses else said
+
+
+def began(step: Mapping[str, Any]) -> bool:
+    """Whether anything was ever done for it, or waited for; a step that was only cancelled never began."""
+    return any(entered["state"] not in NEVER_ACTIVE for entered in step["states"])
+
+
+def took(step: Mapping[str, Any]) -> str:
+    return "" if not began(step) else span(seconds_between(step["started_at"], step["ended_at"]))
+
+
+def in_time(text: str | None, now: datetime | None) -> str:
+    """`in 3.2s`, or at which time when nobody said what time it is."""
+    due = moment(text)
+    if due is None:
+        return "soon"
+    if now is None:
+        return f"at {clock_of(text)}"
+    left = (due - now).total_seconds()
+    return f"in {span(left)}" if left > 0 else "now"
+
+
+def clock_of(text: str | None) -> str:
+    return "" if text is None else f"{text[11:19]}Z"
+
+
+def shorten(text: str, most: int = LONGEST) -> str:
+    """The first line of a text, cut where nobody reads on."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

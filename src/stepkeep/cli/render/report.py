@@ -1,0 +1,80 @@
+"""Everything about one run on one screen: head, graph, timeline, attempts, output, what to do next.
+
+Pure: from a `describe_run` view to a rich group. `show`, `run` and `demo` print it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stepkeep.cli.render.graph import draw_graph
+from stepkeep.cli.render.look import look, words
+from stepkeep.cli.render.remarks import began
+from stepkeep.cli.render.tables import attempts_table
+from stepkeep.cli.render.timeline import draw_timeline
+from stepkeep.cli.render.times import clock, seconds_between, span
+
+OUTPUT_LINES = 20
+
+
+def report(
+    view: Mapping[str, Any], *, width: int = 100, now: datetime | None = None, hints: Sequence[str] = ()
+) -> Group:
+    """The whole of it."""
+    parts: list[RenderableType] = [*head(view["run"]), Text(), draw_graph(view, now=now)]
+    if any(map(began, view["steps"])):
+        parts += [Text(), draw_timeline(view, width=max(20, min(80, width - 48)), now=now)]
+    attempts = attempts_table(view["steps"])
+    if attempts is not None:
+        parts += [Text(), attempts]
+    parts += tail(view["run"], hints)
+    return Group(*parts)
+
+
+def head(run: Mapping[str, Any]) -> list[Text]:
+    """Which run this is, how it stands, and why."""
+    title = Text.assemble(
+        (f"{look(run['state']).mark} ", look(run["state"]).style),
+        (f"{run['workflow']} v{run['version']} ", "bold"),
+        (words(run["state"]), look(run["state"]).style),
+    )
+    took = span(seconds_between(run["started_at"], run["ended_at"]))
+    if took:
+        title.append(f" in {took}", "dim")
+    if run["rollback"] != "none":
+        title.append(f", rollback {run['rollback']}", "yellow")
+    lines = [title, Text(f"run {run['id']}, by {run['created_by']} at {clock(run['created_at'])}", "dim")]
+    about = [f"{name.replace('_', ' ')} {run[name]}" for name in ("business_key", "rerun_of") if run[name]]
+    if about:
+        lines.append(Text(", ".join(about), "dim"))
+    if run["error"]:
+        lines.append(Text(f"{run['category']}: {run['error']}" if run["category"] else run["error"], "red"))
+    return lines
+
+
+def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
+    """What came of it, what was tolerated, and what somebody should type."""
+    parts: list[RenderableType] = []
+    if run["warnings"]:
+        parts += [Text(), *(Text(f"warning: {warning}", "yellow") for warning in run["warnings"])]
+    if run["cost"]:
+        spent = ", ".join(f"{amount:g} {kind}" for kind, amount in run["cost"].items())
+        parts += [Text(), Text(f"cost: {spent}", "dim")]
+    if run["output"] is not None:
+        parts += [Text(), output_text(run["output"])]
+    if hints:
+        parts += [Text(), *(Text(hint) for hint in hints)]
+    return parts
+
+
+def output_text(output: Any) -> Text:
+    lines = json.dumps(output, indent=2, ensure_ascii=False).splitlines()
+    if len(lines) > OUTPUT_LINES:
+        lines = [*lines[:OUTPUT_LINES], "… (all of it with --json)"]
+    return Text.assemble(("output ", "dim"), "\n".join(lines))

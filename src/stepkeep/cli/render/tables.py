@@ -1,0 +1,71 @@
+"""Lists as tables: runs, workers, attempts. Pure, from views to rich tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from stepkeep.cli.render.look import look, style, words
+from stepkeep.cli.render.remarks import shorten
+from stepkeep.cli.render.times import clock, seconds_between, span
+
+View = Mapping[str, Any]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns[:-1]:
+        table.add_column(column, no_wrap=True)
+    table.add_column(columns[-1], overflow="fold")
+    return table
+
+
+def state_text(state: str) -> Text:
+    return Text(f"{look(state).mark} {words(state)}", style(state))
+
+
+def runs_table(runs: Sequence[View]) -> Table:
+    """Runs, one line each."""
+    table = _table("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", "ABOUT")
+    for run in runs:
+        about = run["business_key"] or ""
+        if run["error"]:
+            about = shorten(f"{about} {run['error']}".strip(), 80)
+        took = span(seconds_between(run["started_at"], run["ended_at"]))
+        workflow = f"{run['workflow']} v{run['version']}"
+        table.add_row(run["id"], workflow, state_text(run["state"]), clock(run["created_at"]), took, Text(about))
+    return table
+
+
+def workers_table(workers: Sequence[View]) -> Table:
+    """Workers, one line each."""
+    table = _table("WORKER", "STATE", "CAPACITY", "HEARD", "CAPABILITIES")
+    for worker in workers:
+        table.add_row(
+            worker["id"],
+            state_text(worker["state"]),
+            str(worker["capacity"]),
+            clock(worker["heard_at"]),
+            Text(", ".join(worker["capabilities"])),
+        )
+    return table
+
+
+def attempts_table(steps: Sequence[View], *, most: int = 40) -> Table | None:
+    """The attempts that did not simply succeed, in the order they ended; None when there are none."""
+    told = [(step, attempt) for step in steps for attempt in step["history"] if attempt["state"] != "succeeded"]
+    if not told:
+        return None
+    told.sort(key=lambda pair: (pair[1]["ended_at"] or "", pair[0]["name"]))
+    table = _table("STEP", "ATTEMPT", "ENDED", "TOOK", "ERROR")
+    for step, attempt in told[:most]:
+        error = ": ".join(str(attempt[key]) for key in ("category", "error") if attempt[key])
+        took = span(seconds_between(attempt["started_at"], attempt["ended_at"]))
+        ended = Text(words(attempt["state"]), style(attempt["state"]))
+        table.add_row(step["name"], str(attempt["number"]), ended, took, Text(shorten(error)))
+    if len(told) > most:
+        table.add_row(Text(f"… and {len(told) - most:,} more", "dim"))
+    return table

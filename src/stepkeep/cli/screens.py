@@ -1,0 +1,157 @@
+"""Progress as people watch it: a moving picture on a terminal, plain lines anywhere else, nothing with `--json`.
+
+Screens draw what `Progress` knows and know nothing of databases or workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from stepkeep.cli.printer import console, say
+from stepkeep.cli.progress import MICROS, Progress, StepNow, Told
+from stepkeep.cli.render.look import look, words
+from stepkeep.cli.render.times import span
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.text import Text
+
+MOST_ACTIVE = 12
+
+
+class Screen(Protocol):
+    """Somewhere to show progress."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+        """Show this run from now on; `clock_offset` is how far the database's clock is ahead of ours (µs)."""
+        ...
+
+    def tell(self, told: Sequence[Told]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Silence:
+    """For `--json`: nobody watches."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+        return None
+
+    def tell(self, told: Sequence[Told]) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        return None
+
+
+class Lines(Silence):
+    """For logs and pipes: one plain line for each thing that happens."""
+
+    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+        say(title)
+
+    def tell(self, told: Sequence[Told]) -> None:
+        for one in told:
+            say(one.line())
+
+    def note(self, text: str) -> None:
+        say(text)
+
+
+class Moving(Silence):
+    """For terminals: what is over scrolls away, what goes on stays below it, with clocks that run."""
+
+    def __init__(self, screen: Console) -> None:
+        from rich.live import Live
+
+        self._console = screen
+        self._progress: Progress | None = None
+        self._title, self._offset, self._width = "", 0, 12
+        self._live: Live = Live(get_renderable=self._draw, console=screen, refresh_per_second=10, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
+        self._title, self._progress, self._offset = title, progress, clock_offset
+
+    def tell(self, told: Sequence[Told]) -> None:
+        from rich.text import Text
+
+        for one in told:
+            if one.lasting:
+                self._width = max(self._width, min(len(one.who), 40))
+                mark = Text(f"{look(one.state).mark} ", look(one.state).style)
+                self._console.print(mark.append(f"{one.who:<{self._width}}  ", "default").append(one.text))
+
+    def note(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(text))
+
+    def _draw(self) -> Group:
+        from rich.console import Group
+        from rich.text import Text
+
+        progress = self._progress
+        if progress is None:
+            return Group()
+        now = time.time_ns() // 1000 + self._offset
+        active = list(progress.active())
+        lines = [self._line(step, now) for step in active[:MOST_ACTIVE]]
+        if len(active) > MOST_ACTIVE:
+            lines.append(Text(f"  … and {len(active) - MOST_ACTIVE:,} more", "dim"))
+        state = look(progress.state)
+        count = f"  {progress.settled:,}/{progress.size:,} steps  "
+        foot = Text.assemble((f"{state.mark} {state.words}", state.style), count, (self._title, "dim"))
+        return Group(*lines, foot)
+
+    def _line(self, step: StepNow, now: int) -> Text:
+        from rich.text import Text
+
+        shown = look(step.state)
+        mark = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[now // 100_000 % 10] if step.state in ("running", "validating") else shown.mark
+        name = f"{step.name:<{self._width}}  "
+        text = Text.assemble((f"{mark} ", shown.style), name, (words(step.state), shown.style))
+        if step.state == "retrying" and step.due_at is not None:
+            text.append(f" in {span(max(0, step.due_at - now) / MICROS)}")
+        else:
+            text.append(f" {span(max(0, now - step.since) / MICROS)}", "dim")
+        if step.attempt > 1:
+            text.append(f"  attempt {step.attempt}", "yellow")
+        if step.trouble:
+            text.append(f"  {step.trouble}", "dim")
+        text.truncate(max(20, self._console.width - 1), overflow="ellipsis")
+        return text
+
+
+def screen_for(*, json: bool) -> Screen:
+    """The screen that fits where the output goes."""
+    if json:
+        return Silence()
+    target = console()
+    return Moving(target) if target.is_terminal else Lines()

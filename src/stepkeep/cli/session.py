@@ -1,0 +1,119 @@
+"""From settings to an open engine, and from what people type to what the engine knows.
+
+All heavy imports of the command line happen behind these functions. Nothing here prints.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepkeep.cli.settings import Settings
+from stepkeep.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from stepkeep.definition.registry import Registry
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.kernel.definition import Definition
+
+FULL_ID = 36
+SHORTEST_ID = 4
+LOOK_BACK = 1000
+DEFINITION_FILES = (".yaml", ".yml", ".json", ".py")
+
+
+@asynccontextmanager
+async def open_engine(settings: Settings) -> AsyncIterator[AsyncEngine]:
+    """The engine for the database that was named, acting as the user of this process."""
+    from stepkeep.engine import AsyncEngine
+
+    async with AsyncEngine(settings.db, tenant=settings.tenant, actor=actor()) as engine:
+        yield engine
+
+
+def actor() -> str:
+    """The operating system's name for whoever runs this."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # a container may have no entry for its user
+        return f"uid:{os.getuid()}"
+
+
+def load_handlers(apps: Sequence[str]) -> Registry:
+    """Import the user's code and that of installed packages; returns where its handlers are registered."""
+    from stepkeep.definition.apps import load_app, load_entry_points
+    from stepkeep.definition.registry import default_registry
+
+    load_entry_points()
+    for app in apps:
+        load_app(app)
+    return default_registry
+
+
+def load_definition(target: str, handlers: Registry | None) -> Definition:
+    """The definition in a file: YAML, JSON, or Python code that makes one workflow (`file.py` or `file.py:name`)."""
+    path, _, name = target.partition(".py:")
+    if name or target.endswith(".py"):
+        return workflow_in(f"{path.removesuffix('.py')}.py", name or None)
+    from stepkeep.definition.native import load_file
+
+    return load_file(Path(target), handlers)
+
+
+def workflow_in(file: str, name: str | None) -> Definition:
+    """The workflow that a Python file makes."""
+    from stepkeep.definition.apps import load_app
+    from stepkeep.definition.python import Workflow
+
+    module = load_app(file)
+    found = {key: value for key, value in vars(module).items() if isinstance(value, Workflow)}
+    if name is not None:
+        found = {key: value for key, value in found.items() if key == name}
+    if len(found) == 1:
+        return next(iter(found.values())).definition()
+    if found:
+        raise InvalidInput(f"{file} makes several workflows: {', '.join(found)}. Name one: {file}:{next(iter(found))}.")
+    raise InvalidInput(f"{file} makes no workflow" + (f" named {name}." if name else "."))
+
+
+def looks_like_a_file(target: str) -> bool:
+    return target.endswith(DEFINITION_FILES) or ".py:" in target or "/" in target
+
+
+def json_value(text: str | None, option: str) -> Any:
+    """The value of an option that takes JSON, `@FILE` or `@-` (standard input); None when it was not given."""
+    import msgspec
+
+    if text is None:
+        return None
+    content: str | bytes = text
+    if text.startswith("@"):
+        try:
+            content = sys.stdin.buffer.read() if text == "@-" else Path(text[1:]).read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{option}: {text[1:]} cannot be read: {error.strerror}.") from None
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        hint = " Texts need quotes of their own: '\"text\"'." if not text.startswith("@") else ""
+        raise InvalidInput(f"{option} is not JSON: {error}.{hint}") from None
+
+
+async def find_run(engine: AsyncEngine, text: str) -> str:
+    """A run's id from the whole of it, its beginning or its end."""
+    if len(text) >= FULL_ID:
+        return text
+    if len(text) < SHORTEST_ID:
+        raise InvalidInput(f"{text!r} is too short for a run: give at least {SHORTEST_ID} characters of its id.")
+    recent = (await engine.runs(limit=LOOK_BACK))["runs"]
+    found = [run["id"] for run in recent if run["id"].startswith(text) or run["id"].endswith(text)]
+    if len(found) == 1:
+        return str(found[0])
+    if found:
+        raise InvalidInput(f"{len(found)} runs match {text!r}: {', '.join(found[:5])}. Give more of the id.")
+    raise NotFound(f"there is no run {text}")

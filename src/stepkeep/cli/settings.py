@@ -1,0 +1,105 @@
+"""What every command is told: which database, which tenant, how to answer. Declared once, added to each command.
+
+It reads the options and decides nothing; `session` opens what they name. Light on purpose: importing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Callable
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
+from urllib.parse import urlsplit
+
+import typer
+
+P = ParamSpec("P")
+
+DEFAULT_DB = "sqlite:///.stepkeep/stepkeep.db"
+PANEL = "Everywhere"
+
+Db = Annotated[
+    str,
+    typer.Option(
+        "--db",
+        envvar="STEPKEEP_DB",
+        metavar="URL",
+        help="The database: sqlite:///FILE or postgresql://…",
+        rich_help_panel=PANEL,
+    ),
+]
+Tenant = Annotated[
+    str,
+    typer.Option("--tenant", metavar="NAME", help="Whose runs these are.", rich_help_panel=PANEL),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Answer with one JSON object on standard output.", rich_help_panel=PANEL),
+]
+Traceback = Annotated[
+    bool,
+    typer.Option(
+        "--traceback",
+        help="Show where an unexpected error came from (also: STEPKEEP_TRACEBACK=1).",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+class Settings(NamedTuple):
+    """The options that all commands share."""
+
+    db: str = DEFAULT_DB
+    tenant: str = "default"
+    json: bool = False
+    db_was_typed: bool = False
+
+    def command(self, *words: str) -> str:
+        """A command as one would type it now, with the same database and tenant."""
+        where = ["--db", _without_password(self.db)] if self.db_was_typed else []
+        whose = ["--tenant", self.tenant] if self.tenant != "default" else []
+        return shlex.join(["stepkeep", *words, *where, *whose])
+
+
+def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable[..., int]:
+    """Make a function whose first parameter is Settings into one that has the shared options instead."""
+
+    def command(ctx: typer.Context, /, **given: Any) -> int:
+        source = ctx.get_parameter_source("db")
+        settings = Settings(
+            db=given.pop("db"),
+            tenant=given.pop("tenant"),
+            json=given.pop("json"),
+            db_was_typed=source is not None and source.name == "COMMANDLINE",
+        )
+        given.pop("traceback")  # main looks for it, so that it also works for what goes wrong before a command runs
+        return function(settings, **given)  # type: ignore[call-arg]
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    shared = [
+        inspect.Parameter("db", kind, default=DEFAULT_DB, annotation=Db),
+        inspect.Parameter("tenant", kind, default="default", annotation=Tenant),
+        inspect.Parameter("json", kind, default=False, annotation=Json),
+        inspect.Parameter("traceback", kind, default=False, annotation=Traceback),
+    ]
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    parameters = [context, *(parameter.replace(kind=kind) for parameter in own), *shared]
+    shown: Any = _by_keyword(command)
+    shown.__signature__ = inspect.Signature(parameters)
+    shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    shown.__name__, shown.__doc__ = function.__name__, function.__doc__
+    return shown  # type: ignore[no-any-return]
+
+
+def _by_keyword(command: Callable[..., int]) -> Callable[..., int]:
+    def called(**given: Any) -> int:
+        return command(given.pop("ctx"), **given)
+
+    return called
+
+
+def _without_password(url: str) -> str:
+    """Hints end up in logs and on shared screens."""
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":…@", 1) if password else url

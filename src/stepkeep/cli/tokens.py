@@ -1,0 +1,40 @@
+"""Completion tokens that were issued in this process: the database keeps only their hashes, so they are noted here.
+
+Imported only where work is done. Nothing is written down; whoever runs the command sees them once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepkeep.operations.decisions import token_hash
+from stepkeep.worker.seams import Seams
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.kernel.plan import Plan
+
+
+class NotingSeams(Seams):
+    """The worker's own, but it remembers the tokens that it drew."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+
+    def token(self) -> str:
+        drawn = super().token()
+        self.tokens.append(drawn)
+        return drawn
+
+
+async def open_tokens(engine: AsyncEngine, run_id: str, plan: Plan, drawn: list[str]) -> dict[str, str]:
+    """Which of these tokens opens which waiting step."""
+    if not drawn:
+        return {}
+    by_hash = {token_hash(token): token for token in drawn}
+    steps = await engine.store.read_steps(engine.tenant, run_id)
+    return {
+        plan.at(step.no).name: by_hash[step.note.token]
+        for step in steps
+        if step.state == "awaiting_completion" and step.note is not None and step.note.token in by_hash
+    }

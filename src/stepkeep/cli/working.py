@@ -1,0 +1,153 @@
+"""Work on one run in this process, watched: what `run`, `rerun` and `demo` have in common.
+
+A worker does the work and the run's own journal tells how it goes. It ends when the run has, when only people or
+messages can move it, or when somebody interrupts; an interrupted run is left whole for whoever resumes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepkeep.cli.progress import Progress
+from stepkeep.cli.screens import Screen
+from stepkeep.errors import InvalidInput, NotFound, StoreError
+from stepkeep.kernel.journal import SealedEntry, open_entry
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
+    from stepkeep.kernel.plan import Plan
+    from stepkeep.worker.loop import Worker
+
+LOOK = 0.05
+GRACE = 5.0
+
+
+class Worked(NamedTuple):
+    """How work on a run ended: its view, the completion tokens issued here, and whether somebody interrupted."""
+
+    view: dict[str, Any]
+    tokens: dict[str, str]
+    interrupted: bool
+
+
+async def work_on(
+    engine: AsyncEngine, run_id: str, screen: Screen, *, concurrency: int, resumed: bool = False
+) -> Worked:
+    """Be a worker for this run until there is nothing to do here any more."""
+    from stepkeep.cli.tokens import NotingSeams, open_tokens
+    from stepkeep.kernel.states import RUN_TERMINAL, RunState
+    from stepkeep.operations.decisions import plan_of
+
+    plan = await plan_of(engine.transactor, engine.tenant, run_id)
+    await require_handlers(engine, run_id, plan)
+    seams = NotingSeams()
+    worker = engine.worker(
+        app="run",
+        concurrency=concurrency,
+        capabilities={word for step in plan.definition.steps for word in step.capabilities},
+        seams=seams,
+    )
+    over = RUN_TERMINAL | {RunState.BLOCKED, RunState.IDLE}
+
+    async def reached() -> bool:
+        found = await engine.store.read_run(engine.tenant, run_id)
+        if found is None:
+            raise NotFound(f"there is no run {run_id}")
+        return found.run.state in over
+
+    interrupted = asyncio.Event()
+    with screen, _stopped_by_signals(worker, interrupted, screen):
+        follower = Follower(engine, run_id, plan, screen)
+        await follower.begin(resumed=resumed)
+        watching = asyncio.create_task(follower.go_on())
+        try:
+            await worker.run_until(reached)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        await follower.look()
+    view = await engine.show(run_id)
+    tokens = await open_tokens(engine, run_id, plan, seams.tokens)
+    for wait in view["run"]["waiting_for"]:
+        if wait["step"] in tokens:
+            wait["token"] = tokens[wait["step"]]
+    return Worked(view, tokens, interrupted.is_set())
+
+
+async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
+    """Refuse to work on a run whose code is not here: it would wait for ever without a word."""
+    from stepkeep.kernel.definition import Agent, Handler
+    from stepkeep.kernel.states import STEP_TERMINAL
+
+    missing: dict[str, None] = {}
+    for step in await engine.store.read_steps(engine.tenant, run_id):
+        executor = plan.at(step.no).executor
+        if step.state in STEP_TERMINAL or executor is None:
+            continue
+        if isinstance(executor, Handler) and engine.registry.get(executor.name) is None:
+            missing[executor.name] = None
+        if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:
+            missing[executor.name] = None
+    if missing:
+        names = ", ".join(list(missing)[:10])
+        raise InvalidInput(f"no code was given that has the handlers of run {run_id}: {names}. Name it with --app.")
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(worker: Worker, interrupted: asyncio.Event, screen: Screen) -> Any:
+    """The first signal lets running steps finish for a moment; the second does not."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not interrupted.is_set():
+            screen.note(f"interrupted: running steps have {GRACE:.0f} s to finish (once more to stop them at once)")
+        worker.stop(0.0 if interrupted.is_set() else GRACE)
+        interrupted.set()
+
+    which = (signal.SIGINT, signal.SIGTERM)
+    for one in which:
+        loop.add_signal_handler(one, stop)
+    try:
+        yield
+    finally:
+        for one in which:
+            loop.remove_signal_handler(one)
+
+
+class Follower:
+    """Reads a run's journal as it grows and shows what is new."""
+
+    def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
+        self._engine, self._run_id, self._screen = engine, run_id, screen
+        self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
+        self._progress = Progress(lambda no: plan.at(no).name, plan.size)
+
+    async def begin(self, *, resumed: bool) -> None:
+        """Show the run from here on; what happened before it was resumed is not told again."""
+        while resumed and (page := await self._pages()):
+            for sealed in page:
+                self._progress.take(open_entry(sealed.body))
+        ahead = await self._engine.store.now() - time.time_ns() // 1000
+        self._screen.begin(self._title, self._progress, ahead)
+        if self._progress.settled:
+            self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
+
+    async def go_on(self) -> None:
+        while True:
+            # An outage is the worker's to report; here it only means that there is nothing new to show.
+            with contextlib.suppress(StoreError):
+                await self.look()
+            await asyncio.sleep(LOOK)
+
+    async def look(self) -> None:
+        """Show what was recorded since the last look."""
+        while page := await self._pages():
+            for sealed in page:
+                self._screen.tell(self._progress.take(open_entry(sealed.body)))
+
+    async def _pages(self) -> list[SealedEntry]:
+        return await self._engine.store.read_journal(self._engine.tenant, self._run_id, self._progress.seq)
