@@ -151,8 +151,7 @@ class AsyncEngine:
                 raise NotFound(f"there is no run {run_id}")
             return found.run.state in settled
 
-        async with self.worker(concurrency=concurrency) as worker:
-            await worker.run_until(reached)
+        await self.worker(concurrency=concurrency).run_until(reached)
         return await self.result(run_id)
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:

@@ -15,9 +15,7 @@ ROUNDS = 100
 RIVALS = 50
 OPENINGS = 4
 
-SIGN_OFF = Definition(
-    name="sign-off", version=1, steps=(gate("sign-off", approval=Approval(deadline=60 * SECOND)),)
-)
+SIGN_OFF = Definition(name="sign-off", version=1, steps=(gate("sign-off", approval=Approval(deadline=60 * SECOND)),))
 
 
 def rivals(run_id: str) -> list[Event]:

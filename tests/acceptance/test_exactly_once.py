@@ -1,0 +1,69 @@
+"""Promise 4: a transactional step's own writes and the decision about it commit together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from stepkeep.kernel.definition import Definition, Handler
+from stepkeep.kernel.states import RunState
+from tests.acceptance.processes import eventually, fleet
+from tests.workbench import SECOND, TENANT, benches, task
+
+RUNS = 30
+
+
+def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_before_the_commit(
+    database_url: str, tmp_path: Path
+) -> None:
+    async def scene() -> None:
+        sqlite = database_url.startswith("sqlite")
+        await make_table(database_url)
+        handler = Handler(name="transfer" if sqlite else "transfer-async")
+        step = task("transfer", executor=handler, transactional=True, timeout=60 * SECOND)
+        async with benches(database_url) as (bench,):
+            plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
+            run_ids = [await bench.start(plan) for _ in range(RUNS)]
+            with fleet(database_url, tmp_path) as workers:
+                workers.allow("dies")
+
+                async def all_done() -> bool:
+                    if all(process.poll() is not None for process in workers.processes):
+                        workers.launch(2)
+                    counts = await bench.store.count_runs(TENANT)
+                    return counts.get(RunState.SUCCEEDED, 0) == RUNS
+
+                await eventually(all_done, "every transfer to be made")
+                tries = sum(workers.marked(f"tries-{run_id}") for run_id in run_ids)
+                deaths = sum(process.poll() == -9 for process in workers.processes)
+            assert deaths > 0 and tries > RUNS, "no worker died between its write and its commit: nothing was shown"
+            assert sorted(await read_table(database_url)) == sorted(run_ids)
+            print(f"{tries} tries, {deaths} workers killed before their commit, {RUNS} transfers, each once")
+
+    asyncio.run(scene())
+
+
+async def make_table(url: str) -> None:
+    if url.startswith("sqlite"):
+        import apsw
+
+        apsw.Connection(url.removeprefix("sqlite:///")).execute("create table transfers (run_id text)")
+    else:
+        import asyncpg
+
+        connection = await asyncpg.connect(url)
+        await connection.execute("create table transfers (run_id text)")
+        await connection.close()
+
+
+async def read_table(url: str) -> list[str]:
+    if url.startswith("sqlite"):
+        import apsw
+
+        return [row[0] for row in apsw.Connection(url.removeprefix("sqlite:///")).execute("select * from transfers")]
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    rows = await connection.fetch("select run_id from transfers")
+    await connection.close()
+    return [row[0] for row in rows]

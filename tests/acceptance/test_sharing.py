@@ -1,0 +1,54 @@
+"""Several worker processes on one database share the work, and no step is ever claimed twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from stepkeep.kernel.states import RunState
+from tests.acceptance.processes import eventually, fleet
+from tests.workbench import TENANT, benches, chain
+
+RUNS = 10_000
+CALLERS = 500
+
+
+def test_two_worker_processes_share_ten_thousand_runs_without_a_double_claim(database_url: str, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with benches(database_url) as (bench,):
+            plan = await bench.publish(chain("shared", 1))
+            for begin in range(0, RUNS, CALLERS):
+                await asyncio.gather(*(bench.start(plan) for _ in range(begin, begin + CALLERS)))
+            with fleet(database_url, tmp_path) as workers:
+                workers.launch(100)
+                workers.launch(100)
+
+                async def all_done() -> bool:
+                    counts = await bench.store.count_runs(TENANT)
+                    return counts.get(RunState.SUCCEEDED, 0) == RUNS
+
+                await eventually(all_done, "ten thousand runs to succeed")
+            claims, shares = await read_claims(database_url)
+            assert claims == RUNS, f"{claims} claims were made for {RUNS} steps"
+            assert len(shares) == 2 and min(shares.values()) > RUNS // 20, f"one worker did it all: {shares}"
+            assert await bench.store.stuck_runs() == []
+            print(f"{RUNS} runs, {claims} claims, shares {sorted(shares.values())}")
+
+    asyncio.run(scene())
+
+
+async def read_claims(url: str) -> tuple[int, Counter[int]]:
+    """The sum of all fences (each claim adds one) and how many attempts each worker made, straight from the rows."""
+    statement = "select (select sum(fence) from steps), worker, count(*) from attempts group by worker"
+    if url.startswith("sqlite"):
+        import apsw
+
+        rows = apsw.Connection(url.removeprefix("sqlite:///")).execute(statement).fetchall()
+    else:
+        import asyncpg
+
+        connection = await asyncpg.connect(url)
+        rows = [tuple(row) for row in await connection.fetch(statement)]
+        await connection.close()
+    return int(rows[0][0]), Counter({int(worker): int(count) for _, worker, count in rows})

@@ -1,0 +1,49 @@
+"""Ten thousand steps in one run, one after the other and all at once; what a step costs is printed, never asserted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.states import RunState
+from tests.workbench import Bench, benches, chain, report_of, task
+
+STEPS = 10_000
+
+
+def fan(width: int) -> Definition:
+    """One step, then `width` at once, then one that waits for them all."""
+    middle = [task(f"m{no:05}", 1, ["first"]) for no in range(width)]
+    last = task("last", 2, [step.name for step in middle])
+    return Definition(name="fan", version=1, steps=(task("first", 0), *middle, last))
+
+
+async def finish(bench: Bench, run_id: str) -> int:
+    """Work a run off with chained claims, as a worker does."""
+    claimer = await bench.claimer(room=500)
+    done = 0
+    while claims := await bench.transactor.claim(claimer, limit=500):
+        while claims:
+            replies, claims = await bench.transactor.report([report_of(claim) for claim in claims], claimer)
+            done += sum(not isinstance(reply, Exception) for reply in replies)
+    assert await bench.state(run_id) is RunState.SUCCEEDED
+    return done
+
+
+async def measure(url: str, definition: Definition, what: str) -> None:
+    async with benches(url) as (bench,):
+        run_id = await bench.start(definition)
+        begun = time.perf_counter()
+        done = await finish(bench, run_id)
+        spent = time.perf_counter() - begun
+        assert done == len(definition.steps)
+        print(f"{what}: {done} steps, {spent / done * 1e6:.0f} µs each")
+
+
+def test_a_chain_of_ten_thousand_steps_finishes(database_url: str) -> None:
+    asyncio.run(measure(database_url, chain("chain", STEPS), "chain"))
+
+
+def test_ten_thousand_steps_at_once_fan_in_to_one(database_url: str) -> None:
+    asyncio.run(measure(database_url, fan(STEPS - 2), "fan-out and fan-in"))
