@@ -1,13 +1,11 @@
 """What only PostgreSQL has: sessions that wait for each other, plans, poolers, servers that go away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
-
-Session = Callable[[], "asyncpg.Connection[asyncpg.Record]"]
 
 
 @pytest.fixture
@@ -26,19 +24,12 @@ async def session(url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]
         await connection.close(timeout=5)
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Come back when something that must happen soon has happened."""
-    async with asyncio.timeout(10):
-        while not await holds():
-            await asyncio.sleep(0.005)
-
-
 async def until_somebody_waits(connection: "asyncpg.Connection[asyncpg.Record]") -> None:
-    async def waits() -> bool:
-        return bool(
-            await connection.fetchval(
-                "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-            )
-        )
-
-    await until(waits)
+    """Come back when another session of this database waits for a lock."""
+    waiting = (
+        "select count(*) from pg_stat_activity"
+        " where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()"
+    )
+    async with asyncio.timeout(10):
+        while not await connection.fetchval(waiting):  # noqa: ASYNC110 - the server has no event to wait for
+            await asyncio.sleep(0.005)

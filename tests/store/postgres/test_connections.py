@@ -10,15 +10,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
+from tests.store.conftest import opened
+from tests.store.postgres.conftest import session
+from tests.store.values import key, load, moved, new_run, save, want
 
 from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.connections import ENGINE, read_options
-from stepkeep.store.protocol import Loaded, Store, Write
+from stepkeep.store.protocol import Loaded, Store, Want, Write
 from stepkeep.testing.postgres import PostgresServer, StopMode
-from tests.store.conftest import opened
-from tests.store.postgres.conftest import session
-from tests.store.values import key, load, moved, new_run, save, want
 
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -195,8 +196,6 @@ def test_a_parameter_that_is_no_number_is_refused() -> None:
 async def test_a_tenant_may_have_any_name(store: Store, tenant: str) -> None:
     new = new_run(1)
     renamed = {"tenant": tenant}
-    from msgspec.structs import replace
-
     await save(
         store,
         replace(
@@ -218,8 +217,6 @@ async def test_a_tenant_that_cannot_be_stored_is_refused(store: Store) -> None:
 
 
 async def test_what_is_no_run_id_names_no_run(store: Store) -> None:
-    from stepkeep.store.protocol import Want
-
     await save(store, new_run(1))
     names = ["", "nothing", key(1)[1].upper() + " ", f"{key(1)[1]},{key(1)[1]}", "null"]
     loaded = await load(store, *(Want(tenant="acme", run_id=name, whole=True) for name in names))

@@ -5,12 +5,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from tests.store.postgres.conftest import session, until_somebody_waits
+from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
 from stepkeep.kernel.states import StepState
 from stepkeep.store.postgres.load import Loading
 from stepkeep.store.protocol import Loaded, More, Propose, Store, Want, Write
-from tests.store.postgres.conftest import session, until_somebody_waits
-from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
 
 async def test_steps_read_after_a_wait_are_those_of_the_run_that_was_waited_for(store: Store, url: str) -> None:

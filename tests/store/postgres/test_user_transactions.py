@@ -2,11 +2,11 @@
 
 import asyncpg
 import pytest
-
-from stepkeep.errors import StoreError
-from stepkeep.store.protocol import Loaded, Store, Write
 from tests.store.postgres.conftest import session
 from tests.store.values import key, load, moved, new_run, save, want
+
+from stepkeep.errors import StoreError, StoreUnavailable
+from stepkeep.store.protocol import Loaded, Store, Write
 
 
 def bump(loaded: Loaded) -> Write:
@@ -27,11 +27,15 @@ async def orders(url: str) -> int:
 
 async def test_an_error_that_the_user_swallowed_does_not_pass_for_a_commit(store: Store, url: str) -> None:
     await prepare(store, url)
-    with pytest.raises(StoreError):
+
+    async def careless() -> None:
         async with store.transaction() as transaction:
             await transaction.change([want(1)], bump)
             with pytest.raises(asyncpg.UniqueViolationError):
                 await transaction.connection.execute("insert into orders values (1), (1)")
+
+    with pytest.raises(StoreError, match="had failed before"):
+        await careless()
     assert (await load(store, want(1))).runs[key(1)].seq == 1
 
 
@@ -59,12 +63,16 @@ async def test_the_users_statements_are_planned_as_the_user_set_it(store: Store,
 
 async def test_a_connection_that_was_lost_loses_everything_of_the_transaction(store: Store, url: str) -> None:
     await prepare(store, url)
-    with pytest.raises(StoreError):
+
+    async def unlucky() -> None:
         async with store.transaction() as transaction:
             await transaction.connection.execute("insert into orders values (1)")
             await transaction.change([want(1)], bump)
             pid = transaction.connection.get_server_pid()
             async with session(url) as rival:
                 await rival.fetchval("select pg_terminate_backend($1, 5000)", pid)
+
+    with pytest.raises(StoreUnavailable):
+        await unlucky()
     assert await orders(url) == 0
     assert (await load(store, want(1))).runs[key(1)].seq == 1

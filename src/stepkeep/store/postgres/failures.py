@@ -10,7 +10,7 @@ from types import TracebackType
 
 import asyncpg
 
-from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StoreUnavailable
+from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StoreError, StoreUnavailable
 
 MET = (
     asyncpg.DeadlockDetectedError,
@@ -44,6 +44,8 @@ def translate(error: BaseException) -> Exception | None:
         return Contended(f"two transactions met in PostgreSQL ({_said(error)}); run the whole again")
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return InvariantBroken(f"the schema refused rows that contradict each other: {_said(error)}")
+    if isinstance(error, asyncpg.InFailedSQLTransactionError):
+        return StoreError("nothing was written: a statement of this transaction had failed before, unnoticed")
     if isinstance(error, OTHER_SCHEMA):
         return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
     if isinstance(error, UNSTORABLE):

@@ -150,7 +150,8 @@ class PostgresStore:
 
     # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]:
-        return await self._read(lambda row: Due(*row), SQL.find_due, self.clock_offset, limit)
+        async with self._transaction() as connection:
+            return [Due(*row) for row in await fetch(connection, SQL.find_due, self.clock_offset, limit)]
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return await self._read(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)

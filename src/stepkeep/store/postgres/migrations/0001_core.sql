@@ -2,17 +2,26 @@
 --
 -- Tenant leads every key. Times are microseconds of stepkeep_now(). States are text with a CHECK. Payloads are JSON
 -- in bytea, which the server never parses. The run row is the lock of everything that carries its id; hot tables have
--- no foreign keys and no index beyond the two that finding work needs.
+-- no foreign keys and no index beyond the two that finding work needs. Keys compare byte by byte (collation "C"):
+-- a language's rules would cost more than the rest of a look-up.
 
 create function stepkeep_now() returns bigint language sql volatile parallel safe
     return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+-- What `is json` says from PostgreSQL 16 on.
+create function stepkeep_is_json(note text) returns boolean language plpgsql immutable strict parallel safe as $$
+begin
+    return note::json is not null;
+exception when invalid_text_representation then
+    return false;
+end $$;
 
 create table definitions (
     id integer generated always as identity primary key,
     version integer not null,
     published_at bigint not null,
-    tenant text not null,
-    name text not null,
+    tenant text collate "C" not null,
+    name text collate "C" not null,
     dialect text not null,
     digest text not null,
     document bytea not null,
@@ -23,13 +32,13 @@ create table definitions (
 
 create table queues (
     id integer generated always as identity primary key,
-    tenant text not null,
-    spec text not null,
+    tenant text collate "C" not null,
+    spec text collate "C" not null,
     unique (tenant, spec)
 );
 
 create table runs (
-    tenant text not null,
+    tenant text collate "C" not null,
     id uuid not null,
     definition_id integer not null,
     priority integer not null,
@@ -76,7 +85,7 @@ create table runs (
 create index runs_due on runs (due_at) where due_at is not null;
 
 create table run_details (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     version integer not null,
     created_at bigint not null,
@@ -92,7 +101,7 @@ create table run_details (
 );
 
 create table steps (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     no integer not null,
     queue integer not null,
@@ -118,7 +127,7 @@ create table steps (
         'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
         'poison')),
     constraint step_counters check (least(no, fence, attempts, losses, unmet) >= 0),
-    constraint note_is_json check (note is null or note::json is not null),
+    constraint note_is_json check (note is null or stepkeep_is_json(note)),
     constraint ready_step_is_claimable check (state <> 'ready' or ready_at is not null),
     constraint claimable_step_may_be_claimed check (
         ready_at is null or (state in ('ready', 'validating') and worker is null and queue > 0)),
@@ -148,7 +157,7 @@ create index steps_claim on steps (queue, priority desc, ready_at, run_id, no) w
 create index steps_due on steps (due_at) where due_at is not null;
 
 create table attempts (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     no integer not null,
     fence integer not null,
@@ -171,7 +180,7 @@ create table attempts (
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 create table journal (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     seq bigint not null,
     at bigint not null,
@@ -182,13 +191,13 @@ create table journal (
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 create table messages (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     number integer not null,
     arrived_at bigint not null,
     consumed_by integer,
-    id text not null,
-    name text not null,
+    id text collate "C" not null,
+    name text collate "C" not null,
     payload bytea not null,
     sender text not null,
     primary key (tenant, run_id, number),
@@ -196,35 +205,35 @@ create table messages (
 );
 
 create table outbox (
-    tenant text not null,
+    tenant text collate "C" not null,
     run_id uuid not null,
     seq bigint not null,
     number integer not null,
     created_at bigint not null,
-    name text not null,
+    name text collate "C" not null,
     payload bytea not null,
     primary key (tenant, run_id, seq, number)
 );
 
 create table idempotency_keys (
-    tenant text not null,
-    operation text not null,
-    key text not null,
+    tenant text collate "C" not null,
+    operation text collate "C" not null,
+    key text collate "C" not null,
     fingerprint text not null,
     run_id uuid not null,
     primary key (tenant, operation, key)
 );
 
 create table business_keys (
-    tenant text not null,
-    key text not null,
+    tenant text collate "C" not null,
+    key text collate "C" not null,
     run_id uuid not null,
     primary key (tenant, key)
 );
 
 create table workers (
-    tenant text not null,
-    id text not null,
+    tenant text collate "C" not null,
+    id text collate "C" not null,
     no integer generated always as identity unique,
     incarnation integer not null,
     capacity integer not null,
@@ -242,8 +251,8 @@ create table workers (
 ) with (fillfactor = 70);
 
 create table worker_journal (
-    tenant text not null,
-    worker_id text not null,
+    tenant text collate "C" not null,
+    worker_id text collate "C" not null,
     seq bigint not null,
     at bigint not null,
     body bytea not null,

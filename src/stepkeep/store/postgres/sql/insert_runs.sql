@@ -4,8 +4,9 @@ with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
         rerun_of, labels)
-    select tenant, run_id, workflow, version, dialect, substring($1::bytea from input_from for input_for), correlation_id,
-        created_at, created_by, business_key, rerun_of, substring($1::bytea from labels_from for labels_for)
+    select tenant, run_id, workflow, version, dialect, substring($1::bytea from input_from for input_for),
+        correlation_id, created_at, created_by, business_key, rerun_of,
+        substring($1::bytea from labels_from for labels_for)
     from unnest(
         $3::text::text[], $4::text::uuid[], $25::text[], $26::text::int[], $27::text[], $28::text::int[],
         $29::text::int[], $30::text[], $31::text::bigint[], $32::text[], $33::text[], $34::uuid[],
