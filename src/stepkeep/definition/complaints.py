@@ -84,7 +84,8 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
         wanted = _WANTED[kind]
         if kind == "model_type" and _HAS_SHORT_FORM.intersection(local[-2:]):
             wanted = "text or a mapping"
-        yield Finding(path, f"{name} must be {wanted}, not {kind_of(value)}.")
+        quote = kind == "string_type" and isinstance(value, bool | int | float)
+        yield Finding(path, f"{name} must be {wanted}, not {kind_of(value)}.", "Put it in quotes." if quote else "")
     elif kind == "literal_error":
         words = _literals(context)
         hint = did_you_mean(value, words) if isinstance(value, str) else ""

@@ -45,9 +45,8 @@ def located(source: Source, findings: Iterable[Finding]) -> tuple[Problem, ...]:
     ordered = sorted(dict.fromkeys(found), key=lambda problem: (problem.line, problem.column))
     if len(ordered) <= MAX_PROBLEMS:
         return tuple(ordered)
-    left_out = len(ordered) - MAX_PROBLEMS
-    last = source.problem((), f"There are {left_out} more problems.", "Mend these first and check again.")
-    return (*ordered[:MAX_PROBLEMS], last)
+    last = source.problem((), "There are more problems than these.", "Mend them first and check again.")
+    return (last, *ordered[:MAX_PROBLEMS])
 
 
 def as_written(path: Path, data: Any) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
-from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import StepBlock, UndoBlock
@@ -24,8 +24,14 @@ def check_expressions(
 ) -> Iterator[Finding]:
     """All that is wrong with the expressions of a workflow. Without ancestry (of a bad graph), order is not judged."""
     scopes = scopes_of(names, _declared(data.get("input")))
+    found = 0
     for path, step in steps.items():
-        yield from _in_step(step, path, scopes, ancestry)
+        for finding in _in_step(step, path, scopes, ancestry):
+            yield finding
+            found += 1
+        # Each finding looks for the nearest of all names; nobody reads thousands, so nobody waits for them.
+        if found > MAX_PROBLEMS:
+            return
     yield from _rules(data.get("rules"), ("rules",), scopes, output="output" in data)
     yield from _template(data.get("output"), ("output",), scopes.template, "The output", lambda _: True)
 

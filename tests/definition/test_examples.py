@@ -1,0 +1,39 @@
+"""The examples hold together: their handlers exist, take what they are given, and are the same every time."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepkeep.definition.handlers import default_registry, load_app
+from stepkeep.definition.native import check_file
+from stepkeep.definition.python import workflows_in
+from stepkeep.kernel.definition import Effect
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_workflows_in_yaml_fit_their_handlers(path: Path) -> None:
+    load_app(str(EXAMPLES / "handlers.py"))
+    report = check_file(path, default_registry)
+    assert report.problems == ()
+    assert report.warnings == ()
+
+
+def test_the_workflow_in_python_is_one() -> None:
+    (flow,) = workflows_in(load_app(str(EXAMPLES / "onboarding.py")))
+    report = flow.check()
+    assert report.problems == ()
+    assert report.warnings == ()
+    assert report.definition is not None
+    account, workspace, welcome = report.definition.steps
+    assert account.retry.max_attempts == 5
+    assert workspace.effect is Effect.WRITE
+    assert [edge.step for edge in welcome.depends_on] == ["provision-workspace"]
