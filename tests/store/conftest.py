@@ -17,8 +17,9 @@ from stepkeep.store.protocol import Store
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
+    runner: asyncio.Runner = pyfuncitem._request.getfixturevalue("runner")
     names = inspect.signature(pyfuncitem.obj).parameters
-    pyfuncitem.funcargs["runner"].run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
     return True
 
 

@@ -50,7 +50,7 @@ class PostgresRaw:
         connection = await asyncpg.connect(self._dsn)
         try:
             return [tuple(row) for row in await connection.fetch(statement)]
-        except asyncpg.IntegrityConstraintViolationError as error:
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
             raise RefusedBySchema(str(error)) from error
         finally:
             await connection.close()

@@ -1,0 +1,84 @@
+"""From a URL to a store, or to a sentence that says what to write instead."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.store.connect import connect
+from stepkeep.store.sqlite.store import SqliteStore
+from stepkeep.store.statements import load_statements
+
+
+def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path) -> None:
+    assert connect("sqlite:///app.db").url == "sqlite:///app.db"
+    assert connect(f"sqlite:///{tmp_path}/app.db").url == f"sqlite:///{tmp_path}/app.db"
+
+
+async def test_the_file_is_made_with_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = connect("sqlite:///new/place/app.db")
+    await store.open()
+    await store.close()
+    assert (tmp_path / "new/place/app.db").is_file()
+
+
+def test_postgresql_is_reached_under_both_its_names() -> None:
+    for scheme in ("postgresql", "postgres"):
+        assert type(connect(f"{scheme}://user:secret@host/db")).__name__ == "PostgresStore"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///"])
+def test_a_database_that_would_not_last_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="outlive the process"):
+        connect(url)
+
+
+@pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "app.db", "", "sqlite://app.db"])
+def test_anything_else_is_refused_without_repeating_a_password(url: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a database Stepkeep knows") as refusal:
+        connect(url)
+    assert "secret" not in str(refusal.value)
+
+
+def test_without_the_driver_the_extra_is_named() -> None:
+    script = (
+        "import sys; sys.modules['asyncpg'] = None\n"
+        "from stepkeep.store.connect import connect\n"
+        "connect('sqlite:///app.db')\n"
+        "try: connect('postgresql://host/db')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.startswith(StoreUnavailable.__name__)
+    assert "stepkeep[postgres]" in said
+
+
+async def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "app.db")
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.stuck_runs()
+    await store.open()
+    await store.open()
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.renew([]) or await store.stuck_runs()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        store.transaction()
+
+
+def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
+    sqlite = set(vars(load_statements("stepkeep.store.sqlite")))
+    postgres = set(vars(load_statements("stepkeep.store.postgres")))
+    differ = {
+        "sqlite": sqlite - postgres,
+        "postgres": postgres - sqlite,
+    }
+    # One statement there writes what five write here, and the server's clock and size have to be asked for.
+    assert differ == {
+        "sqlite": {"insert_attempts", "insert_journal", "insert_run_details", "update_runs", "update_steps"},
+        "postgres": {"read_clock", "read_size", "write_hot"},
+    }

@@ -1,0 +1,94 @@
+"""Migrating: once, by whoever comes first, and never over what another version has made."""
+
+import asyncio
+
+import pytest
+from tests.store.raw import Raw
+from tests.store.values import TENANT, load, new_run, save, want
+
+from stepkeep.errors import SchemaMismatch
+from stepkeep.store.connect import connect
+from stepkeep.store.migrations import Applied, Migration, load_migrations, outstanding
+from stepkeep.store.protocol import RunFilter, Store
+
+FIRST = Migration(1, "core", "create table a", "sum-1")
+SECOND = Migration(2, "more", "create table b", "sum-2")
+
+
+def test_what_is_missing_is_outstanding_in_order() -> None:
+    assert outstanding([FIRST, SECOND], [], "here") == (FIRST, SECOND)
+    assert outstanding([FIRST, SECOND], [Applied(1, "core", "sum-1")], "here") == (SECOND,)
+    assert outstanding([FIRST, SECOND], [Applied(2, "more", "sum-2"), Applied(1, "core", "sum-1")], "here") == ()
+
+
+def test_a_newer_schema_is_refused_by_name() -> None:
+    applied = [Applied(1, "core", "sum-1"), Applied(3, "later", "sum-3")]
+    with pytest.raises(SchemaMismatch, match=r"here has migration 0003_later.*upgrade"):
+        outstanding([FIRST, SECOND], applied, "here")
+
+
+def test_another_text_under_the_same_number_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="another text of 0001_core"):
+        outstanding([FIRST], [Applied(1, "core", "sum-x")], "here")
+
+
+@pytest.mark.parametrize("package", ["stepkeep.store.sqlite", "stepkeep.store.postgres"])
+def test_the_migrations_of_a_store_are_numbered_without_a_gap(package: str) -> None:
+    migrations = load_migrations(package)
+    assert [migration.version for migration in migrations] == list(range(1, len(migrations) + 1))
+    assert migrations[0].name == "core"
+    assert all(len(migration.checksum) == 64 for migration in migrations)
+
+
+async def test_a_new_database_lacks_everything_until_it_is_migrated(url: str) -> None:
+    store = connect(url)
+    await store.open()
+    try:
+        before = await store.status()
+        assert before.applied == ()
+        assert before.pending[0] == (1, "core")
+        with pytest.raises(SchemaMismatch, match="stepkeep db migrate"):
+            await store.list_runs(RunFilter(tenant=TENANT))
+        with pytest.raises(SchemaMismatch, match="stepkeep db migrate"):
+            await load(store, want(1))
+        after = await store.migrate()
+        assert after.applied == before.pending
+        assert after.pending == ()
+        assert after.size_bytes > 0
+        assert await store.status() == after
+    finally:
+        await store.close()
+
+
+async def test_migrating_again_changes_nothing(store: Store) -> None:
+    await save(store, new_run(1))
+    before = await store.status()
+    assert (await store.migrate()).applied == before.applied
+    assert await store.read_run(TENANT, new_run(1).run.id) is not None
+
+
+async def test_many_may_migrate_at_once(url: str, raw: Raw) -> None:
+    stores = [connect(url) for _ in range(6)]
+    try:
+        await asyncio.gather(*(store.open() for store in stores))
+        statuses = await asyncio.gather(*(store.migrate() for store in stores for _ in range(2)))
+    finally:
+        await asyncio.gather(*(store.close() for store in stores))
+    assert {status.pending for status in statuses} == {()}
+    [(count,)] = await raw.execute("select count(*) from migrations")
+    assert count == len(statuses[0].applied)
+
+
+BY_OTHERS = {
+    "a newer version": "insert into migrations (version, name, checksum, applied_at) values (99, 'later', 'x', 1)",
+    "another text": "update migrations set checksum = 'x' where version = 1",
+}
+
+
+@pytest.mark.parametrize("kind", BY_OTHERS)
+async def test_a_database_made_by_another_version_is_refused(store: Store, url: str, raw: Raw, kind: str) -> None:
+    await raw.execute(BY_OTHERS[kind])
+    with pytest.raises(SchemaMismatch):
+        await store.migrate()
+    with pytest.raises(SchemaMismatch):
+        await connect(url).open()
