@@ -1,0 +1,203 @@
+"""Cancelling: from every state a run can be in, with and without undoing what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.kernel.driver import LEASE, World, gate, sequence, work
+
+from stepkeep.errors import Conflict, Fenced
+from stepkeep.kernel.definition import SECOND, Rule
+from stepkeep.kernel.events import CancelRequested
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, RunState, StepState, StopCause
+
+S = StepState
+
+
+def idle() -> World:
+    return World(work("a"), start=False)
+
+
+def queued() -> World:
+    return World(work("a"))
+
+
+def running() -> World:
+    world = World(*sequence(work("a", undo=True), work("b"), work("c")))
+    world.finish("a")
+    world.claim("b")
+    return world
+
+
+def blocked() -> World:
+    world = World(*sequence(work("a", undo=True), gate("g"), work("c")))
+    world.finish("a")
+    return world
+
+
+def validating() -> World:
+    world = World(work("a", undo=True), rules=(Rule(expression="true"),))
+    world.finish("a")
+    return world
+
+
+def stopping() -> World:
+    world = World(work("a", on_failure=OnFailure.COMPENSATE), work("b", undo=True), work("c", undo=True))
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a", error="broken")
+    return world
+
+
+def compensating() -> World:
+    world = stopping()
+    world.report("b", Completed())
+    return world
+
+
+LIVE: dict[RunState, Callable[[], World]] = {
+    RunState.IDLE: idle,
+    RunState.QUEUED: queued,
+    RunState.RUNNING: running,
+    RunState.BLOCKED: blocked,
+    RunState.VALIDATING: validating,
+}
+UNDOABLE = [RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING]
+
+
+def test_the_states_set_up_here_are_all_that_a_live_run_can_be_in() -> None:
+    ending: dict[RunState, Callable[[], World]] = {RunState.STOPPING: stopping, RunState.COMPENSATING: compensating}
+    set_up = LIVE | ending
+    assert set(set_up) == set(RunState) - RUN_TERMINAL
+    assert all(make().run.state is state for state, make in set_up.items())
+
+
+@pytest.mark.parametrize("state", LIVE)
+def test_a_live_run_is_cancelled_at_once_with_everything_in_it(state: RunState) -> None:
+    """001 PENDING / RUNNING / WAITING_APPROVAL → CANCELED; 004 planned, ready, executing → cancelled."""
+    world = LIVE[state]()
+    settled = {name for name, said in world.states().items() if said == "succeeded"}
+    world.cancel(by="cyd", reason="changed my mind")
+    assert (world.run.state, world.run.cause) == (RunState.CANCELLED, StopCause.CANCEL)
+    assert world.run.error == "cancelled by cyd: changed my mind"
+    assert {said for name, said in world.states().items() if name not in settled} == {"cancelled"}
+    assert world.trail()[-1] == "cancelled"
+
+
+@pytest.mark.parametrize("state", UNDOABLE)
+def test_a_cancel_with_compensation_undoes_what_was_done(state: RunState) -> None:
+    """Design §3: "cancel with compensation"."""
+    world = LIVE[state]()
+    world.cancel(compensate=True)
+    if state is RunState.RUNNING:
+        assert world.run.state is RunState.STOPPING
+        world.report("b", Completed())
+    assert world.run.state is RunState.COMPENSATING
+    assert "undo_requested" in world.trail()
+    world.finish("undo:a")
+    assert (world.run.state, world.run.cause) == (RunState.ROLLED_BACK, StopCause.CANCEL)
+
+
+@pytest.mark.parametrize("make", [idle, queued], ids=["idle", "queued"])
+def test_a_cancel_with_compensation_just_cancels_where_nothing_was_done(make: Callable[[], World]) -> None:
+    world = make()
+    world.cancel(compensate=True)
+    assert world.run.state is RunState.CANCELLED
+
+
+def test_a_cancel_with_compensation_that_finds_nothing_to_undo_ends_cancelled() -> None:
+    """Design §3: stopping → cancelled, "if a cancel was the cause"."""
+    world = World(*sequence(work("a"), work("b")))
+    world.finish("a")
+    world.cancel(compensate=True)
+    assert world.trail()[-2:] == ["undo_requested", "stopped_cancelled"]
+
+
+def test_a_cancelled_action_run_is_not_compensated_unless_asked() -> None:
+    world = World(*sequence(work("a", undo=True), work("b")), compensate_always=True)
+    world.finish("a")
+    world.cancel()
+    assert world.run.state is RunState.CANCELLED
+
+
+def test_a_report_after_a_cancel_is_fenced_and_does_not_revive_the_run() -> None:
+    """001/002: a completion that does not look at its run would revive a cancelled one."""
+    world = running()
+    fence = world.row("b").fence
+    world.cancel()
+    with pytest.raises(Fenced):
+        world.report("b", Completed(), fence=fence, worker=1)
+    assert world.run.state is RunState.CANCELLED
+    assert world.attempts_of("b") == ["cancelled"]
+
+
+def test_a_cancel_in_a_stopping_run_only_ends_the_grace_period() -> None:
+    """Design §3: "In stopping and compensating a cancel only ends the grace period"."""
+    world = stopping()
+    world.cancel()
+    assert world.state("b") is S.CANCELLED
+    assert (world.run.state, world.run.cause, world.run.error) == (
+        RunState.COMPENSATING,
+        StopCause.FAILURE,
+        "broken",
+    )
+    world.finish("undo:c")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_a_cancel_in_a_compensating_run_changes_nothing() -> None:
+    """Design §3: "an undo that began is finished"."""
+    world = compensating()
+    before = world.run
+    assert world.cancel(compensate=True).repeated
+    assert world.run == before
+
+
+def test_cancelling_twice_is_no_error() -> None:
+    world = queued()
+    world.cancel()
+    assert world.cancel().repeated
+
+
+@pytest.mark.parametrize("how", ["succeeded", "failed", "rolled_back"])
+def test_a_run_that_ended_otherwise_cannot_be_cancelled(how: str) -> None:
+    """001: terminal; the refusal tells the winner."""
+    world = World(*sequence(work("a", undo=True), work("b", on_failure=OnFailure.COMPENSATE)))
+    world.finish("a")
+    if how == "succeeded":
+        world.finish("b")
+    else:
+        world.fail("b")
+        (world.finish if how == "rolled_back" else world.fail)("undo:a")
+    assert world.run.state == how
+    with pytest.raises(Conflict, match="cannot be cancelled") as refused:
+        world.cancel()
+    assert refused.value.winner == {"state": how, "ended_at": world.run.ended_at}
+
+
+def test_a_cancelled_gate_remembers_who_cancelled_it() -> None:
+    world = blocked()
+    world.cancel(by="cyd")
+    with pytest.raises(Conflict, match="cancelled by cyd"):
+        world.approve("g")
+
+
+def test_a_cancel_and_a_completion_in_one_transaction_have_one_winner() -> None:
+    cancel = CancelRequested(tenant="t", run_id="r", actor="cyd")
+    for first in (True, False):
+        world = World(work("a"))
+        world.claim("a")
+        done = world.reporting("a", Completed())
+        replies = world.send(*((cancel, done) if first else (done, cancel)))
+        assert isinstance(replies[1], Fenced if first else Conflict)
+        assert world.run.state is (RunState.CANCELLED if first else RunState.SUCCEEDED)
+
+
+def test_timers_of_a_cancelled_run_are_gone() -> None:
+    world = World(work("a"), timeout=10 * SECOND)
+    world.claim("a")
+    world.cancel()
+    assert world.later(LEASE + 1, "a").repeated
+    assert world.tick().repeated

@@ -1,0 +1,204 @@
+"""Rollback: what is undone, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+from tests.kernel.driver import World, sequence, work
+
+from stepkeep.kernel.definition import SECOND, CompensateWhen, Completion, Effect, HookFailure, Rule
+from stepkeep.kernel.outcomes import Completed, Released, Waiting
+from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
+
+S = StepState
+
+
+def four(**settings: object) -> World:
+    """000 §4.1: A → B → C → D (fails)."""
+    steps = [work(name, undo=True, on_failure=OnFailure.COMPENSATE) for name in "abcd"]
+    return World(*sequence(*steps), **settings)  # type: ignore[arg-type]
+
+
+def test_compensation_runs_in_reverse_order_of_completion() -> None:
+    """000 §4.1 "Undo C → Undo B → Undo A"; 003 §4."""
+    world = four()
+    world.finish("a", "b", "c")
+    world.fail("d")
+    for name in "cba":
+        assert world.run.state is RunState.COMPENSATING
+        assert world.ready() == [f"undo:{name}"]
+        world.finish(f"undo:{name}")
+    assert world.run.state is RunState.ROLLED_BACK
+    assert world.trail()[-3:] == ["step_failed", "undo_started", "undone"]
+
+
+def test_the_order_is_that_of_completion_not_of_dispatch() -> None:
+    """003 §4: "reverse completion order"; design §3: by journal sequence and hop, never by timestamps."""
+    world = World(*(work(name, undo=True) for name in "abc"), work("x", "a", "b", "c", on_failure=OnFailure.COMPENSATE))
+    world.claim("a", "b", "c")
+    world.send(world.reporting("b", Completed()), world.reporting("a", Completed()))
+    world.report("c", Completed())
+    world.fail("x")
+    undone = []
+    while not world.over:
+        undone += world.ready()
+        world.finish(world.ready()[0])
+    assert undone == ["undo:c", "undo:a", "undo:b"]
+
+
+def test_only_succeeded_steps_with_a_hook_are_undone() -> None:
+    """000 §4.2 rules 1 and 5."""
+    world = World(
+        work("done", undo=True),
+        work("read", "done"),
+        work("tolerated", "done", undo=True, on_failure=OnFailure.SKIP),
+        work("bad", "read", undo=True, on_failure=OnFailure.COMPENSATE),
+        work("never", "bad", undo=True),
+    )
+    world.finish("done", "read")
+    world.fail("tolerated")
+    world.fail("bad")
+    assert world.ready() == ["undo:done"]
+    assert {name for name in world.states() if name.startswith("undo:")} == {"undo:done"}
+
+
+def test_an_effect_that_may_have_happened_is_undone_where_the_step_says_so() -> None:
+    """Design §4 "compensate_when: attempted"; 000 §3.3 "for this and all previous completed steps"."""
+    maybe = {"undo": True, "on_failure": OnFailure.COMPENSATE, "compensate_when": CompensateWhen.ATTEMPTED}
+    world = World(*sequence(work("a", undo=True), work("b", **maybe), work("c", **maybe)))  # type: ignore[arg-type]
+    world.finish("a")
+    world.fail("b")
+    assert world.ready() == ["undo:b"]
+    world.finish("undo:b", "undo:a")
+    assert world.run.state is RunState.ROLLED_BACK
+    assert "undo:c" not in world.states()
+
+
+def test_a_hook_is_retried_twice_by_default() -> None:
+    """003 §4: maxAttempts 2, initialBackoffMs 1000."""
+    world = four()
+    world.finish("a")
+    world.fail("b")
+    world.fail("undo:a", Category.TRANSIENT)
+    assert world.row("undo:a").due_at == world.now + SECOND
+    world.later(SECOND, "undo:a")
+    world.finish("undo:a")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_a_hook_that_fails_does_not_keep_the_others_from_running() -> None:
+    """003 §4: "failure in one compensation does not skip remaining hooks"."""
+    world = four()
+    world.finish("a", "b")
+    world.fail("c")
+    world.fail("undo:b")
+    assert world.ready() == ["undo:a"]
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+    assert world.trail()[-1] == "undo_failed"
+
+
+def test_a_failed_hook_stops_the_rollback_where_the_definition_says_so() -> None:
+    """000 §4.2 rule 4: "the workflow enters terminal failed state with partial rollback"."""
+    world = four(hook_failure=HookFailure.STOP)
+    world.finish("a", "b")
+    world.fail("c")
+    world.fail("undo:b")
+    assert world.states()["undo:a"] == "cancelled"
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+def test_hooks_lose_leases_and_are_released_like_steps() -> None:
+    world = four()
+    world.finish("a")
+    world.fail("b")
+    world.claim("undo:a")
+    world.report("undo:a", Released())
+    world.lose("undo:a")
+    assert world.ready() == ["undo:a"]
+    world.lose("undo:a")
+    assert (world.state("undo:a"), world.run.state) == (S.FAILED, RunState.FAILED)
+
+
+def test_a_hook_neither_waits_nor_asks_for_people() -> None:
+    """Design §3: "no gates, waits or manual completion in them"."""
+    world = World(work("a", undo=True, completion=Completion.MANUAL), work("b", "a", on_failure=OnFailure.COMPENSATE))
+    world.finish("a")
+    world.complete("a")
+    world.fail("b")
+    world.claim("undo:a")
+    world.report("undo:a", Completed())
+    assert world.run.state is RunState.ROLLED_BACK
+
+    world = four()
+    world.finish("a")
+    world.fail("b")
+    world.claim("undo:a")
+    world.report("undo:a", Waiting(event="paid"))
+    assert (world.state("undo:a"), world.run.state) == (S.FAILED, RunState.FAILED)
+
+
+def test_hooks_of_steps_with_rules_have_none() -> None:
+    world = World(
+        work("a", undo=True, rules=(Rule(expression="true"),)), work("b", "a", on_failure=OnFailure.COMPENSATE)
+    )
+    world.finish("a")
+    world.fail("b")
+    world.claim("undo:a")
+    world.report("undo:a", Completed())
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+@pytest.mark.parametrize("effect", [Effect.WRITE, Effect.IRREVERSIBLE])
+def test_an_effect_without_a_hook_makes_the_rollback_partial(effect: Effect) -> None:
+    """Design §4: "recorded as not compensable, rollback is partial"; 000 §4.3: you cannot unsend an email."""
+    world = World(
+        *sequence(work("a", undo=True), work("mail", effect=effect), work("c", on_failure=OnFailure.COMPENSATE))
+    )
+    world.finish("a", "mail")
+    world.fail("c")
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+def test_an_attempted_effect_without_a_hook_makes_the_rollback_partial() -> None:
+    world = World(
+        *sequence(
+            work("a", undo=True),
+            work(
+                "mail",
+                effect=Effect.WRITE,
+                compensate_when=CompensateWhen.ATTEMPTED,
+                on_failure=OnFailure.COMPENSATE,
+            ),
+        )
+    )
+    world.finish("a")
+    world.fail("mail")
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+def test_with_nothing_to_undo_a_compensated_run_just_fails() -> None:
+    """Design §3: stopping → failed, "nothing in flight, nothing to undo"."""
+    world = World(work("a", on_failure=OnFailure.COMPENSATE))
+    world.fail("a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "none")
+
+
+def test_an_action_run_is_compensated_whenever_a_side_effect_succeeded() -> None:
+    """003 §4: "triggered when a run fails after at least one side-effecting action succeeded"."""
+    world = World(*sequence(work("a", undo=True), work("b")), compensate_always=True)
+    world.finish("a")
+    world.fail("b")
+    assert world.run.state is RunState.COMPENSATING
+
+
+def test_an_undo_runs_under_attempts_of_its_own() -> None:
+    """003 §4: hooks have their own retry policy; the journal tells their attempts apart."""
+    world = four()
+    world.claim("a")
+    world.report("a", Completed())
+    world.fail("b", Category.AUTH)
+    world.finish("undo:a")
+    assert world.attempts_of("a") == world.attempts_of("undo:a") == ["succeeded"]
+    assert world.row("undo:a").fence == 1
