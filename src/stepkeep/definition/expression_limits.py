@@ -26,9 +26,15 @@ MAX_PATTERN_PROGRAM: Final = 20_000
 _MAX_LOOKS: Final = 500_000
 _SCALAR_WEIGHT: Final = 32
 
-_REPEAT = re.compile(r"\{([0-9]{1,9})(?:,([0-9]{0,9}))?\}")
-_WIDE_CLASS = re.compile(r"\\[pP]")
-_CLASS = re.compile(r"[.\[]|\(\?[a-zA-Z]*i")
+_PATTERN_TOKEN = re.compile(
+    r"""
+      \(\?P?<[^>)]*> | \(\?[a-zA-Z-]*:? | [()]
+    | \{(?P<low>[0-9]{1,9})(?:,(?P<high>[0-9]{0,9}))?\}
+    | \[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]
+    | \\[pP](?:\{[^}]*\}|.) | \\. | .
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -51,11 +57,29 @@ def data_weight(data: object) -> int:
 
 def pattern_program(pattern: str) -> int:
     """A generous guess at how many instructions a regular expression compiles to."""
-    repeats = 1
-    for low, high in _REPEAT.findall(pattern):
-        repeats = min(repeats * max(1, int(low), int(high or 0)), MAX_PATTERN_PROGRAM + 1)
-    size = len(pattern) + 500 * len(_WIDE_CLASS.findall(pattern)) + 20 * len(_CLASS.findall(pattern))
-    return size * repeats
+    groups, last = [0], 0
+    for token in _PATTERN_TOKEN.finditer(pattern):
+        match token[0][0]:
+            case "(":
+                groups.append(0)
+                continue
+            case ")" if len(groups) > 1:
+                last = groups.pop()
+            case "{" if token["low"]:
+                copies = max(1, int(token["low"]), int(token["high"] or 0))
+                groups[-1] += last * (copies - 1)
+                last *= copies
+                continue
+            case _:
+                last = _instructions(token[0])
+        groups[-1] = min(groups[-1] + last, MAX_PATTERN_PROGRAM + 1)
+    return sum(groups) * (2 if "(?i" in pattern else 1)
+
+
+def _instructions(atom: str) -> int:
+    if "\\p" in atom or "\\P" in atom:
+        return 500
+    return 20 if atom[0] in ".[\\" else 1
 
 
 def check_cost(tree: Node, data: Mapping[str, Any]) -> None:
@@ -75,7 +99,8 @@ class _Made:
 
 # What a value may turn out to be: values from the data, and made ones.
 _Shape = list[Any]
-_SCALAR: Final[_Shape] = [_Made(_SCALAR_WEIGHT)]
+_SCALAR_VALUE: Final = _Made(_SCALAR_WEIGHT)
+_SCALAR: Final[_Shape] = [_SCALAR_VALUE]
 
 
 class _Estimate:
@@ -141,6 +166,8 @@ class _Estimate:
                 return _SCALAR
         weight = sum(self._weight(argument) for argument in arguments)
         match node.function:
+            case "_+_" if all(_is_number(value) for argument in arguments for value in self._look(argument)):
+                return _SCALAR
             case "_+_":
                 items = [*self._iterated(arguments[0]), *self._iterated(arguments[1])]
                 length = sum(self._length(argument) for argument in arguments)
@@ -150,7 +177,7 @@ class _Estimate:
             case "matches":
                 pattern = node.arguments[1]
                 assert isinstance(pattern, Constant)
-                self._spend(self._weight(arguments[0]) * pattern_program(str(pattern.value)) // 16)
+                self._spend(self._weight(arguments[0]) * pattern_program(str(pattern.value)))
         self._spend(weight)
         return _SCALAR
 
@@ -225,6 +252,10 @@ def _length(value: object) -> int:
     if isinstance(value, _Made):
         return value.length
     return len(value) if isinstance(value, (dict, list)) else 0
+
+
+def _is_number(value: object) -> bool:
+    return value is _SCALAR_VALUE or isinstance(value, (int, float))
 
 
 def _is_map(value: object) -> bool:

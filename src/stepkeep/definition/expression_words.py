@@ -95,6 +95,15 @@ _CHECKS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Said]], ..
         lambda found: (f"A value of type {found[1]} has no fields.", ""),
     ),
     (
+        # CEL's checker loses the type of `input["key"]` although it may be anything.
+        re.compile(r"expression of type 'dyn' cannot be the range of a comprehension"),
+        lambda found: ("What is read in brackets cannot be gone through like this.", "Write dyn(…) around it."),
+    ),
+    (
+        re.compile(r"expression of type '(.+)' cannot be the range of a comprehension"),
+        lambda found: (f"A value of type {found[1]} cannot be gone through.", "Use a list."),
+    ),
+    (
         re.compile(r"(.+)\(\) variable name must be a simple identifier"),
         lambda found: (f"The first argument of {found[1]}() names its items.", f"Write {found[1]}(item, …)."),
     ),
