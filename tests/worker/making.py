@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -101,3 +104,29 @@ async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during:
 
 def outcome_of(job: Job, settings: Settings | None = None) -> Outcome:
     return asyncio.run(outcomes([job], settings))[0]
+
+
+async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that another thread or process does."""
+    async with asyncio.timeout(seconds):
+        for _ in iter(is_true, True):
+            await asyncio.sleep(0.005)
+
+
+async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+    """The same for what has to be looked up."""
+    async with asyncio.timeout(seconds):
+        while not await is_true():  # noqa: ASYNC110 - rows set no events
+            await asyncio.sleep(0.005)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that only nobody has waited for yet counts."""
+    for _ in range(300):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False

@@ -22,7 +22,10 @@ def http_error(status: int, **headers: str) -> httpx2.HTTPStatusError:
 
 class StatusOnTheErrorItself(Exception):
     status = 503
-    headers = {"Retry-After": "7"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headers = {"Retry-After": "7"}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes, until
 
 from stepkeep.kernel.definition import Command, Completion
 from stepkeep.kernel.outcomes import Completed, Failed, Stopped, TimedOut
@@ -18,7 +19,6 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executors.command import CAPTURE, CommandPolicy
 from stepkeep.worker.settings import Settings
-from tests.worker.making import RUN, a_job, outcome_of, outcomes
 
 PYTHON = sys.executable
 
@@ -158,10 +158,7 @@ def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_as
     job = a_job(Command(argv=(PYTHON, "-c", code)))
 
     async def stop(crew: Any) -> None:
-        for _ in range(1000):
-            if marker.exists() and marker.read_text():
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: marker.exists() and bool(marker.read_text()))
         job.cancelled.set(why)
         crew.stop(job)
 
@@ -181,23 +178,9 @@ def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
     job = a_job(Command(argv=(PYTHON, "-c", code)))
 
     async def stop(crew: Any) -> None:
-        for _ in range(1000):
-            if ready.exists():
-                break
-            await asyncio.sleep(0.01)
+        await until(ready.exists)
         job.cancelled.set(Why.TIMED_OUT)
         crew.stop(job)
 
     assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
     assert tidied.exists()
-
-
-def is_gone(pid: int) -> bool:
-    for _ in range(300):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.01)
-    return False

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.worker.making import RUN, a_job, outcome_of
 
 from stepkeep.kernel.definition import Completion, Http
 from stepkeep.kernel.outcomes import Completed, Failed
@@ -17,7 +18,6 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.executors.addresses import is_public
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.settings import Settings
-from tests.worker.making import RUN, a_job, outcome_of
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ class Recorder(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = answer
+    do_GET = do_POST = do_PUT = answer  # noqa: N815 - the standard library's names
 
     def log_message(self, *_: object) -> None: ...
 
@@ -116,7 +116,8 @@ def test_a_step_completed_by_hand_sends_its_token(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "category", "delay"),
     [
-        (408, "transient", 9), (425, "transient", 9), (429, "transient", 9), (500, "transient", 9), (503, "transient", 9),
+        (408, "transient", 9), (425, "transient", 9), (429, "transient", 9),
+        (500, "transient", 9), (503, "transient", 9),
         (401, "auth", None), (403, "auth", None), (409, "conflict", None), (400, "validation", None),
         (404, "validation", None), (302, "validation", None),
     ],
@@ -191,8 +192,10 @@ def test_no_spelling_of_the_loopback_is_reached_where_internal_targets_are_close
     "address",
     [
         "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "255.255.255.255",
-        "224.0.0.1", "198.18.0.1", "192.0.2.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1",
-        "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::", "2002:a9fe:a9fe::1",
+        "224.0.0.1", "198.18.0.1", "192.0.2.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
+        "fc00::1", "ff02::1",
+        "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::",
+        "2002:a9fe:a9fe::1",
         "2001:db8::1", "2001:0:7f00:1::", "nonsense", "",
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.worker import process_handlers
-from tests.worker.making import RUN, a_job, handler_job, outcome_of, outcomes
+from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes, until
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
@@ -260,7 +260,7 @@ def test_an_output_of_a_step_that_does_not_come_before_is_refused_by_name() -> N
     assert "after does not come before this step" in outcome.error
 
 
-# -- processes -----------------------------------------------------------------------------------------------------------
+# -- processes ----------------------------------------------------------------------------------------------------
 def process_job(function, **fields):
     return handler_job(function, mode="process", **fields)
 
@@ -316,8 +316,7 @@ def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) 
     job = process_job(process_handlers.never_end, inputs={"marker": str(marker)})
 
     async def kill(crew) -> None:
-        while not marker.exists() or not marker.read_text():
-            await asyncio.sleep(0.01)
+        await until(lambda: marker.exists() and bool(marker.read_text()))
         job.cancelled.set(Why.TIMED_OUT)
         crew.stop(job)
 
@@ -331,8 +330,7 @@ def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
     job = process_job(process_handlers.wait_for_cancel, inputs={"marker": str(marker)})
 
     async def cancel(crew: object) -> None:
-        while not marker.exists():
-            await asyncio.sleep(0.01)
+        await until(marker.exists)
         job.cancelled.set(Why.RUN_STOPPING)
 
     assert asyncio.run(outcomes([job], during=cancel)) == [Stopped()]
@@ -344,15 +342,3 @@ def test_a_handler_that_no_other_process_could_find_is_refused() -> None:
     outcome = failure(outcome_of(process_job(local)))
     assert outcome.final
     assert "top level of a module" in outcome.error
-
-
-def is_gone(pid: int) -> bool:
-    """Ended, or ended and only not yet waited for."""
-    for _ in range(200):
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.01)
-    return False

@@ -286,7 +286,6 @@ class Worker:
         await self._seams.sleep(self._seams.spread(self._settings.heartbeat, by=0.05))
         if not await self._membership.beat():
             self._attempts.lose_all("this worker had been given up for lost")
-        self._outage.over()
         if not self.held and not self._stopping.is_set():
             await self._membership.mark(busy=False)
 

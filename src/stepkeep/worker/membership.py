@@ -6,7 +6,9 @@ dead and is heard again it is a new incarnation (or a new registration), and wha
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
@@ -25,6 +27,8 @@ class Membership:
         self._capacity, self._capabilities = capacity, capabilities
         self._queues: tuple[int, ...] = ()
         self._row: Worker | None = None
+        # Each hop starts from the row the last one left behind; two at once would make one of them lose.
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def row(self) -> Worker:
@@ -48,25 +52,27 @@ class Membership:
 
     async def beat(self) -> bool:
         """Be heard. False: this worker had been given up, and holds nothing of what it held before."""
-        before = self.row
-        self._row = await workers.beat(self._store, before)
-        if self._row.state is WorkerState.SHUTDOWN:
-            log.warning("worker %s was silent for so long that it was given up; registering anew", before.id)
-            await self.join(self._queues)
-            return False
-        if self._row.incarnation != before.incarnation:
-            log.warning("worker %s was given up for lost and is back; it drops what it held", before.id)
-            return False
-        return True
+        async with self._one_at_a_time:
+            before = self.row
+            self._row = await workers.beat(self._store, before)
+            if self._row.state is WorkerState.SHUTDOWN:
+                log.warning("worker %s was silent for so long that it was given up; registering anew", before.id)
+                await self.join(self._queues)
+                return False
+            if self._row.incarnation != before.incarnation:
+                log.warning("worker %s was given up for lost and is back; it drops what it held", before.id)
+                return False
+            return True
 
     async def mark(self, busy: bool) -> None:
-        if busy:
-            self._row = await workers.mark_busy(self._store, self.row)
-        else:
-            self._row = await workers.mark_idle(self._store, self.row)
+        await self._hop(workers.mark_busy if busy else workers.mark_idle)
 
     async def drain(self) -> None:
-        self._row = await workers.drain(self._store, self.row)
+        await self._hop(workers.drain)
 
     async def leave(self) -> None:
-        self._row = await workers.shut_down(self._store, self.row)
+        await self._hop(workers.shut_down)
+
+    async def _hop(self, move: Callable[[Store, Worker], Awaitable[Worker]]) -> None:
+        async with self._one_at_a_time:
+            self._row = await move(self._store, self.row)

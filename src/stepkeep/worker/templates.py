@@ -115,7 +115,9 @@ def _texts(values: dict[str, Any]) -> dict[str, str]:
 
 
 def _fields(executor: msgspec.Struct) -> dict[str, Any]:
-    return {name: getattr(executor, name) for name in executor.__struct_fields__}
+    # Templates know JSON's own shapes only, and an argument list is kept as a tuple.
+    found = {name: getattr(executor, name) for name in executor.__struct_fields__}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def _holds_expressions(value: Any) -> bool:
