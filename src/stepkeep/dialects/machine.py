@@ -45,8 +45,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
 
     `noun` is what the dialect calls the thing and how its log lines begin (`task` gives `task_state_transition`).
     `states` are the seed's; `extra` are states shown that the seed lacks, each with its reason. `shows` maps canonical
-    states to shown ones; a canonical state that is missing from it is a stutter. `sticky` says which shown states are no
-    way back from a shown one: from `running`, a retry's `pending` is a stutter in dialects that say so.
+    states to shown ones; a canonical state that is missing from it is a stutter. `sticky` says which shown states are
+    no way back from a shown one: from `running`, a retry's `pending` is a stutter in dialects that say so.
     """
 
     noun: str
