@@ -140,7 +140,7 @@ def test_a_plan_with_thousands_of_conditions_is_built_quickly() -> None:
         f'  - {{ name: s{n}, uses: x, if: "steps.s{n - 1}.output.ok", with: {{ n: "${{{{ steps.s0.output }}}}" }} }}\n'
         for n in range(1, 5_000)
     )
-    started = time.perf_counter()
+    started = time.thread_time()
     definition = load_text(text, "long.yaml")
     plan = build_plan(
         definition,
@@ -150,4 +150,4 @@ def test_a_plan_with_thousands_of_conditions_is_built_quickly() -> None:
         compile_condition=compile_condition,
     )
     assert plan.steps[-1].timeout == 300 * SECOND
-    assert time.perf_counter() - started < 20
+    assert time.thread_time() - started < 20

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepkeep.definition.graph import Ancestry, Node, check_graph
@@ -67,19 +67,19 @@ def test_itself_twice_and_again_are_refused() -> None:
 
 def test_a_chain_of_ten_thousand_steps_is_checked_quickly() -> None:
     nodes = graph(**{f"s{n}": [f"s{n - 1}"] if n else [] for n in range(10_000)})
-    started = time.perf_counter()
+    started = time.thread_time()
     assert check_graph(nodes) == []
     ancestry = Ancestry({node.name: [name for name, _ in node.after] for node in nodes})
     assert ancestry.precedes("s0", "s9999")
     assert not ancestry.precedes("s9999", "s0")
-    assert time.perf_counter() - started < 2
+    assert time.thread_time() - started < 2
 
 
 def test_a_cycle_of_ten_thousand_steps_and_a_hundred_thousand_edges_is_found_quickly() -> None:
     nodes = graph(**{f"s{n}": [f"s{(n - k) % 10_000}" for k in range(1, 11)] for n in range(10_000)})
-    started = time.perf_counter()
+    started = time.thread_time()
     assert 1 <= len(check_graph(nodes)) <= 10
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_bounds_are_refused_before_anything_is_counted_twice() -> None:
@@ -89,6 +89,7 @@ def test_bounds_are_refused_before_anything_is_counted_twice() -> None:
     assert said(wide) == ["101025 dependencies are more than the 100000 a workflow may have."]
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=4, unique=True), min_size=1, max_size=12))
 def test_a_graph_is_accepted_exactly_when_it_can_be_put_in_order(edges: list[list[int]]) -> None:
     size = len(edges)

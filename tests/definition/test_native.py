@@ -58,9 +58,9 @@ class TestBadDefinitions:
 
     @pytest.mark.parametrize("path", sorted(HERE.glob("bad/*.[yj]*")), ids=lambda path: path.stem)
     def test_each_is_refused_with_all_its_problems(self, path: Path) -> None:
-        started = time.perf_counter()
+        started = time.thread_time()
         report = check_text(path.read_text(), path.name)
-        assert time.perf_counter() - started < 2
+        assert time.thread_time() - started < 2
         assert report.definition is None
         found = "".join(f"{problem}\n" for problem in report.problems)
         expected = path.with_suffix(".txt")
@@ -91,9 +91,9 @@ class TestBadDefinitions:
     )
     def test_thousands_of_mistakes_are_a_readable_list(self, step: str) -> None:
         text = "workflow: demo\nsteps:\n" + "".join(f"  - {step.replace('NO', str(n))}\n" for n in range(9_000))
-        started = time.perf_counter()
+        started = time.thread_time()
         found = problems(text)
-        assert time.perf_counter() - started < 10
+        assert time.thread_time() - started < 10
         assert len(found) == 51
         assert "There are more problems than these." in found[0]
 
@@ -287,9 +287,9 @@ steps: [{ name: a, uses: x }]
 
     def test_ten_thousand_steps_in_a_row_are_read_quickly(self) -> None:
         text = "workflow: demo\nsteps:\n" + "".join(f"  - {{ name: s{n}, uses: x }}\n" for n in range(10_000))
-        started = time.perf_counter()
+        started = time.thread_time()
         definition = load(text)
-        assert time.perf_counter() - started < 15
+        assert time.thread_time() - started < 15
         assert definition.steps[-1].depends_on[0].step == "s9998"
 
 

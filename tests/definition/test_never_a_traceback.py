@@ -60,13 +60,14 @@ def judge(data: Any) -> None:
             assert decode_definition(encode_definition(report.definition)) == report.definition
 
 
+@settings(deadline=None)
 @given(VALUES)
 @example({"workflow": "a", "steps": [{"name": "a", "uses": "x", "command": []}]})
 def test_of_any_data(data: Any) -> None:
     judge(data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_of_an_example_with_one_part_replaced(data: st.DataObject) -> None:
     whole = copy.deepcopy(data.draw(st.sampled_from(WHOLE)))
@@ -78,7 +79,7 @@ def test_of_an_example_with_one_part_replaced(data: st.DataObject) -> None:
     judge(whole)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_of_an_example_with_one_key_added(data: st.DataObject) -> None:
     whole = copy.deepcopy(data.draw(st.sampled_from(WHOLE)))
@@ -88,7 +89,7 @@ def test_of_an_example_with_one_key_added(data: st.DataObject) -> None:
     judge(whole)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_of_an_example_with_a_piece_of_text_cut_out(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(sorted(EXAMPLES.glob("*.yaml")))).read_text()

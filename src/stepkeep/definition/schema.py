@@ -1,4 +1,4 @@
-"""The native format as a JSON Schema, for editors and other tools: made from the models, never by hand.
+"""The native format as a JSON Schema, for editors and other programs: made from the models, never by hand.
 
     python -m stepkeep.definition.schema > docs/reference/native.schema.json
 
