@@ -26,7 +26,10 @@ from pathlib import Path
 from typing import Any
 
 import stepkeep as sk
+from stepkeep.conformance.verify import verify_lines
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.testing.postgres import PostgresServer
 
 HERE = Path(__file__).parent
@@ -63,12 +66,11 @@ async def measure(url: str, *, runs: int, steps: int) -> dict[str, Any]:
     """Start all runs as fast as they are accepted and wait for the last to end."""
     async with sk.AsyncEngine(url) as engine:
         plan = await engine.publish(workflow(steps))
-        definition = plan.definition
         gate = asyncio.Semaphore(CALLERS)
 
         async def start() -> str:
             async with gate:
-                return (await engine.start(definition, INPUT)).run_id
+                return (await engine.start(plan, INPUT)).run_id
 
         begun = time.perf_counter()
         run_ids = await asyncio.gather(*(start() for _ in range(runs)))
@@ -92,11 +94,12 @@ async def measure(url: str, *, runs: int, steps: int) -> dict[str, Any]:
 
 async def verify(engine: sk.AsyncEngine, run_ids: list[str]) -> None:
     """The journal of every run must be legal, gapless and sealed."""
-    from stepkeep.cli.verifying import verify_runs
-
-    findings = await verify_runs(engine, run_ids)
-    if findings:
-        raise SystemExit("\n".join(str(finding) for finding in findings[:10]))
+    machines = canonical_machines()
+    for run_id in run_ids:
+        lines = [encode_line(line) async for line in export_run(engine.transactor, run_id, tenant=engine.tenant)]
+        report = verify_lines(lines, machines)
+        if not report.ok:
+            raise SystemExit("\n".join(str(finding) for finding in report.findings[:10]))
 
 
 @contextmanager

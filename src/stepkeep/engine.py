@@ -35,8 +35,9 @@ from stepkeep.worker.payloads import Unstorable, encode
 
 T = TypeVar("T")
 
-Runnable = Workflow | Definition | str | Path
-"""What can be started: a workflow object, a definition, the path of a definition file, or a published name."""
+Runnable = Workflow | Definition | Plan | str | Path
+"""What can be started: a workflow object, a definition, the path of a definition file, a published name, or what
+`publish` returned, which is the quickest for whoever starts many runs of the same workflow."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +95,8 @@ class AsyncEngine:
     # -- definitions -------------------------------------------------------------------------------------------------
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or find it published; a plain name finds the highest published version."""
+        if isinstance(workflow, Plan):
+            return workflow
         if isinstance(workflow, Workflow):
             workflow = workflow.definition()
         elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
