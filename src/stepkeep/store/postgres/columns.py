@@ -60,9 +60,9 @@ def words(values: Sequence[str | None]) -> str | None:
     return "{" + ",".join([value or "null" for value in values]) + "}"
 
 
-def ids(values: Sequence[str]) -> str:
+def ids(values: Sequence[str | None]) -> str:
     """An array literal of run ids. The server refuses what is no id; that none of them is two is for us to see."""
-    literal = "{" + ",".join(values) + "}"
+    literal = "{" + ",".join([value or "null" for value in values]) + "}"
     if literal.count(",") != max(len(values) - 1, 0):
         raise InvalidInput("a run id must be a UUID")
     return literal
@@ -147,7 +147,7 @@ def details_columns(details: Sequence[Details], blob: Bytes) -> Columns:
         numbers([one.created_at for one in details]),
         [one.created_by for one in details],
         texts([one.business_key for one in details]),
-        texts([one.rerun_of for one in details]),
+        ids([one.rerun_of for one in details]),
         *blob.place([one.labels for one in details]),
     ]
 

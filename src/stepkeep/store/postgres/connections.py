@@ -90,6 +90,7 @@ class Pool:
         self.local = False
         self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._idle: list[Connection] = []
+        self._strange: list[Connection] = []
         self._room = asyncio.Semaphore(size)
 
     @property
@@ -115,15 +116,17 @@ class Pool:
                 self._idle.append(connection)
 
     async def close(self) -> None:
+        self._settle_in()
         idle, self._idle = self._idle, []
-        if self._owner is not None and self._owner[0] == os.getpid():
-            for connection in idle:
-                connection.terminate() if connection.is_closed() else await self._part(connection)
+        for connection in idle:
+            await self._part(connection)
 
     def _settle_in(self) -> None:
         """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
         here = (os.getpid(), asyncio.get_running_loop())
         if self._owner != here:
+            # Kept, because the driver would speak to the server on behalf of a connection that is thrown away.
+            self._strange += self._idle
             self._owner, self._idle, self._room = here, [], asyncio.Semaphore(self._size)
 
     async def _take(self) -> Connection:
@@ -143,8 +146,8 @@ class Pool:
             self.local = True
             return await self._dial({})
         name, value = next(iter(self._settings.items()))
-        if await connection.fetchval("select current_setting($1)", name) != value:
-            self.local = True
+        async with connection.transaction():
+            self.local = await connection.fetchval("select current_setting($1)", name) != value
         return connection
 
     async def _dial(self, settings: Mapping[str, str]) -> Connection:

@@ -55,12 +55,8 @@ async def _migrate(connection: Connection, url: str) -> None:
 
 async def status(connection: Connection, url: str) -> SchemaStatus:
     """What the database has and what it lacks; refuses like `migrate`."""
-    with translated():
-        try:
-            applied = [Applied(*row) for row in await connection.fetch(SQL.list_migrations)]
-        except asyncpg.UndefinedTableError:
-            applied = []
-    [(size,)] = await fetch(connection, SQL.read_size)
+    [(is_there, size)] = await fetch(connection, SQL.read_status)
+    applied = [Applied(*row) for row in await fetch(connection, SQL.list_migrations)] if is_there else []
     return SchemaStatus(
         url=url,
         applied=as_pairs(applied),

@@ -60,6 +60,7 @@ class PostgresStore:
         self._engine = Pool(options, options.pool_size, ENGINE)
         self._readers = Pool(options, READERS, {})
         self._users = Pool(options, options.pool_size, {})
+        self._keeps_statements = options.statement_cache_size > 0
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -81,10 +82,10 @@ class PostgresStore:
     async def migrate(self) -> SchemaStatus:
         async with self._live(self._readers).connection() as connection:
             await schema.migrate(connection, self.url)
-            return await schema.status(connection, self.url)
+        return await self.status()
 
     async def status(self) -> SchemaStatus:
-        async with self._live(self._readers).connection() as connection:
+        async with self._looking() as connection:
             return await schema.status(connection, self.url)
 
     async def now(self) -> int:
@@ -191,14 +192,14 @@ class PostgresStore:
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
         if asked := [want for want in outputs if is_run_id(want[1])]:
-            async with self._live(self._readers).connection() as connection:
+            async with self._looking() as connection:
                 for place, note, output in await load_outputs(connection, asked):
                     outputs[asked[place - 1]] = columns.output_from(note, output)
         return outputs
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
-        tenants, run_ids = [key[0] for key in asked], [key[1] for key in asked]
+        tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
         found = await self._read(
             lambda row: columns.details_from(row[0], row[1], row[2:]), SQL.read_details, tenants, run_ids
         )
@@ -274,8 +275,20 @@ class PostgresStore:
             yield connection
             await commit(connection)
 
-    async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+    @asynccontextmanager
+    async def _looking(self) -> AsyncIterator[Connection]:
+        """A connection to read with. Where statements are not kept, a pooler may stand between: it sends the two
+        halves of a statement to the same server only inside a transaction."""
         async with self._live(self._readers).connection() as connection:
+            if self._keeps_statements:
+                yield connection
+            else:
+                await execute(connection, self._readers.opening)
+                yield connection
+                await commit(connection)
+
+    async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+        async with self._looking() as connection:
             return [convert(row) for row in await fetch(connection, statement, *arguments)]
 
     async def _read_of_run(

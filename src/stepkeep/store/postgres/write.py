@@ -66,12 +66,13 @@ async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
     if steps := [step for one in new for step in one.steps]:
         await execute(connection, SQL.insert_steps, *columns.step_columns(steps))
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
-        rows = [(one.tenant, one.operation, one.key, one.fingerprint, one.run_id) for one in promises]
-        await execute(connection, SQL.insert_idempotency_keys, *zip(*rows, strict=True))
+        rows = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
+        promised = ids([one.run_id for one in promises])
+        await execute(connection, SQL.insert_idempotency_keys, *zip(*rows, strict=True), promised)
     live = [run for run in runs if run.business_key is not None and run.state not in RUN_TERMINAL]
     if live:
-        taken = [(run.tenant, run.business_key, run.id) for run in live]
-        await execute(connection, SQL.insert_business_keys, *zip(*taken, strict=True))
+        tenants, keys = [run.tenant for run in live], [run.business_key for run in live]
+        await execute(connection, SQL.insert_business_keys, tenants, keys, ids([run.id for run in live]))
 
 
 async def _consume(connection: Connection, what: Write) -> None:

@@ -9,7 +9,7 @@ with new_details as (
         substring($1::bytea from labels_from for labels_for)
     from unnest(
         $3::text::text[], $4::text::uuid[], $25::text[], $26::text::int[], $27::text[], $28::text::int[],
-        $29::text::int[], $30::text[], $31::text::bigint[], $32::text[], $33::text[], $34::uuid[],
+        $29::text::int[], $30::text[], $31::text::bigint[], $32::text[], $33::text[], $34::text::uuid[],
         $35::text::int[], $36::text::int[]
     ) as given (
         tenant, run_id, workflow, version, dialect, input_from, input_for, correlation_id, created_at,
