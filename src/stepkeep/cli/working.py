@@ -136,6 +136,11 @@ class Follower:
         if self._progress.settled:
             self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
 
+    @property
+    def state(self) -> str:
+        """The run's state, as far as the journal was read."""
+        return self._progress.state
+
     async def go_on(self) -> None:
         while True:
             # An outage is the worker's to report; here it only means that there is nothing new to show.

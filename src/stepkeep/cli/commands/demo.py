@@ -15,7 +15,7 @@ def demo(
         str | None, typer.Option("--directory", metavar="DIR", help="Where to work; a temporary one by default.")
     ] = None,
 ) -> int:
-    """Show a rollback, a worker that is killed and replaced, and an approval. Needs nothing and leaves nothing."""
+    """Show a rollback, a worker that is killed and replaced, and an approval. Needs no network and no set-up."""
     from stepkeep.cli.demo.tour import tour
 
     return tour(directory, json=settings.json)

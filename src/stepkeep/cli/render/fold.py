@@ -25,6 +25,8 @@ class Node(NamedTuple):
     @property
     def state(self) -> str:
         """The state that the mark shows: the first that somebody should look at, or the most common."""
+        if len(self.members) == 1:
+            return str(self.members[0]["state"])
         counts = Counter(str(step["state"]) for step in self.members)
         loud = [state for state in counts if state not in QUIET]
         return "failed" if "failed" in counts else loud[0] if loud else counts.most_common(1)[0][0]

@@ -1,0 +1,255 @@
+"""Everything one does to a run from a shell: start it, watch it, decide, look at it, run it again."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import HANDLERS, Cli
+
+
+def test_run_executes_here_and_tells_each_step(cli: Cli) -> None:
+    said = cli("run", "flow.yaml", "--app", HANDLERS)
+    assert said.status == 0
+    assert re.search(r"^\d\d:\d\d:\d\d\.\d{3}  first  running$", said.out, re.MULTILINE)
+    assert re.search(r"second  succeeded in \d+ms", said.out)
+    assert '"did": "second"' in said.out
+
+
+def test_run_with_json_answers_one_object_whatever_handlers_print(cli: Cli) -> None:
+    said = cli("run", "flow.yaml", "--app", HANDLERS, "--json")
+    assert said.status == 0
+    run = said.json["run"]
+    assert (run["workflow"], run["version"], run["dialect"], run["state"]) == ("flow", 1, "native", "succeeded")
+    assert (run["rollback"], run["error"], run["output"]) == ("none", None, {"did": "second"})
+    assert [(step["name"], step["state"], step["attempts"]) for step in said.json["steps"]] == [
+        ("first", "succeeded", 1),
+        ("second", "succeeded", 1),
+    ]
+    assert "a handler prints this" in said.err
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "state"),
+    [("flow", 0, "succeeded"), ("failing", 1, "failed"), ("undone", 3, "rolled_back"), ("gated", 4, "blocked")],
+)
+def test_the_exit_status_says_how_the_run_stands(cli: Cli, file: str, status: int, state: str) -> None:
+    said = cli("run", f"{file}.yaml", "--app", HANDLERS, "--json")
+    assert (said.status, said.json["run"]["state"]) == (status, state)
+
+
+def test_a_failed_run_says_why(cli: Cli) -> None:
+    said = cli("run", "failing.yaml", "--app", HANDLERS)
+    assert "refuse  failed" in said.out
+    assert "validation: it cannot be done" in said.out
+
+
+def test_a_cancelled_run_is_neither_a_success_nor_a_failure(cli: Cli) -> None:
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    said = cli("cancel", run, "--reason", "no longer needed", "--json")
+    assert (said.status, said.json["run"]["state"]) == (0, "cancelled")
+    assert cli("run", "--resume", run, "--app", HANDLERS).status == 3
+    assert "(as before)" in cli("cancel", run).out
+
+
+def test_cancel_with_compensate_undoes_what_was_done(cli: Cli, home: Path) -> None:
+    gated = home / "gated.yaml"
+    gated.write_text(gated.read_text().replace("{name: draft,", "{name: draft, undo: cli.undo,"))
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    assert cli("cancel", run, "--compensate").status == 0
+    said = cli("run", "--resume", run, "--app", HANDLERS, "--json")
+    assert (said.status, said.json["run"]["state"]) == (3, "rolled_back")
+
+
+def test_a_blocked_run_says_what_to_type_and_that_works(cli: Cli) -> None:
+    blocked = cli("run", "gated.yaml", "--app", HANDLERS)
+    assert blocked.status == 4
+    [approve] = re.findall(r"^  stepkeep (approve \S+ sign-off)$", blocked.out, re.MULTILINE)
+    [resume] = re.findall(r"stepkeep (run --resume .*)$", blocked.err, re.MULTILINE)
+    said = cli(*approve.split(), "--comment", "looks fine")
+    assert said.status == 0
+    assert f"sign-off approved by {getpass.getuser()}" in said.out
+    assert "(as before)" in cli(*approve.split()).out
+    resumed = cli(*resume.split())
+    assert resumed.status == 0
+    assert "draft  running" not in resumed.out
+    assert "publish  succeeded" in resumed.out
+    run = approve.split()[1]
+    assert f"approved by {getpass.getuser()}: looks fine" in cli("show", run).out
+
+
+def test_a_gate_that_was_approved_cannot_be_rejected(cli: Cli) -> None:
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    cli("approve", run, "sign-off")
+    said = cli("reject", run, "sign-off", "--json")
+    assert said.status == 1
+    assert said.json["error"]["code"] == "conflict"
+    assert said.json["error"]["winner"]["decision"] == "approved"
+
+
+def test_a_rejected_run_fails(cli: Cli) -> None:
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    assert cli("reject", run, "--comment", "not like this").status == 0
+    said = cli("run", "--resume", run, "--app", HANDLERS)
+    assert said.status == 1
+    assert "not like this" in said.out
+
+
+def test_a_completion_token_is_shown_with_the_command_that_uses_it(cli: Cli) -> None:
+    blocked = cli("run", "manual.yaml", "--app", HANDLERS)
+    assert blocked.status == 4
+    [complete] = re.findall(r"^  stepkeep (complete .*)$", blocked.out, re.MULTILINE)
+    words = complete.split()
+    wrong = [word if word != words[4] else "guessed" for word in words]
+    assert cli(*wrong).status == 1
+    said = cli(*words, "--output", '{"by": "hand"}', "--notes", "done", "--evidence", "photo-1", "--json")
+    assert said.status == 0
+    assert said.json["decision"]["outcome"] == "Succeeded"
+    assert said.json["decision"]["evidence"] == ["photo-1"]
+    assert said.json["run"]["state"] == "succeeded"
+
+
+def test_a_token_is_part_of_the_json_of_the_process_that_issued_it(cli: Cli) -> None:
+    run = cli("run", "manual.yaml", "--app", HANDLERS, "--json").json["run"]
+    [wait] = run["waiting_for"]
+    assert cli("complete", run["id"], wait["step"], "--token", wait["token"], "--outcome", "Failed").status == 0
+    assert cli("show", run["id"], "--json").json["run"]["state"] == "failed"
+
+
+def test_a_message_ends_a_wait(cli: Cli) -> None:
+    blocked = cli("run", "waiting.yaml")
+    assert blocked.status == 4
+    [send] = re.findall(r"^  stepkeep (send \S+ paid) ", blocked.out, re.MULTILINE)
+    said = cli(*send.split(), "--payload", '{"amount": 7}', "--id", "m-1")
+    assert said.status == 0
+    assert cli("show", send.split()[1], "--json").json["run"]["output"] == {"amount": 7}
+
+
+def test_start_leaves_the_work_to_workers_and_a_key_makes_one_run(cli: Cli) -> None:
+    one = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 1}', "--business-key", "b-1", "--json")
+    again = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 1}', "--business-key", "b-1", "--json")
+    other = cli("start", "flow.yaml", "--key", "k-1", "--input", '{"n": 2}', "--json")
+    assert (one.status, one.json["created"], one.json["run"]["state"]) == (0, True, "queued")
+    assert (again.status, again.json["created"]) == (0, False)
+    assert again.json["run"]["id"] == one.json["run"]["id"]
+    assert (other.status, other.json["error"]["code"]) == (1, "key_reused")
+    busy = cli("start", "flow.yaml", "--business-key", "b-1", "--json")
+    assert (busy.status, busy.json["error"]["winner"]["run_id"]) == (1, one.json["run"]["id"])
+
+
+def test_start_by_name_idle_and_later(cli: Cli) -> None:
+    cli("start", "flow.yaml")
+    idle = cli("start", "flow", "--idle", "--priority", "5", "--correlation-id", "c-9", "--json").json["run"]
+    assert (idle["state"], idle["priority"], idle["correlation_id"]) == ("idle", 5, "c-9")
+    assert "start --run" in cli("show", idle["id"]).out
+    assert cli("start", "--run", idle["id"], "--json").json["run"]["state"] == "queued"
+    assert cli("start", "flow", "--version", "7").status == 1
+    assert cli("start", "nothing-like-it").status == 1
+
+
+def test_no_wait_is_not_finished(cli: Cli) -> None:
+    said = cli("run", "flow.yaml", "--no-wait", "--json")
+    assert (said.status, said.json["run"]["state"]) == (4, "queued")
+
+
+def test_rerun_is_a_new_run_that_names_the_old_one(cli: Cli) -> None:
+    old = cli("run", "flow.yaml", "--app", HANDLERS, "--input", '{"n": 1}', "--json").json["run"]["id"]
+    new = cli("rerun", old, "--app", HANDLERS, "--json")
+    assert (new.status, new.json["run"]["rerun_of"], new.json["run"]["input"]) == (0, old, {"n": 1})
+    other = cli("rerun", old, "--no-wait", "--input", '{"n": 2}', "--json")
+    assert (other.status, other.json["run"]["input"]) == (4, {"n": 2})
+    assert cli("rerun", other.json["run"]["id"], "--no-wait").status == 1
+
+
+def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:
+    assert cli("runs").out == "no runs\n"
+    assert cli("runs", "--json").json == {"runs": []}
+    for file in ("flow", "failing", "flow"):
+        cli("run", f"{file}.yaml", "--app", HANDLERS)
+    everything = cli("runs", "--json").json["runs"]
+    assert [run["workflow"] for run in everything] == ["flow", "failing", "flow"]
+    assert [run["id"] for run in cli("runs", "--state", "failed", "--json").json["runs"]] == [everything[1]["id"]]
+    assert len(cli("runs", "--workflow", "flow", "--json").json["runs"]) == 2
+    first = cli("runs", "--limit", "2")
+    assert "✗ failed" in first.out
+    [before] = re.findall(r"older ones: stepkeep (.*)", first.out)
+    assert [run["id"] for run in cli(*before.split(), "--json").json["runs"]] == [everything[2]["id"]]
+
+
+def test_an_id_may_be_abbreviated_while_it_is_clear(cli: Cli) -> None:
+    runs = [cli("start", "flow.yaml", "--json").json["run"]["id"] for _ in range(2)]
+    assert cli("show", runs[0][-10:], "--json").json["run"]["id"] == runs[0]
+    unclear = cli("show", runs[0][:4])
+    assert (unclear.status, "2 runs match" in unclear.err) == (2, True)
+    assert cli("show", "zzzz").status == 1
+    assert cli("show", "ab").status == 2
+
+
+def test_a_tenant_sees_its_own_runs_only(cli: Cli) -> None:
+    run = cli("start", "flow.yaml", "--tenant", "blue", "--json").json["run"]["id"]
+    assert cli("runs", "--json").json["runs"] == []
+    assert cli("show", run).status == 1
+    assert len(cli("runs", "--tenant", "blue", "--json").json["runs"]) == 1
+
+
+def test_the_database_may_be_named_by_the_environment(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPKEEP_DB", "sqlite:///other.db")
+    cli("start", "flow.yaml")
+    assert (home / "other.db").exists()
+    assert len(cli("runs", "--db", "sqlite:///other.db", "--json").json["runs"]) == 1
+    assert cli("runs", "--db", "sqlite:///third.db", "--json").json["runs"] == []
+
+
+def test_hints_name_the_database_that_was_typed(cli: Cli) -> None:
+    said = cli("run", "gated.yaml", "--app", HANDLERS, "--db", "sqlite:///typed.db", "--tenant", "blue")
+    assert re.search(r"stepkeep approve \S+ sign-off --db sqlite:///typed.db --tenant blue", said.out)
+
+
+def test_a_python_file_may_hold_the_workflow(cli: Cli, home: Path) -> None:
+    (home / "onboarding_flow.py").write_text(
+        "import stepkeep as sk\n"
+        "def greet(name: str) -> str:\n    return f'Hello, {name}'\n"
+        "hello = sk.Workflow('hello', version=1)\nhello.step('greet', greet)\n"
+    )
+    said = cli("run", "onboarding_flow.py", "--input", '{"name": "Ada"}', "--json")
+    assert (said.status, said.json["run"]["output"]) == (0, "Hello, Ada")
+    assert cli("check", "onboarding_flow.py:hello").status == 0
+    assert cli("run", "onboarding_flow.py:goodbye").status == 2
+
+
+def test_logs_are_exported_and_verified(cli: Cli, home: Path) -> None:
+    runs = [cli("run", f"{file}.yaml", "--app", HANDLERS, "--json").json["run"]["id"] for file in ("flow", "undone")]
+    assert cli("log", "export", runs[0], "--output", "one.jsonl").status == 0
+    every = cli("log", "export", "--all", "--output", "all.jsonl", "--json").json["export"]
+    assert every["lines"] == len((home / "all.jsonl").read_text().splitlines())
+    good = cli("log", "verify", "all.jsonl")
+    assert (good.status, "no findings" in good.out) == (0, True)
+    lines = (home / "one.jsonl").read_text().splitlines(keepends=True)
+    (home / "torn.jsonl").write_text("".join(lines[:3] + lines[4:]))
+    torn = cli("log", "verify", "torn.jsonl")
+    assert torn.status == 1
+    assert re.search(r"^torn.jsonl:\d+: \w+: ", torn.out, re.MULTILINE)
+    found = cli("log", "verify", "torn.jsonl", "--json").json
+    assert found["ok"] is False
+    assert all(finding["line"] > 0 for finding in found["findings"])
+
+
+def test_the_schema_is_shown_and_brought_up_to_date(cli: Cli) -> None:
+    before = cli("db", "status", "--json")
+    assert (before.status, before.json["database"]["applied"]) == (1, [])
+    assert "pending: stepkeep db migrate" in cli("db", "status").out
+    after = cli("db", "migrate", "--json")
+    assert (after.status, after.json["database"]["pending"]) == (0, [])
+    assert "applied" in cli("db", "status").out
+
+
+def test_workers_are_listed(cli: Cli) -> None:
+    assert cli("workers").out == "no workers\n"
+    cli("run", "flow.yaml", "--app", HANDLERS)
+    assert cli("workers", "--json").json == {"workers": []}
+    [worker] = cli("workers", "--all", "--json").json["workers"]
+    assert worker["state"] == "shutdown"
+    assert "shut down" in cli("workers", "--all").out

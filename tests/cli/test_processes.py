@@ -1,0 +1,179 @@
+"""Real processes: killed, interrupted, drained. What was acknowledged is never lost, and nothing runs twice needlessly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import HANDLERS, Cli, finish, wait_until
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def ledger(home: Path) -> Path:
+    """Where every execution leaves a line; `middle` is held until a test lets it go."""
+    file = home / "ledger.txt"
+    file.touch()
+    (home / "hold-middle").touch()
+    return file
+
+
+def executed(ledger: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in ledger.read_text().splitlines())
+
+
+def slow_run(process: Start, ledger: Path, *more: str) -> subprocess.Popen[str]:
+    """A run that has got as far as the middle of its second step."""
+    child = process("run", "slow.yaml", "--app", HANDLERS, "--input", json.dumps({"ledger": str(ledger)}), *more)
+    wait_until(lambda: executed(ledger)["middle"] == 1 or child.poll() is not None)
+    assert child.poll() is None, child.communicate()
+    return child
+
+
+def only_run(cli: Cli) -> str:
+    [run] = cli("runs", "--json").json["runs"]
+    return str(run["id"])
+
+
+def test_a_run_that_was_killed_goes_on_where_it_stood(process: Start, cli: Cli, ledger: Path) -> None:
+    child = slow_run(process, ledger)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    ledger.with_name("hold-middle").unlink()
+    run = only_run(cli)
+    said = finish(process("run", "--resume", run, "--app", HANDLERS))
+    assert said.status == 0, said
+    assert "1 of 3 steps were settled before" in said.out
+    assert "before  running" not in said.out
+    assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
+    [lost, _] = cli("show", run, "--json").json["steps"][1]["history"]
+    assert lost["state"] == "lost"
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_hands_back_what_it_held(
+    process: Start, cli: Cli, ledger: Path
+) -> None:
+    child = slow_run(process, ledger)
+    child.send_signal(signal.SIGINT)
+    assert child.stdout is not None
+    told = ""
+    while "interrupted" not in told:
+        told = child.stdout.readline()
+        assert told, "the process ended without a word about the interrupt"
+    child.send_signal(signal.SIGINT)
+    said = finish(child)
+    run = only_run(cli)
+    assert said.status == 4
+    assert f"stepkeep run --resume {run} --app {HANDLERS}" in said.err
+    ledger.with_name("hold-middle").unlink()
+    assert finish(process("run", "--resume", run, "--app", HANDLERS)).status == 0
+    assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
+    assert cli("show", run, "--json").json["steps"][1]["attempts"] == 1
+
+
+def test_a_worker_finishes_what_it_runs_when_it_is_told_to_stop(process: Start, cli: Cli, ledger: Path) -> None:
+    worker = process("worker", "--app", HANDLERS, "--concurrency", "2", "--name", "box")
+    run = cli("start", "slow.yaml", "--app", HANDLERS, "--input", json.dumps({"ledger": str(ledger)}), "--json")
+    run_id = run.json["run"]["id"]
+    wait_until(lambda: executed(ledger)["middle"] == 1)
+    wait_until(lambda: cli("workers", "--json").json["workers"][0]["state"] == "busy")
+    worker.send_signal(signal.SIGTERM)
+    wait_until(lambda: cli("workers", "--json").json["workers"][0]["state"] == "draining")
+    ledger.with_name("hold-middle").unlink()
+    said = finish(worker)
+    assert said.status == 0, said
+    assert "has drained and stopped" in said.err
+    [row] = cli("workers", "--all", "--json").json["workers"]
+    assert row["state"] == "shutdown"
+    assert row["id"].startswith("box:")
+    after = cli("show", run_id, "--json").json
+    assert [step["state"] for step in after["steps"]][:2] == ["succeeded", "succeeded"]
+    assert after["steps"][1]["attempts"] == 1
+    assert executed(ledger)["after"] == 0
+
+
+def test_a_worker_serves_what_others_start(process: Start, cli: Cli) -> None:
+    worker = process("worker", "--app", HANDLERS)
+    run = cli("start", "flow.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    wait_until(lambda: cli("show", run, "--json").json["run"]["state"] == "succeeded")
+    worker.send_signal(signal.SIGINT)
+    assert finish(worker).status == 0
+
+
+def test_json_is_alone_on_standard_output_even_when_handlers_print(process: Start) -> None:
+    said = finish(process("run", "flow.yaml", "--app", HANDLERS, "--json"))
+    assert said.json["run"]["state"] == "succeeded"
+    assert "a handler prints this" in said.err
+
+
+def test_help_is_there_at_once_and_loads_nothing_heavy(home: Path) -> None:
+    code = (
+        "import sys, time; from stepkeep.cli.main import main; status = main(['--help']); "
+        "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine'}; "
+        "print(sorted(heavy & sys.modules.keys()), time.process_time(), file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    heavy, _, seconds = done.stderr.strip().rpartition(" ")
+    assert (done.returncode, heavy) == (0, "[]")
+    assert float(seconds) < 0.5
+
+
+def test_a_pipe_that_closes_early_is_no_error(cli: Cli, process: Start) -> None:
+    cli("run", "flow.yaml", "--app", HANDLERS)
+    child = process("show", only_run(cli))
+    assert child.stdout is not None
+    child.stdout.close()
+    assert child.stderr is not None
+    assert "Traceback" not in child.stderr.read()
+    child.wait()
+
+
+def test_a_terminal_shows_moving_progress(home: Path) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "stepkeep.cli", "run", "flow.yaml", "--app", HANDLERS]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    environment.pop("NO_COLOR", None)
+    child = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    try:
+        while data := os.read(ours, 65536):
+            shown += data
+    except OSError:  # the other end is closed
+        pass
+    os.close(ours)
+    assert child.wait(60) == 0
+    text = shown.decode()
+    assert "\x1b[" in text
+    assert "2/2 steps" in text or "1/2 steps" in text
+    assert "second" in text
+
+
+@pytest.mark.slow
+def test_the_demonstration_keeps_its_promises(process: Start) -> None:
+    said = finish(process("demo", "--directory", "tour"))
+    assert said.status == 0, said
+    for word in ("rolled back", "exit status -9", "executed 2 times", "approved by", "no findings", "Try next"):
+        assert word in said.out
+    assert "fetch-orders   executed once" in said.out
+
+
+@pytest.mark.slow
+def test_the_demonstration_as_json(process: Start) -> None:
+    demo = finish(process("demo", "--directory", "tour", "--json")).json["demo"]
+    assert demo["ok"] is True
+    assert [view["run"]["state"] for view in demo["runs"]] == ["rolled_back", "succeeded", "succeeded"]
+    convert = next(step for step in demo["runs"][1]["steps"] if step["name"] == "convert")
+    assert [attempt["state"] for attempt in convert["history"]] == ["lost", "succeeded"]
+    assert [step["attempts"] for step in demo["runs"][1]["steps"] if step["name"].startswith("fetch")] == [1, 1]
