@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from json.encoder import encode_basestring
 from typing import Any
 
 GENESIS = b""
@@ -31,13 +32,15 @@ class Decimal(float):
 
 def compact(value: Any) -> str:
     """JSON without spaces, keys in the order they came."""
+    if isinstance(value, str):
+        return encode_basestring(value)
     if isinstance(value, Decimal):
         return value.text
     if isinstance(value, dict):
         return "{" + ",".join(f"{compact(key)}:{compact(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(compact, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
 
 
 def cause_text(event: str, actor: str, detail: str | None) -> str:

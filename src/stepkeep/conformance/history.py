@@ -13,10 +13,13 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import UNKNOWN, Machines, Say, check_hop
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.rollback import Rollback
-from stepkeep.conformance.steps import Step, check_step
+from stepkeep.conformance.steps import NEW, Step, check_step
 
 MOVING = ("ready", "running", "validating", "retrying")
 """States in which a step moves without anybody's help."""
+
+WAITING = ("awaiting_approval", "awaiting_event", "awaiting_completion")
+"""States in which a step waits for people, the outside world or a deadline."""
 
 PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
 """What a step planned while its run is in this state is for."""
@@ -48,7 +51,7 @@ class History:
                     Code.CONTRADICTION, f"the note says {quoted(line.target)}, but the {self.kind} is not in that state"
                 )
             return
-        check_hop(self.machines[self.kind], f"the {self.kind}", self.state, line, say)
+        check_hop(self.machines[self.kind], None, self.state, line, say)
         self.state = line.target
 
     def lose(self) -> None:
@@ -111,12 +114,11 @@ class RunHistory(History):
     def _follow_step(self, line: Line, say: Say) -> None:
         step = self.steps.get(line.no)
         known = UNKNOWN if self.partial else None
-        check_hop(self.machines["step"], f"step {quoted(line.step)}", step.state if step else known, line, say)
+        check_hop(self.machines["step"], line.step, step.state if step else known, line, say)
         if step is None:
             phase = PHASES.get(self.state or "", "main")
             step = self.steps[line.no] = Step(line.no, line.step or "", phase)
-            self.counts[phase, "new"] += 1
-            step.state = "new"
+            self.counts[phase, step.state] += 1
         if not self.partial:
             self._check_permission(step, line, say)
             self.rollback.check(step, line, self.steps, self.counts["main", "all"], say)
@@ -128,7 +130,7 @@ class RunHistory(History):
     def _count(self, step: Step, line: Line) -> None:
         self.counts[step.phase, step.state] -= 1
         self.counts[step.phase, line.target] += 1
-        self.counts[step.phase, "all"] += step.state == "new"
+        self.counts[step.phase, "all"] += step.state == NEW
         step.state = line.target
         if line.target in self.machines["step"][1]:
             self.settled += 1
@@ -148,16 +150,15 @@ class RunHistory(History):
         else:
             allowed = step.phase in ONLY_PHASE.get(state, (step.phase,))
         if not allowed:
-            said = f"step {quoted(step.name)} of phase {step.phase} is {quoted(line.trigger)}"
-            say(Code.CLAIM, f"{said} while the run is {quoted(state)}")
+            say(Code.CLAIM, f"{step.title} ({step.phase}) is {quoted(line.trigger)} while the run is {quoted(state)}")
 
     # -- what the steps allow their run ------------------------------------------------------------------------------
     def _open(self, *phases: str) -> int:
         ended = self.machines["step"][1]
         return sum(self.counts[phase, "all"] - sum(self.counts[phase, state] for state in ended) for phase in phases)
 
-    def _moving(self, *phases: str) -> int:
-        return sum(self.counts[phase, state] for phase in phases for state in MOVING)
+    def _in(self, states: tuple[str, ...], phase: str) -> int:
+        return sum(self.counts[phase, state] for state in states)
 
     def _check_run(self, line: Line, say: Say) -> None:
         reasons = []
@@ -171,7 +172,7 @@ class RunHistory(History):
             reasons.append("has a step that failed")
         if line.trigger == "steps_failed" and not self._failed():
             reasons.append("has no step that failed")
-        if line.target == "blocked" and self._moving("main"):
+        if line.target == "blocked" and self._in(MOVING, "main"):
             reasons.append("has steps that can move")
         if line.trigger in ("step_failed", "rules_failed") and not self._has_failed(line.of):
             reasons.append(f"blames a step that did not fail: {quoted(line.of)}")
@@ -192,12 +193,12 @@ class RunHistory(History):
         if self.partial:
             return
         causes = {
-            "queued": self._moving("main"),
-            "running": self._moving("main"),
-            "blocked": self._open("main"),
-            "validating": self._moving("check"),
+            "queued": self._in(MOVING, "main"),
+            "running": self._in(MOVING, "main"),
+            "blocked": self._in(WAITING, "main"),
+            "validating": self._in(MOVING, "check"),
             "stopping": self.leased,
-            "compensating": self._moving("undo"),
+            "compensating": self._in(MOVING, "undo"),
         }
         if causes.get(self.state or "", 1) <= 0:
             say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")

@@ -86,7 +86,7 @@ def _parse(raw: bytes | str) -> dict[str, Any]:
     if len(raw) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     words = raw.decode() if isinstance(raw, bytes) else raw
-    document = json.loads(words, object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
+    document = _DECODER.decode(words)
     if not isinstance(document, dict):
         raise ValueError(f"it is a {type(document).__name__}")
     if "\\u" in words:
@@ -103,6 +103,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
 
 
 def _misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:

@@ -23,13 +23,17 @@ UNKNOWN = "?"
 """The state of something after lines were lost: the next line is believed."""
 
 
-def check_hop(machine: MachineData, name: str, before: str | None, line: Line, say: Say) -> None:
-    """Is this a legal move from the state that this thing was last seen in?"""
+def check_hop(machine: MachineData, step: str | None, before: str | None, line: Line, say: Say) -> None:
+    """Is this a legal move from the state that the step (or the run or worker itself) was last seen in?"""
     arrows, terminal = machine
+    legal = (line.source, line.trigger, line.target) in arrows
+    if legal and before in (UNKNOWN, line.source):
+        return
+    name = f"the {line.about}" if step is None else f"step {quoted(step)}"
     hop = f"{name} goes from {quoted(line.source)} by {quoted(line.trigger)} to {quoted(line.target)}"
-    if (line.source, line.trigger, line.target) not in arrows:
+    if not legal:
         say(Code.ILLEGAL, f"{hop}: there is no such arrow")
-    if before == UNKNOWN or before == line.source:
+    if before in (UNKNOWN, line.source):
         return
     if before is None:
         say(Code.CREATION, f"{hop}, but was never created")

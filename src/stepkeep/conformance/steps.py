@@ -9,6 +9,9 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
 
+NEW = "new"
+"""The state of a step before its first hop."""
+
 UNDER_LEASE = frozenset(
     {
         "completed", "released", "lease_lost", "waited", "completion_requested", "retry_scheduled",
@@ -16,9 +19,6 @@ UNDER_LEASE = frozenset(
     }
 )  # fmt: skip
 """What can only be said of a step by (or about) the worker that holds it."""
-
-COUNTED = frozenset({"retry_scheduled", "lease_lost"})
-"""After these the next attempt has the next number; after a wake-up or a release it keeps its own."""
 
 TIMED = frozenset({"retry_due", "lease_lost", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
 """What only time does."""
@@ -29,7 +29,8 @@ class Step:
 
     def __init__(self, no: int, name: str, phase: str) -> None:
         self.no, self.name, self.phase = no, name, phase
-        self.state = ""
+        self.title = f"step {quoted(name)}"
+        self.state = NEW
         self.fence = 0
         self.leased = False
         self.claimed_at = 0
@@ -44,42 +45,44 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     if partial:
         step.fence = line.fence or 0
         return
-    name = f"step {quoted(step.name)}"
-    _check_fence(step, line, name, say)
-    _check_lease(step, line, name, say)
-    _check_attempt(step, line, name, say)
+    _check_fence(step, line, say)
+    _check_lease(step, line, say)
+    _check_attempt(step, line, say)
     if line.trigger in TIMED and (step.due_at is None or line.at < step.due_at):
-        say(Code.TIMER, f"{name}: {quoted(line.trigger)} came before it was due")
+        say(Code.TIMER, f"{step.title}: {quoted(line.trigger)} came before it was due")
     _remember(step, line)
 
 
-def _check_fence(step: Step, line: Line, name: str, say: Say) -> None:
+def _check_fence(step: Step, line: Line, say: Say) -> None:
     fence = line.fence or 0
     if line.trigger == "claimed":
         if fence <= step.fence:
-            say(Code.FENCE, f"{name} is claimed with fence {fence}, but had {step.fence} before: a fence must grow")
+            say(
+                Code.FENCE,
+                f"{step.title} is claimed with fence {fence}, but had {step.fence} before: a fence must grow",
+            )
         if line.due_at is None or line.due_at <= line.at:
-            say(Code.TIMER, f"{name} is claimed under a lease that does not last")
+            say(Code.TIMER, f"{step.title} is claimed under a lease that does not last")
     elif fence != step.fence:
-        say(Code.FENCE, f"{name} moves under fence {fence}, but its last claim has {step.fence}")
+        say(Code.FENCE, f"{step.title} moves under fence {fence}, but its last claim has {step.fence}")
 
 
-def _check_lease(step: Step, line: Line, name: str, say: Say) -> None:
+def _check_lease(step: Step, line: Line, say: Say) -> None:
     if line.trigger == "claimed":
         if step.leased:
-            say(Code.OUTCOME, f"{name} is claimed while another claim holds it")
+            say(Code.OUTCOME, f"{step.title} is claimed while another claim holds it")
     elif line.trigger in UNDER_LEASE and not step.leased and step.completed_by_hand != line.seq:
-        say(Code.OUTCOME, f"{name}: {quoted(line.trigger)} without a claim that holds it")
+        say(Code.OUTCOME, f"{step.title}: {quoted(line.trigger)} without a claim that holds it")
     ends = step.leased and line.trigger not in ("claimed", "completed")
     took = line.at - step.claimed_at if ends else None
     if line.took != took:
-        say(Code.OUTCOME, f"{name}: metadata.duration_seconds is not the time since its claim")
+        say(Code.OUTCOME, f"{step.title}: metadata.duration_seconds is not the time since its claim")
 
 
-def _check_attempt(step: Step, line: Line, name: str, say: Say) -> None:
+def _check_attempt(step: Step, line: Line, say: Say) -> None:
     attempt = step.attempt if line.fence else None
     if line.attempt != attempt:
-        say(Code.ATTEMPT, f"{name}: metadata.attempt is {line.attempt} where {attempt} is due")
+        say(Code.ATTEMPT, f"{step.title}: metadata.attempt is {line.attempt} where {attempt} is due")
 
 
 def _remember(step: Step, line: Line) -> None:
@@ -90,5 +93,6 @@ def _remember(step: Step, line: Line) -> None:
     if line.trigger == "completion_succeeded":
         step.completed_by_hand = line.seq
     step.fence = line.fence or 0
-    step.attempt = (line.attempt or step.attempt) + (line.trigger in COUNTED)
+    # Only what leads to a retry uses an attempt up: not a wake-up, a release, or a loss while the rules were running.
+    step.attempt = (line.attempt or step.attempt) + (line.target == "retrying")
     step.due_at = line.due_at

@@ -124,7 +124,7 @@ class Scribe:
             "actor": cause.actor,
         }
         if move.introduces and cause.detail is not None:
-            said["detail"] = msgspec.json.decode(cause.detail)
+            said["detail"] = cause.detail
         return said
 
     def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> dict[str, Any]:
