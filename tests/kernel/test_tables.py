@@ -55,9 +55,7 @@ PAIRS = [
     for trigger in machine.triggers
 ]
 RESERVED = {
-    ("step", StepState.PENDING, StepTrigger.HELD): "policies that hold a step for approval come with governance",
     ("step", StepState.PENDING, StepTrigger.DENIED): "policies that deny a step come with governance",
-    ("step", StepState.AWAITING_APPROVAL, StepTrigger.HOLD_APPROVED): "nothing is held yet",
     (
         "step",
         StepState.AWAITING_APPROVAL,

@@ -174,13 +174,14 @@ class InputField(_Value, frozen=True, kw_only=True):
 
 
 class StepDefinition(_Value, frozen=True, kw_only=True):
-    """One step. Exactly one of `executor`, `approval` and `wait` is set."""
+    """One step. Exactly one of `executor`, `approval` and `wait` is set; `hold` asks people before it may run."""
 
     name: str
     order: int
     executor: Executor | None = None
     approval: Approval | None = None
     wait: Wait | None = None
+    hold: Approval | None = None
     inputs: Any = None
     depends_on: tuple[Dependency, ...] = ()
     condition: str | None = None

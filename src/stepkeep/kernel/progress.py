@@ -78,6 +78,10 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         return None
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)
+    if planned.definition.hold is not None:
+        note = replace(step.note or Note(), held=True)
+        draft.move(step, StepTrigger.HELD, of=of, due_at=_in(draft, planned.definition.hold.deadline), note=note)
+        return None
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
     return None
 

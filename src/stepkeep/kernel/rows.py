@@ -71,7 +71,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow. Payloads are JSON text.
+    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
     `event` is what a waiting step waits for; `woken_by` what woke it (told to the handler of the next attempt);
     `token` the SHA-256 of an open (or used) completion token; `output` a result that no attempt produced: a gate's

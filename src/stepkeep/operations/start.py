@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from uuid_utils import uuid7
 
+from stepkeep.definition.run_input import check_input
 from stepkeep.errors import Conflict, InvalidInput, KeyReused, Refused
 from stepkeep.kernel.birth import conceive
 from stepkeep.kernel.events import RunStarted
@@ -90,11 +91,13 @@ class Starter:
 
 
 def accept(request: StartRequest) -> StartRequest:
-    """Refuse at the edge what cannot be stored; give the run its id."""
+    """Refuse at the edge what cannot be stored or was not asked for; give the run its id."""
     if len(request.input) > MAX_INPUT_BYTES:
         raise InvalidInput(
             f"the input is {len(request.input)} bytes; at most {MAX_INPUT_BYTES} fit. Pass a reference instead."
         )
+    if request.plan.definition.input_fields is not None:
+        check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (
         ("idempotency key", request.idempotency_key),
         ("business key", request.business_key),
