@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
-from tests.worker.bed import Bed, On, step
+from msgspec.structs import replace
+from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.kernel.definition import Command, Handler, Retry, Rule, Undo
-from stepkeep.kernel.events import MessageArrived
+from stepkeep.errors import InvariantBroken
+from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
+from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
 from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.worker.answers import fail, retry_in, wait_for
+from stepkeep.worker.settle import token_digest
 
 
 def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:
@@ -260,3 +265,122 @@ def test_a_worker_registers_works_and_leaves_a_journal_behind(on_store: On) -> N
         assert row.state == "shutdown"
 
     on_store(body)
+
+
+def test_a_step_completed_by_hand_is_judged_by_its_rules_afterwards(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        tokens = []
+        bed.handler("ask", lambda ctx: tokens.append(ctx.completion_token))
+        rules = (Rule(expression="output.ok"),)
+        run_id = await bed.start(step("ask", completion=Completion.MANUAL, rules=rules))
+        await bed.worker().run_until(bed.step_is(run_id, 0, StepState.AWAITING_COMPLETION))
+        await bed.transactor.submit(
+            CompletionSignalled(
+                tenant="default",
+                run_id=run_id,
+                actor="ada",
+                no=0,
+                token=token_digest(tokens[0]),
+                outcome=ManualOutcome.SUCCEEDED,
+                output=b'{"ok":true}',
+            )
+        )
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+
+    on_store(body)
+
+
+def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_polls(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        async def work() -> int:
+            return 1
+
+        bed.handler("work", work)
+        leaves = [step(f"leaf-{n}", "root", order=1, uses="work") for n in range(200)]
+        run_id = await bed.start(step("root", uses="work"), *leaves)
+        patient = replace(QUICK, concurrency=4, idle_poll=30.0)
+        before = time.monotonic()
+        assert await bed.finish(run_id, settings=patient) is RunState.SUCCEEDED
+        assert time.monotonic() - before < 25
+
+    on_store(body)
+
+
+def test_one_report_that_cannot_be_processed_does_not_take_its_batch_with_it(
+    on_store: On, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        runs = [await bed.start(step("work"))]
+        plan = bed.transactor.plans.get((await bed.run(runs[0])).definition_id)
+        runs += [await bed.start_again(plan) for _ in range(9)]
+        cursed, real = runs[4], bed.transactor.report
+
+        async def report(events, claimer):
+            if any(event.run_id == cursed for event in events):
+                raise InvariantBroken("a defect")
+            return await real(events, claimer)
+
+        bed.transactor.report = report  # type: ignore[method-assign]
+        await bed.worker().run_until(bed.ended(*(run_id for run_id in runs if run_id != cursed)))
+        assert (await bed.steps(cursed))[0].state is StepState.RUNNING
+
+    on_store(body)
+    assert any("cannot be processed" in record.message for record in caplog.records)
+
+
+def test_a_handler_reads_outputs_that_nobody_loaded_for_it(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("a", lambda: {"x": 1})
+        bed.handler("c", lambda ctx: [ctx.outputs["a"], sorted(ctx.outputs)])
+        run_id = await bed.start(step("a"), step("b", "a", order=1, uses="a"), step("c", "b", order=2))
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert await bed.output(run_id, 2) == [{"x": 1}, ["a", "b"]]
+
+    on_store(body)
+
+
+def test_what_stops_the_loop_by_force_still_hands_back_what_it_holds(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        started = asyncio.Event()
+
+        async def endless() -> None:
+            await asyncio.sleep(600)
+
+        async def look() -> bool:
+            if worker.held:
+                started.set()
+            return False
+
+        bed.handler("endless", endless)
+        run_id = await bed.start(step("endless"))
+        worker = bed.worker()
+        task = asyncio.create_task(worker.run_until(look))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await bed.states(run_id) == ["ready"]
+
+    on_store(body)
+
+
+@pytest.mark.postgres
+def test_the_whole_of_it_works_on_postgresql(on_postgres: On) -> None:
+    async def body(bed: Bed) -> None:
+        async def first(n: int) -> dict[str, int]:
+            return {"n": n + 1}
+
+        bed.handler("first", first)
+        bed.handler("second", lambda ctx, n: [n, ctx.outputs["first"]])
+        run_id = await bed.start(
+            step("first", inputs="${{ input }}"),
+            step("second", "first", order=1, inputs={"n": "${{ steps.first.output.n }}"}),
+            given={"n": 1},
+        )
+        plan = bed.transactor.plans.get((await bed.run(run_id)).definition_id)
+        more = [await bed.start_again(plan, {"n": n}) for n in range(50)]
+        assert await bed.finish(run_id, *more) is RunState.SUCCEEDED
+        assert await bed.output(more[7], 1) == [8, {"n": 8}]
+
+    on_postgres(body)

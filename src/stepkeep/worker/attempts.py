@@ -37,7 +37,11 @@ SECOND = 1_000_000
 
 
 class Attempts:
-    """What is held, and everything that may happen to it. `changed` is called when room or work may have appeared."""
+    """What is held, and everything that may happen to it.
+
+    `changed` is called when something was recorded or a slot came free, `more_work` when steps that nobody holds are
+    known to be ready.
+    """
 
     def __init__(
         self,
@@ -50,9 +54,11 @@ class Attempts:
         seams: Seams,
         outage: Outage,
         changed: Callable[[], None],
+        more_work: Callable[[], None],
     ) -> None:
         self._transactor, self._crew, self._codes, self._membership = transactor, crew, codes, membership
-        self._settings, self._seams, self._outage, self._changed = settings, seams, outage, changed
+        self._settings, self._seams, self._outage = settings, seams, outage
+        self._changed, self._more_work = changed, more_work
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
         self.reports = Reports(self._commit)
@@ -62,6 +68,11 @@ class Attempts:
         self._zombies: set[Job] = set()
         self._reserved = 0
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Belong to the loop that runs now."""
+        self._inputs.open()
+        self._crew.open(self.finished)
 
     # -- room ------------------------------------------------------------------------------------------------------
     @property
@@ -186,9 +197,9 @@ class Attempts:
         """Report a batch, claim what it made ready, and go on with both. Raises nothing."""
         tries = 0
         while batch := [report for report in batch if report[0] in self.leases]:
-            freed = sum(not job.running for job, _ in batch)
             spare = max(0, self.room) if self.may_chain else 0
-            claimer = self.claimer(freed + spare) if self.may_chain and freed + spare else None
+            room = spare + sum(not job.running for job, _ in batch) if self.may_chain else 0
+            claimer = self.claimer(room) if room else None
             self._reserved += spare
             try:
                 events = [self.event(job, outcome) for job, outcome in batch]
@@ -208,6 +219,8 @@ class Attempts:
                 self._answered(job, outcome, reply)
             self.accept(claims)
             self._changed()
+            if room and len(claims) == room:
+                self._more_work()
             return
 
     async def _commit_apart(self, batch: list[Report], problem: Exception) -> None:
@@ -272,6 +285,8 @@ class Attempts:
         elif reply is not None and isinstance(outcome, Completed) and job in self.leases:
             job.reported = True
             self._answered(job, outcome, reply)
+            # Nothing was chained to this commit, so what it made ready is for whoever looks first.
+            self._more_work()
         elif not job.reported and job in self.leases:
             self._report(job, outcome)
         self._changed()

@@ -31,6 +31,10 @@ class Inputs:
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._home: asyncio.AbstractEventLoop | None = None
 
+    def open(self) -> None:
+        """Read on the loop that runs now, whoever asks."""
+        self._home = asyncio.get_running_loop()
+
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Give jobs what is at hand; returns those that lack something."""
         return [job for job in jobs if not self._fill(job)]
@@ -47,7 +51,6 @@ class Inputs:
 
     async def load(self, jobs: Sequence[Job]) -> None:
         """Read what these jobs lack, and give it to them."""
-        self._home = asyncio.get_running_loop()
         runs = {
             key: None
             for job in jobs
@@ -70,7 +73,7 @@ class Inputs:
         no = job.claim.plan.numbers[name]
         want = (job.claim.tenant, job.claim.run_id, no)
         home = self._home
-        assert home is not None, "the worker has read nothing yet"
+        assert home is not None, "the worker does not run"
         read = asyncio.run_coroutine_threadsafe(self._read_one(want), home)
         return read.result(FETCH_SECONDS)
 

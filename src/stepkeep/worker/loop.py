@@ -83,11 +83,14 @@ class Worker:
             seams=self._seams,
             outage=self._outage,
             changed=self._note_change,
+            more_work=self.wake,
         )
         self._pace = Pace(self._settings, self._seams)
         self._mark = LowWater(self._settings, self._seams)
         self._awake = asyncio.Event()
         self._progress = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._queues_read_at = float("-inf")
         self._grace = self._settings.grace
@@ -114,7 +117,10 @@ class Worker:
         self._awake.set()
 
     def wake(self, *, new_queues: bool = False) -> None:
-        """Look for work now: something was started in this process (with `new_queues`: of a new definition)."""
+        """Look for work now: something was started in this process (with `new_queues`: of a new definition).
+
+        Call it on the worker's own loop.
+        """
         if new_queues:
             self._queues_read_at = float("-inf")
         self._pace.woken()
@@ -132,24 +138,21 @@ class Worker:
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def _work(self, end: Awaitable[object]) -> None:
-        self._crew.open(self._attempts.finished)
+        self._attempts.open()
         chores: list[asyncio.Task[None]] = []
         ending = asyncio.ensure_future(end)
         try:
             await self._join(ending)
             if not ending.done():
-                chores = [
-                    asyncio.create_task(self._chore(name, work), name=f"stepkeep-{name}")
-                    for name, work in (
-                        ("poll", self._poll),
-                        ("keep", self._keep),
-                        ("beat", self._beat),
-                        ("sweep", self._sweep),
-                    )
-                ]
-                await ending
-            await self._drain()
+                work = {"poll": self._poll, "keep": self._keep, "beat": self._beat, "sweep": self._sweep}
+                chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
+            await ending
+        except BaseException:
+            # Whoever ended it like this does not wait, but what it holds must not wait for its leases to run out.
+            self._grace = 0.0
+            raise
         finally:
+            await self._drain()
             ending.cancel()
             for chore in chores:
                 chore.cancel()
@@ -196,7 +199,9 @@ class Worker:
             return
         with suppress(StoreError):
             await self._membership.drain()
-        self._attempts.release_unstarted()
+        async with self._claiming:
+            # A claim that was under way has come in; from here on nothing more does.
+            self._attempts.release_unstarted()
         until = self._seams.monotonic() + self._grace
         while len(self._attempts.leases) and (left := until - self._seams.monotonic()) > 0:
             self._progress.clear()
@@ -215,7 +220,7 @@ class Worker:
 
     def _note_change(self) -> None:
         self._progress.set()
-        self._awake.set()
+        self._has_room.set()
 
     async def _watch(self, is_done: Callable[[], Awaitable[bool]]) -> None:
         while not self._stopping.is_set():
@@ -230,26 +235,25 @@ class Worker:
     # -- chores ------------------------------------------------------------------------------------------------------
     async def _poll(self) -> None:
         """Claim as much as there is room for, then wait until it is worth looking again."""
-        if self._stopping.is_set():
-            await self._seams.sleep(WATCH)
-            return
         self._awake.clear()
+        self._has_room.clear()
         room = min(self._attempts.room, self._settings.claim_batch)
         if room <= 0:
-            # Only an ending attempt makes room, and that sets the event.
-            await self._seams.wait(self._awake, self._settings.idle_poll)
+            await self._seams.wait(self._has_room, self._settings.idle_poll)
             return
-        if self._seams.monotonic() - self._queues_read_at >= self._settings.refresh_queues:
-            await self._read_queues()
         was_busy = self.held > 0
-        claims = await self._attempts.claim(room, self._mark.after())
+        async with self._claiming:
+            if self._stopping.is_set():
+                await self._seams.sleep(WATCH)
+                return
+            if self._seams.monotonic() - self._queues_read_at >= self._settings.refresh_queues:
+                await self._read_queues()
+            claims = await self._attempts.claim(room, self._mark.after())
         self._outage.over()
         self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
         self._pace.found(len(claims), room)
         if claims and not was_busy:
             await self._membership.mark(busy=True)
-        if self._stopping.is_set():
-            return
         await self._pause()
 
     async def _pause(self) -> None:

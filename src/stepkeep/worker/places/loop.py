@@ -26,7 +26,7 @@ class LoopPlace:
 
     def __init__(self, *, result_limit: int, on_close: Sequence[Callable[[], Any]] = ()) -> None:
         self._result_limit, self._on_close = result_limit, on_close
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: set[Job] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._done: Callable[[Job, Outcome], None] = lambda job, outcome: None
@@ -70,11 +70,9 @@ class LoopPlace:
 
     def _begin(self, jobs: Sequence[Job]) -> None:
         assert self._loop is not None
+        self._jobs.update(jobs)
         for job in jobs:
-            task = self._loop.create_task(self._run(job))
-            job.task = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            job.task = self._loop.create_task(self._run(job))
 
     def _cancel(self, job: Job) -> None:
         if job.task is not None:
@@ -90,11 +88,12 @@ class LoopPlace:
                 outcome = settle.answered(answer, job.context, self._result_limit)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
             outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+        self._jobs.discard(job)
         self._done(job, outcome)
 
     async def _end(self) -> None:
         loop = asyncio.get_running_loop()
-        running = [task for task in self._tasks if not task.done()]
+        running = [job.task for job in self._jobs if job.task is not None]
         for task in running:
             task.cancel()
         if running:

@@ -1,0 +1,104 @@
+"""Worker processes that are asked to end, or are killed (faults B4, B34, F1, F11)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+from tests.worker.bed import QUICK, TENANT, Bed, on_sqlite, step
+from tests.worker.making import eventually, until
+
+from stepkeep.kernel.states import AttemptState, RunState, StepState, WorkerState
+
+ROOT = Path(__file__).parents[2]
+
+
+def worker_process(tmp_path: Path, lease: int = 30_000_000) -> subprocess.Popen[bytes]:
+    script = Path(__file__).with_name("serve_script.py")
+    return subprocess.Popen(
+        [sys.executable, str(script), f"sqlite:///{tmp_path}/test.db", str(tmp_path), str(lease)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_worker_that_gets_sigterm_finishes_what_it_holds_and_exits_well(tmp_path: Path) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("slow", lambda: None)
+        run_id = await bed.start(step("slow", order=0), step("next", "slow", order=1, uses="slow"))
+        process = worker_process(tmp_path)
+        await until((tmp_path / "started-1").exists)
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "release").touch()
+        await until(lambda: process.poll() is not None)
+        assert process.returncode == 0
+        assert await bed.states(run_id) == ["succeeded", "ready"]
+        [worker] = await bed.store.list_workers(TENANT)
+        assert worker.state is WorkerState.SHUTDOWN
+
+    on_sqlite(tmp_path, body)
+
+
+def test_a_worker_that_gets_sigterm_hands_back_what_does_not_finish(tmp_path: Path) -> None:
+    async def body(bed: Bed) -> None:
+        run_id = await bed.start(step("endless"))
+        process = worker_process(tmp_path)
+        await until((tmp_path / "started-1").exists)
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: process.poll() is not None)
+        assert process.returncode == 0
+        row = (await bed.steps(run_id))[0]
+        assert (row.state, row.attempts) == (StepState.READY, 0)
+
+    on_sqlite(tmp_path, body)
+
+
+def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: Path) -> None:
+    async def body(bed: Bed) -> None:
+        seen = []
+
+        def slow(ctx) -> str:
+            seen.append(ctx.attempt)
+            return "by the other"
+
+        bed.handler("slow", slow)
+        run_id = await bed.start(step("slow"))
+        process = worker_process(tmp_path, lease=500_000)
+        await until((tmp_path / "started-1").exists)
+        process.kill()
+        process.wait()
+        assert await bed.finish(run_id, settings=replace(QUICK, lease=500_000)) is RunState.SUCCEEDED
+        assert seen == [2]
+        states = [attempt.state for attempt in await bed.attempts(run_id)]
+        assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
+
+    on_sqlite(tmp_path, body)
+
+
+def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(tmp_path: Path) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("slow", lambda: "by the other")
+        run_id = await bed.start(step("slow"))
+        process = worker_process(tmp_path, lease=500_000)
+        await until((tmp_path / "started-1").exists)
+        process.send_signal(signal.SIGSTOP)
+        assert await bed.finish(run_id, settings=replace(QUICK, lease=500_000)) is RunState.SUCCEEDED
+        (tmp_path / "release").touch()
+        process.send_signal(signal.SIGCONT)
+        await eventually(lambda: heard_again(bed))
+        process.send_signal(signal.SIGTERM)
+        await until(lambda: process.poll() is not None)
+        assert await bed.output(run_id, 0) == "by the other"
+        states = [attempt.state for attempt in await bed.attempts(run_id)]
+        assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
+
+    on_sqlite(tmp_path, body)
+
+
+async def heard_again(bed: Bed) -> bool:
+    """The stopped process has had a heartbeat since it went on."""
+    now = await bed.store.now()
+    return any(worker.heard_at > now - 400_000 for worker in await bed.store.list_workers(TENANT, live_only=True))
