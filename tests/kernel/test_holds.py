@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.kernel.driver import World, sequence, work
+
 from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.states import Category, RunState, StepState
-from tests.kernel.driver import World, sequence, work
 
 SECOND = 1_000_000
 
@@ -45,4 +46,4 @@ def test_a_rejected_hold_fails_the_step_without_an_attempt() -> None:
 def test_a_hold_that_nobody_decides_ends_at_its_deadline() -> None:
     world = held()
     world.later(61 * SECOND, "b")
-    assert (world.state("b"), world.row("b").category) == (StepState.FAILED, Category.TIMEOUT)
+    assert (world.state("b"), world.row("b").category) == (StepState.FAILED, Category.GOVERNANCE)

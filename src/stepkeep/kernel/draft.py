@@ -17,7 +17,7 @@ from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Step
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -121,9 +121,10 @@ class Draft:
 
     def require(self, numbers: Iterable[int]) -> None:
         """Make sure that all these steps are at hand, asking for all the missing ones at once."""
-        missing = frozenset(n for n in numbers if n not in self.steps and n not in self.snapshot.steps)
+        changed, loaded = self.steps, self.snapshot.steps
+        missing = [no for no in numbers if no not in changed and no not in loaded]
         if missing:
-            raise Missing(Need(steps=missing))
+            raise Missing(Need(steps=frozenset(missing)))
 
     def every_step(self) -> list[Step]:
         """All rows of the run, in step order."""
@@ -156,10 +157,13 @@ class Draft:
         due_at: int | None = None,
         worker: int | None = None,
         claimed_at: int | None = None,
+        keep_lease: bool = False,
         **changes: Any,
     ) -> Step:
-        """The one way a step changes state. Lease and timers end with the old state unless they are given anew."""
+        """The one way a step changes state. Lease and timers end with the old state unless they are kept or given."""
         source, target = step.state, STEP.target(step.state, trigger)
+        if keep_lease:
+            worker, claimed_at, due_at = step.worker, step.claimed_at, step.due_at
         if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
             self.move_run(RunTrigger.RESUMED)
         elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
@@ -306,6 +310,11 @@ class Draft:
             if self.inbox is not None:
                 self.inbox.append(message)
 
+    def _still_held(self) -> tuple[Step, ...]:
+        """What was claimed in this decision and not taken away again by it."""
+        rows = [self.steps[no] for no in dict.fromkeys(self.claimed)]
+        return tuple([step for step in rows if step.worker is not None])
+
     # -- the end ---------------------------------------------------------------------------------------------------
     def decision(self, replies: Iterable[Reply]) -> Decision:
         before = self.snapshot.run
@@ -315,12 +324,9 @@ class Draft:
         entry = seal(
             Entry(before.tenant, before.id, self.seq, self.now, tuple(self.causes), tuple(self.hops)), before.head
         )
-        run = Run(
-            tenant=before.tenant,
-            id=before.id,
-            definition_id=before.definition_id,
+        run = replace(
+            before,
             state=self.state,
-            priority=before.priority,
             seq=self.seq,
             head=entry.hash,
             open=self.open,
@@ -337,15 +343,14 @@ class Draft:
             due_at=self.due_at,
             started_at=self.started_at,
             ended_at=self.ended_at,
-            business_key=before.business_key,
         )
         return Decision(
             was=before.seq,
             run=run,
             replies=answers,
-            changed=tuple(step for no, step in self.steps.items() if no not in self.new_steps),
-            added=tuple(self.steps[no] for no in sorted(self.new_steps)),
-            claimed=tuple(step for no in dict.fromkeys(self.claimed) if (step := self.steps[no]).worker is not None),
+            changed=tuple([step for no, step in self.steps.items() if no not in self.new_steps]),
+            added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
+            claimed=self._still_held() if self.claimed else (),
             attempts=tuple(self.attempts),
             messages=tuple(self.messages),
             consumed=tuple(self.consumed),

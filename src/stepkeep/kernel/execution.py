@@ -43,6 +43,9 @@ CLAIMABLE_PHASES = {
 }
 
 
+ABOUT_RULES = (RulesPassed, RulesFailed)
+
+
 def claim(draft: Draft, event: StepClaimed) -> Reply:
     """The claim query proposed a step; it is leased only if it is still claimable in a run that goes on."""
     step = draft.named(event.no)
@@ -83,8 +86,8 @@ def report(draft: Draft, event: StepReported) -> Reply:
 def _fits(draft: Draft, step: Step, outcome: Outcome) -> bool:
     """Rules are reported on what is being checked, everything else on what is being run."""
     if step.state is StepState.VALIDATING:
-        return isinstance(outcome, RulesPassed | RulesFailed | Released)
-    return isinstance(outcome, RulesPassed | RulesFailed) <= (draft.planned(step).phase is Phase.CHECK)
+        return isinstance(outcome, (*ABOUT_RULES, Released))
+    return not isinstance(outcome, ABOUT_RULES) or draft.planned(step).phase is Phase.CHECK
 
 
 def _by_hand(draft: Draft, step: Step) -> bool:
@@ -113,19 +116,15 @@ def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
         return None
     if planned.has_rules:
         note = replace(step.note or Note(), checked=step.fence)
-        draft.move(step, StepTrigger.COMPLETED, **_lease_of(step), note=note)
+        draft.move(step, StepTrigger.COMPLETED, keep_lease=True, note=note)
         return None
-    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETED, **_lease_of(step)))
+    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETED, keep_lease=True))
 
 
 def pass_rules(draft: Draft, step: Step) -> Settled:
     """A validating step's rules hold, or it has none."""
     draft.move(step, StepTrigger.RULES_PASSED, category=None, error=None)
     return Settled(step.no, StepState.SUCCEEDED)
-
-
-def _lease_of(step: Step) -> dict[str, Any]:
-    return {"worker": step.worker, "claimed_at": step.claimed_at, "due_at": step.due_at}
 
 
 def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
@@ -211,7 +210,7 @@ def _stopped(draft: Draft, step: Step, outcome: Stopped) -> Settled | None:
 def _rules_passed(draft: Draft, step: Step, outcome: RulesPassed) -> Settled | None:
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome)
     if step.state is StepState.RUNNING:
-        step = draft.move(step, StepTrigger.COMPLETED, **_lease_of(step))
+        step = draft.move(step, StepTrigger.COMPLETED, keep_lease=True)
     settled = pass_rules(draft, step)
     if draft.planned(step).phase is Phase.CHECK:
         pass_run(draft)
@@ -228,7 +227,7 @@ def pass_run(draft: Draft) -> None:
 def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | None:
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=Category.VALIDATION, error=outcome.error)
     if step.state is StepState.RUNNING:
-        step = draft.move(step, StepTrigger.COMPLETED, **_lease_of(step))
+        step = draft.move(step, StepTrigger.COMPLETED, keep_lease=True)
     return fail_for_good(draft, step, RULES, Category.VALIDATION, outcome.error)
 
 

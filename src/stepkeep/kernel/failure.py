@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stepkeep.kernel.definition import HookFailure
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Step
@@ -16,7 +18,7 @@ from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.tables import StepTrigger as T
 
 
-class Settled(NamedTuple):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """A step came to its end; `hard` means that it satisfies no dependency, whatever the edge allows."""
 
     no: int

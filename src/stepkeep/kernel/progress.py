@@ -6,8 +6,6 @@ without a stack.
 
 from __future__ import annotations
 
-from collections import deque
-
 import msgspec
 from msgspec.structs import replace
 
@@ -28,17 +26,16 @@ def settle(draft: Draft, settled: Settled | None) -> None:
     if draft.plan.at(settled.no).phase is Phase.UNDO:
         _next_hook(draft, settled.no)
         return
-    pending = deque((settled,))
-    while pending and not draft.stopping:
-        news = pending.popleft()
+    queue = [settled]
+    for news in queue:  # grows as it goes
         dependents = draft.plan.at(news.no).dependents
-        if not dependents:
+        if draft.stopping or not dependents:
             continue
-        draft.require(no for no, _ in dependents)
+        draft.require([no for no, _ in dependents])
         for no, allow in dependents:
             follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
             if follow is not None:
-                pending.append(follow)
+                queue.append(follow)
 
 
 def _tell(draft: Draft, step: Step, news: Settled, acceptable: bool) -> Settled | None:

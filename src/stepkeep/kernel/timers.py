@@ -75,7 +75,8 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
 
 def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
     """A gate that nobody passed lets nothing through, whether its definition calls that a rejection or a failure."""
-    approval = draft.planned(step).definition.approval
+    definition = draft.planned(step).definition
+    approval = definition.approval or definition.hold
     rejects = approval is None or approval.on_deadline is OnDeadline.REJECT
     said = ("rejected: " if rejects else "") + "nobody decided before the deadline"
     category = Category.GOVERNANCE if rejects else Category.TIMEOUT
