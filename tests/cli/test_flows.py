@@ -253,3 +253,23 @@ def test_workers_are_listed(cli: Cli) -> None:
     [worker] = cli("workers", "--all", "--json").json["workers"]
     assert worker["state"] == "shutdown"
     assert "shut down" in cli("workers", "--all").out
+
+
+@pytest.mark.postgres
+def test_the_same_commands_work_on_postgresql(cli: Cli, postgres_dsn: str) -> None:
+    blocked = cli("run", "gated.yaml", "--app", HANDLERS, "--db", postgres_dsn, "--json")
+    assert blocked.status == 4
+    run = blocked.json["run"]["id"]
+    assert cli("approve", run[-8:], "--db", postgres_dsn).status == 0
+    assert cli("run", "--resume", run, "--app", HANDLERS, "--db", postgres_dsn).status == 0
+    assert "sign-off" in cli("show", run, "--db", postgres_dsn).out
+    assert cli("log", "export", run, "--output", "log.jsonl", "--db", postgres_dsn).status == 0
+    assert cli("log", "verify", "log.jsonl").status == 0
+    assert cli("db", "status", "--db", postgres_dsn).status == 0
+
+
+@pytest.mark.postgres
+def test_a_server_that_is_not_there_is_status_1_in_words(cli: Cli) -> None:
+    said = cli("runs", "--db", "postgresql://ada:s3cret@127.0.0.1:1/none", "--json")
+    assert (said.status, said.json["error"]["code"]) == (1, "store_unavailable")
+    assert "s3cret" not in said.out + said.err

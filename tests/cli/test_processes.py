@@ -1,4 +1,4 @@
-"""Real processes: killed, interrupted, drained. What was acknowledged is never lost, and nothing runs twice needlessly."""
+"""Real processes: killed, interrupted, drained. What was acknowledged is never lost, and little is done twice."""
 
 from __future__ import annotations
 

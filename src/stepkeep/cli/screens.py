@@ -114,15 +114,18 @@ class Moving(Silence):
         self._console.print(Text(text))
 
     def _draw(self) -> Group:
+        return self.draw(at=time.time_ns() // 1000 + self._offset)
+
+    def draw(self, at: int) -> Group:
+        """What goes on at this moment of the database's clock."""
         from rich.console import Group
         from rich.text import Text
 
         progress = self._progress
         if progress is None:
             return Group()
-        now = time.time_ns() // 1000 + self._offset
         active = list(progress.active())
-        lines = [self._line(step, now) for step in active[:MOST_ACTIVE]]
+        lines = [self._line(step, at) for step in active[:MOST_ACTIVE]]
         if len(active) > MOST_ACTIVE:
             lines.append(Text(f"  … and {len(active) - MOST_ACTIVE:,} more", "dim"))
         state = look(progress.state)

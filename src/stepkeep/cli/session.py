@@ -17,6 +17,7 @@ from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FULL_ID = 36
 SHORTEST_ID = 4
 LOOK_BACK = 1000
-DEFINITION_FILES = (".yaml", ".yml", ".json", ".py")
+DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
 @asynccontextmanager
@@ -57,32 +58,37 @@ def load_handlers(apps: Sequence[str]) -> Registry:
 
 def load_definition(target: str, handlers: Registry | None) -> Definition:
     """The definition in a file: YAML, JSON, or Python code that makes one workflow (`file.py` or `file.py:name`)."""
-    path, _, name = target.partition(".py:")
-    if name or target.endswith(".py"):
-        return workflow_in(f"{path.removesuffix('.py')}.py", name or None)
+    if is_python(target):
+        return workflow_in(target).definition()
     from stepkeep.definition.native import load_file
 
     return load_file(Path(target), handlers)
 
 
-def workflow_in(file: str, name: str | None) -> Definition:
-    """The workflow that a Python file makes."""
+def is_python(target: str) -> bool:
+    return target.endswith(".py") or ".py:" in target
+
+
+def workflow_in(target: str) -> Workflow:
+    """The workflow that a Python file makes; `file.py:name` chooses one of several."""
     from stepkeep.definition.apps import load_app
     from stepkeep.definition.python import Workflow
 
+    path, _, name = target.partition(".py:")
+    file = f"{path.removesuffix('.py')}.py"
     module = load_app(file)
     found = {key: value for key, value in vars(module).items() if isinstance(value, Workflow)}
-    if name is not None:
+    if name:
         found = {key: value for key, value in found.items() if key == name}
     if len(found) == 1:
-        return next(iter(found.values())).definition()
+        return next(iter(found.values()))
     if found:
         raise InvalidInput(f"{file} makes several workflows: {', '.join(found)}. Name one: {file}:{next(iter(found))}.")
     raise InvalidInput(f"{file} makes no workflow" + (f" named {name}." if name else "."))
 
 
 def looks_like_a_file(target: str) -> bool:
-    return target.endswith(DEFINITION_FILES) or ".py:" in target or "/" in target
+    return target.endswith(DEFINITION_FILES) or is_python(target) or "/" in target
 
 
 def json_value(text: str | None, option: str) -> Any:

@@ -9,7 +9,7 @@ import typer
 from stepkeep.cli.arguments import Apps
 from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import load_handlers, workflow_in
+from stepkeep.cli.session import is_python, load_handlers, workflow_in
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import BAD_USAGE, SUCCEEDED
 
@@ -51,17 +51,10 @@ def check(
 
 
 def _report(file: str, apps: list[str] | tuple[()]) -> CheckReport:
-    from stepkeep.definition.native import CheckReport, check_file
-    from stepkeep.errors import DefinitionError
+    from stepkeep.definition.native import check_file
 
     handlers = load_handlers(apps) if apps else None
-    path, _, name = file.partition(".py:")
-    if not (name or file.endswith(".py")):
-        return check_file(file, handlers)
-    try:
-        return CheckReport(definition=workflow_in(f"{path.removesuffix('.py')}.py", name or None))
-    except DefinitionError as error:
-        return CheckReport(definition=None, problems=error.problems)
+    return workflow_in(file).check() if is_python(file) else check_file(file, handlers)
 
 
 def _verdict(file: str, report: CheckReport) -> str:

@@ -1,0 +1,110 @@
+"""What a run's journal comes to while one watches: the fold itself, the plain lines and the moving picture."""
+
+from __future__ import annotations
+
+import io
+import re
+
+from rich.console import Console
+
+from stepkeep.cli.progress import Progress
+from stepkeep.cli.screens import Moving
+from stepkeep.kernel.journal import Cause, Entry, Hop
+
+SECOND = 1_000_000
+NAMES = ["fetch", "convert", "sign-off", "mail"]
+
+
+def entry(seq: int, *hops: Hop) -> Entry:
+    return Entry("default", "r1", seq, seq * SECOND, (Cause("x", "ada"),), hops)
+
+
+STORY = [
+    entry(1, Hop(-1, "created", None, "idle"), *(Hop(no, "planned", None, "pending") for no in range(4))),
+    entry(2, Hop(-1, "started", "idle", "queued"), Hop(0, "dependencies_met", "pending", "ready")),
+    entry(3, Hop(-1, "progressed", "queued", "running"), Hop(0, "claimed", "ready", "running", attempt=1)),
+    entry(
+        4,
+        Hop(0, "completed", "running", "validating", attempt=1),
+        Hop(0, "rules_passed", "validating", "succeeded", attempt=1, took=SECOND // 2),
+        Hop(1, "dependencies_met", "pending", "ready"),
+        Hop(1, "claimed", "ready", "running", attempt=1, due_at=34 * SECOND),
+    ),
+    entry(
+        5,
+        Hop(
+            1,
+            "retry_scheduled",
+            "running",
+            "retrying",
+            attempt=1,
+            due_at=9 * SECOND,
+            category="transient",
+            error="connection\nrefused",
+        ),
+    ),
+    entry(6, Hop(2, "gate_opened", "pending", "awaiting_approval", due_at=3_606 * SECOND)),
+    entry(9, Hop(1, "retry_due", "retrying", "ready"), Hop(1, "claimed", "ready", "running", attempt=2)),
+    entry(10, Hop(1, "released", "running", "ready", attempt=2)),
+    entry(11, Hop(1, "claimed", "ready", "running", attempt=2)),
+    entry(12, Hop(1, "failed", "running", "failed", took=SECOND, category="validation", error="no")),
+    entry(
+        13,
+        Hop(-1, "step_failed", "running", "stopping"),
+        Hop(2, "cancelled", "awaiting_approval", "cancelled"),
+        Hop(3, "cancelled", "pending", "cancelled"),
+        Hop(-1, "stopped_failed", "stopping", "failed", error="no"),
+    ),
+]
+
+
+def test_each_thing_that_happens_is_one_line() -> None:
+    progress = Progress(NAMES.__getitem__, 4)
+    lines = [told.line() for one in STORY for told in progress.take(one)]
+    assert lines == [
+        "00:00:03.000  fetch  running",
+        "00:00:04.000  fetch  succeeded in 500ms",
+        "00:00:04.000  convert  running",
+        "00:00:05.000  convert  retrying in 4.0s: transient: connection refused (attempt 1)",
+        "00:00:06.000  sign-off  awaiting approval, 1h at most",
+        "00:00:09.000  convert  running, attempt 2",
+        "00:00:10.000  convert  handed back",
+        "00:00:11.000  convert  running, attempt 2",
+        "00:00:12.000  convert  failed in 1.0s: validation: no",
+        "00:00:13.000  run  stopping",
+        "00:00:13.000  sign-off  cancelled",
+        "00:00:13.000  run  failed: no",
+    ]
+    assert (progress.state, progress.settled, list(progress.active())) == ("failed", 4, [])
+
+
+def test_what_goes_on_stays_on_the_screen_with_a_countdown() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True, color_system=None)
+    progress = Progress(NAMES.__getitem__, 4)
+    moving = Moving(console)
+    moving.begin("run r1, demo v1", progress, 0)
+    for one in STORY[:6]:
+        moving.tell(progress.take(one))
+    scrolled = out.getvalue()
+    assert "fetch" in scrolled
+    assert "sign-off" not in scrolled, "a wait is not over: it stays below"
+    drawn = moving.draw(at=6 * SECOND)
+    with console.capture() as shown:
+        console.print(drawn)
+    lines = shown.get().splitlines()
+    assert re.match(r"↻ convert\s+retrying in 3.0s  transient: connection refused", lines[0])
+    assert re.match(r"◇ sign-off\s+awaiting approval 0ms", lines[1])
+    assert lines[2].startswith("▶ running  1/4 steps")
+
+
+def test_many_active_steps_are_counted_not_listed() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    progress = Progress(lambda no: f"s{no}", 5_000)
+    progress.take(entry(1, *(Hop(no, "claimed", "ready", "running", attempt=1) for no in range(5_000))))
+    moving = Moving(console)
+    moving.begin("run", progress, 0)
+    with console.capture() as shown:
+        console.print(moving.draw(at=SECOND))
+    assert "… and 4,988 more" in shown.get()
+    assert len(shown.get().splitlines()) == 14
