@@ -46,13 +46,13 @@ def unfold(sealed: SealedEntry) -> list[Move]:
     """The moves of an entry in order; the first of each cause introduces it, the last carries the entry's hash."""
     try:
         entry = open_entry(sealed.body)
-    except msgspec.DecodeError as damage:
-        raise InvariantBroken(
-            f"entry {sealed.seq} of the journal of {sealed.run_id} cannot be read: {damage}"
-        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as damage:
+        raise InvariantBroken(f"entry {sealed.seq} in the journal of {sealed.run_id} is unreadable: {damage}") from None
+    if encode_line(entry) != sealed.body:
+        raise InvariantBroken(f"entry {sealed.seq} in the journal of {sealed.run_id} says more than an entry can say")
     ordered = list(_in_order(entry))
     if any(not 0 <= by < len(entry.causes) for by, _ in ordered):
-        raise InvariantBroken(f"entry {sealed.seq} of the journal of {sealed.run_id} has a hop without a cause")
+        raise InvariantBroken(f"entry {sealed.seq} in the journal of {sealed.run_id} has a hop without a cause")
     before = [-1, *(by for by, _ in ordered)]
     return [
         Move(

@@ -1,0 +1,309 @@
+"""What an export says, and that nothing of the journal is lost in it, from a real store to the judge's verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stepkeep.conformance.journal import Journal
+from stepkeep.conformance.line import read_line
+from stepkeep.conformance.report import Code
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.errors import InvariantBroken, NotFound
+from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
+from stepkeep.kernel.states import Category
+from stepkeep.operations import workers
+from stepkeep.operations.decisions import cancel, decide_gate, send
+from stepkeep.operations.lines import Scribe, encode_line, unfold
+from stepkeep.operations.log import canonical_machines, export_all, export_run, export_worker
+from stepkeep.store.protocol import RunFilter
+from tests.conformance.logs import STORIES, log_of, sealed
+from tests.databases import database_url  # noqa: F401 - a fixture
+from tests.kernel.driver import World, work
+from tests.workbench import ACTOR, TENANT, Bench, benches, chain, gate, task
+
+MACHINES = canonical_machines()
+SIGNED = Definition(
+    name="signed",
+    version=1,
+    steps=(task("pack"), gate("sign", 1, ["pack"], approval=Approval()), task("ship", 2, ["sign"])),
+)
+
+
+def on_a_bench(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:
+    async def go() -> Any:
+        async with benches(url) as [bench]:
+            return await act(bench)
+
+    return asyncio.run(go())
+
+
+async def exported(bench: Bench, run_id: str) -> list[dict[str, Any]]:
+    return [line async for line in export_run(bench.transactor, run_id, tenant=TENANT)]
+
+
+def verdict(lines: list[dict[str, Any]]) -> set[Code]:
+    return {finding.code for finding in verify_lines(map(encode_line, lines), MACHINES).findings}
+
+
+# -- from a real store -----------------------------------------------------------------------------------------------
+def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:  # noqa: F811
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(SIGNED, correlation_id="order-1")
+        await send(bench.transactor, run_id, "early", b"{}", tenant=TENANT, actor="shop", message_id="m1")
+        await bench.work_off()
+        waiting = await exported(bench, run_id)
+        await decide_gate(bench.transactor, run_id, approve=True, tenant=TENANT, actor="bea", comment="gut so – ✓")
+        await bench.work_off()
+        ended = await exported(bench, run_id)
+        assert verdict(waiting) == verdict(ended) == set()
+        assert waiting[-1]["to_state"] == "blocked"
+        assert ended[-1]["to_state"] == "succeeded"
+        assert ended[: len(waiting) - 1] == waiting[:-1], "what was exported before stays as it was"
+        found = await bench.store.read_run(TENANT, run_id)
+        assert found is not None
+        assert ended[-1]["metadata"] == {
+            "tenant": TENANT,
+            "run_id": run_id,
+            "correlation_id": "order-1",
+            "seq": found.run.seq,
+            "entries": found.run.seq,
+            "at": found.run.ended_at,
+            "state": "succeeded",
+            "hash": found.run.head.hex(),
+        }
+        assert {line["metadata"]["correlation_id"] for line in ended} == {"order-1"}
+        assert [line["trigger"] for line in ended if line["event_type"] == "run_note"] == ["message_arrived"]
+
+    on_a_bench(database_url, act)
+
+
+def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(database_url: str) -> None:  # noqa: F811
+    async def act(bench: Bench) -> None:
+        ids = [await bench.start(chain("three", 3)) for _ in range(5)]
+        await bench.work_off()
+        stopped = await bench.start(chain("other", 2))
+        await cancel(bench.transactor, stopped, tenant=TENANT, actor=ACTOR, reason="no longer needed")
+        everything = [line async for line in export_all(bench.transactor, RunFilter(tenant=TENANT, limit=1))]
+        assert verdict(everything) == set()
+        heads = [line["entity_id"] for line in everything if line["event_type"] == "journal_head"]
+        assert heads == [stopped, *reversed(ids)]
+        others = [line async for line in export_all(bench.transactor, RunFilter(tenant=TENANT, workflow="other"))]
+        assert {line["metadata"]["run_id"] for line in others} == {stopped}
+        assert [line async for line in export_all(bench.transactor, RunFilter(tenant="nobody"))] == []
+
+    on_a_bench(database_url, act)
+
+
+def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:  # noqa: F811
+    async def act(bench: Bench) -> None:
+        worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
+        worker = await workers.mark_busy(bench.store, worker)
+        bench.store.clock_offset += workers.MISSED_BEATS * workers.HEARTBEAT + 1
+        assert await workers.retire_silent(bench.store, actor="sweep") == 1
+        worker = await workers.beat(bench.store, worker)
+        await workers.shut_down(bench.store, worker)
+        lines = [line async for line in export_worker(bench.transactor, worker.id, tenant=TENANT)]
+        assert verdict(lines) == set()
+        assert [line["to_state"] for line in lines] == [
+            "initializing", "idle", "busy", "unresponsive", "idle", "draining", "shutdown", "shutdown",
+        ]  # fmt: skip
+        assert [line["severity"] for line in lines if line["severity"] != "info"] == ["error"]
+        assert {line["event_type"] for line in lines} == {"worker_state_transition", "journal_head"}
+        for place in range(len(lines)):
+            assert verdict(lines[:place] + lines[place + 1 :]), f"dropping line {place + 1} goes unseen"
+
+    on_a_bench(database_url, act)
+
+
+def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(chain("one", 1))
+        with pytest.raises(NotFound, match="there is no run"):
+            await exported(bench, "no-such-run")
+        with pytest.raises(NotFound, match="there is no run"):
+            [line async for line in export_run(bench.transactor, run_id, tenant="somebody else")]
+        with pytest.raises(NotFound, match="there is no worker"):
+            [line async for line in export_worker(bench.transactor, "nobody", tenant=TENANT)]
+
+    on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db", act)
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("delete from journal where seq = (select max(seq) from journal)", Code.HEAD),
+        ("delete from journal where seq = 2", Code.GAP),
+        ("update journal set body = cast(replace(cast(body as text), 'bench:', 'wench:') as blob)", Code.HASH),
+        ("update journal set hash = randomblob(32) where seq = 1", Code.HASH),
+        ("update runs set head = randomblob(32)", Code.HEAD),
+    ],
+)
+def test_tampering_with_the_database_shows_in_the_export(tmp_path: Path, statement: str, found: Code) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(chain("three", 3))
+        await bench.work_off()
+        connection = apsw.Connection(f"{tmp_path}/stepkeep.db")
+        for [trigger] in connection.execute("select name from sqlite_schema where type = 'trigger'").fetchall():
+            connection.execute(f"drop trigger {trigger}")  # the schema refuses to tamper; its owner need not
+        connection.execute(statement)
+        assert connection.changes() > 0
+        connection.close()
+        assert found in verdict(await exported(bench, run_id))
+
+    on_a_bench(f"sqlite:///{tmp_path}/stepkeep.db", act)
+
+
+# -- line by line ----------------------------------------------------------------------------------------------------
+def lines_of(world: World) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log_of(world)]
+
+
+def test_each_line_has_the_fields_of_the_event_schema_in_order() -> None:
+    """Seed 004, event schema."""
+    for story in STORIES.values():
+        for line in lines_of(story()):
+            assert list(line) == [
+                "timestamp", "event_type", "severity", "entity_id", "from_state", "to_state", "trigger", "metadata",
+            ]  # fmt: skip
+
+
+def test_severity_follows_the_seed() -> None:
+    """Seed 004: a retry is a warning, a failed task an error, a failed workstream critical."""
+    louder = {
+        (line["metadata"].get("step", "run"), line["to_state"], line["severity"])
+        for story in ("failure", "retry")
+        for line in lines_of(STORIES[story]())
+        if line["severity"] != "info"
+    }
+    assert louder == {
+        ("d", "skipped", "warning"),
+        ("a", "failed", "error"),
+        ("run", "failed", "critical"),
+        ("a", "retrying", "warning"),
+        ("b", "validating", "warning"),
+    }
+
+
+def test_retries_are_counted_as_the_seed_counts_them() -> None:
+    """Seed 004: going to retrying increments retry_count; the first execution has 0."""
+    counts = [
+        (line["to_state"], line["metadata"]["attempt"], line["metadata"]["retry_count"])
+        for line in lines_of(STORIES["retry"]())
+        if line["metadata"].get("step") == "a" and line["to_state"] in ("running", "retrying")
+    ]
+    assert counts[:4] == [("running", 1, 0), ("retrying", 1, 1), ("running", 2, 1), ("retrying", 2, 2)]
+
+
+def test_durations_are_seconds_since_the_claim_and_times_are_exact() -> None:
+    world = World(work("a"))
+    world.claim("a")
+    world.pass_time(1_234_567)
+    world.finish("a")
+    done = next(line for line in lines_of(world) if line["to_state"] == "succeeded" and "step" in line["metadata"])
+    assert done["metadata"]["duration_seconds"] == 1.234567
+    assert done["metadata"]["at"] == 1_001_234_567
+    assert done["timestamp"] == "1970-01-01T00:16:41.234Z"
+
+
+def test_a_transaction_with_several_causes_names_each_and_loses_none() -> None:
+    world = World(work("a"), work("b"))
+    world.send(world.claiming("a"), world.claiming("b", worker=2))
+    mine = [line for line in lines_of(world) if line["metadata"]["seq"] == 2 and "hop" in line["metadata"]]
+    assert [(line["metadata"]["cause"], line["metadata"]["actor"]) for line in mine] == [
+        (0, "w1"),
+        (0, "w1"),
+        (1, "w2"),
+    ]
+    assert [line["metadata"]["hop"] for line in mine] == [0, 1, 2]
+    assert {line["metadata"]["hops"] for line in mine} == {3}
+    assert ["hash" in line["metadata"] for line in mine] == [False, False, True]
+
+
+def test_the_same_journal_gives_the_same_bytes() -> None:
+    assert log_of(STORIES["rollback"]()) == log_of(STORIES["rollback"]())
+
+
+def test_damaged_bodies_are_named_and_not_glossed_over() -> None:
+    for body in (b"", b"\xff", b"{}", b'{"tenant":"t"', b"[]"):
+        with pytest.raises(InvariantBroken, match="entry 3 in the journal of r is unreadable"):
+            unfold(SealedEntry("t", "r", 3, 1, body, b""))
+    [true] = sealed([Entry("t", "r", 1, 1, (Cause("e", "a"),), (Hop(0, "t", "a", "b"),))])
+    for body in (true.body + b" ", true.body[:-1] + b',"note":"added later"}', true.body.replace(b'"a"', b'"\\u0061"')):
+        with pytest.raises(InvariantBroken, match="says more than an entry can say"):
+            unfold(replace(true, body=body))
+    stray = seal(Entry("t", "r", 3, 1, (Cause("e", "a"),), (Hop(0, "t", "a", "b", 7),)), GENESIS)
+    with pytest.raises(InvariantBroken, match="a hop without a cause"):
+        unfold(stray)
+
+
+# -- nothing is lost -------------------------------------------------------------------------------------------------
+words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=6,
+)
+causes = st.builds(Cause, words, words, st.none() | st.dictionaries(words, plain, min_size=1, max_size=3))
+numbers = st.none() | st.integers(1, 2**40)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> Entry:
+    """Any entry whatever, as long as its hops follow its causes in order; it need not make sense."""
+    why = draw(st.lists(causes, min_size=1, max_size=4))
+    by = sorted(draw(st.lists(st.integers(0, len(why) - 1), max_size=6)))
+    hops = [
+        Hop(
+            draw(st.integers(0, 3)),
+            draw(words),
+            draw(words),
+            draw(words),
+            cause,
+            draw(st.none() | st.integers(0, 3)),
+            draw(numbers),
+            draw(numbers),
+            draw(st.none() | st.integers(0, 2**40)),
+            draw(numbers),
+            draw(st.none() | st.sampled_from(sorted(Category))),
+            draw(st.none() | words),
+        )
+        for cause in by
+    ]
+    return Entry(draw(words), draw(words), 1, draw(st.integers(0, 2**50)), tuple(why), tuple(hops))
+
+
+@settings(deadline=None, derandomize=True, max_examples=300, suppress_health_check=list(HealthCheck))
+@given(entries())
+def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
+    """The judge's own encoder and the engine's agree on any text, number and order: else a hash would differ."""
+    names = {no: f"step-{no}" for no in range(4)}
+    scribe = Scribe("run", entry.run_id, names, "c")
+    scribe._state = "idle"
+    [only] = sealed([entry])
+    said: list[Code] = []
+    journal = None
+    for move in unfold(only):
+        line = read_line(encode_line(scribe.line(move))).line
+        assert line is not None
+        if journal is None:
+            journal = Journal(line, MACHINES)
+            journal.history.number_of = {name: no for no, name in names.items()}.get  # type: ignore[method-assign]
+        journal.take(line, lambda code, _: said.append(code))
+    assert not set(said) & {Code.HASH, Code.ENTRY, Code.GAP}
+    assert journal is not None
+    assert journal._head == only.hash
