@@ -84,3 +84,9 @@ async def test_hot_tables_have_no_index_beyond_those_of_finding_work(store: Stor
         "attempts_pkey",
         "journal_pkey",
     }
+
+
+def test_no_parameter_makes_the_driver_look_types_up() -> None:
+    """Only arrays of text need no look-up, which would cost every new connection a slow statement of its own."""
+    for name, statement in vars(SQL).items():
+        assert not re.search(r"\$\d+::(?!text\[)\w+\[\]", statement), name

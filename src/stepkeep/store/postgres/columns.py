@@ -39,6 +39,8 @@ ROLLBACKS = {one.value: one for one in Rollback}
 
 _encode = msgspec.json.Encoder().encode
 _note = msgspec.json.Decoder(Note).decode
+_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_numbers = msgspec.json.Decoder(tuple[int, ...]).decode
 
 Columns = list[Any]
 
@@ -78,6 +80,10 @@ def names(values: Sequence[str]) -> str:
     if values and values.count(values[0]) == len(values):
         return "{" + ",".join([_quoted(values[0])] * len(values)) + "}"
     return "{" + ",".join([_quoted(value) for value in values]) + "}"
+
+
+def json_text(value: object) -> str:
+    return _encode(value).decode()
 
 
 def texts(values: list[Any]) -> list[Any] | None:
@@ -171,7 +177,7 @@ def step_columns(steps: Sequence[Step]) -> Columns:
         numbers([step.settled for step in steps]),
         words([step.category for step in steps]),
         texts([step.error for step in steps]),
-        texts([None if step.note is None else _encode(step.note).decode() for step in steps]),
+        texts([None if step.note is None else json_text(step.note) for step in steps]),
     ]
 
 
@@ -204,28 +210,28 @@ def entry_columns(entries: Sequence[SealedEntry], blob: Bytes) -> Columns:
     ]
 
 
-def message_columns(messages: Sequence[Message]) -> Columns:
+def message_columns(messages: Sequence[Message], blob: Bytes) -> Columns:
     return [
         names([message.tenant for message in messages]),
         ids([message.run_id for message in messages]),
         [message.id for message in messages],
         numbers([message.number for message in messages]),
         [message.name for message in messages],
-        [message.payload for message in messages],
+        *blob.place([message.payload for message in messages]),
         [message.sender for message in messages],
         numbers([message.arrived_at for message in messages]),
         numbers([message.consumed_by for message in messages]),
     ]
 
 
-def outbox_columns(entries: Sequence[OutboxEntry]) -> Columns:
+def outbox_columns(entries: Sequence[OutboxEntry], blob: Bytes) -> Columns:
     return [
         names([entry.tenant for entry in entries]),
         ids([entry.run_id for entry in entries]),
         numbers([entry.seq for entry in entries]),
         numbers([entry.number for entry in entries]),
         [entry.name for entry in entries],
-        [entry.payload for entry in entries],
+        *blob.place([entry.payload for entry in entries]),
         numbers([entry.created_at for entry in entries]),
     ]
 
@@ -237,8 +243,8 @@ def worker_columns(worker: Worker) -> Columns:
         worker.state,
         worker.incarnation,
         worker.capacity,
-        list(worker.capabilities),
-        list(worker.queues),
+        json_text(worker.capabilities),
+        json_text(worker.queues),
         worker.heard_at,
         worker.started_at,
         worker.seq,
@@ -373,13 +379,13 @@ def outbox_from(columns: Sequence[Any]) -> OutboxEntry:
 
 def definition_from(columns: Sequence[Any]) -> StoredDefinition:
     values = dict(zip(StoredDefinition.__struct_fields__, columns, strict=True))
-    values["queues"] = tuple(values["queues"])
+    values["queues"] = _numbers(values["queues"])
     return StoredDefinition(**values)
 
 
 def worker_from(columns: Sequence[Any]) -> Worker:
     values = dict(zip(Worker.__struct_fields__, columns, strict=True))
     values["state"] = WorkerState(values["state"])
-    values["capabilities"] = tuple(values["capabilities"])
-    values["queues"] = tuple(values["queues"])
+    values["capabilities"] = _names(values["capabilities"])
+    values["queues"] = _numbers(values["queues"])
     return Worker(**values)

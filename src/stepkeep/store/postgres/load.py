@@ -58,7 +58,7 @@ class Loading:
             await self._load(more.wants, ())
         loaded = self.loaded
         if more.definitions:
-            for row in await fetch(self.connection, SQL.load_definitions, more.definitions):
+            for row in await fetch(self.connection, SQL.load_definitions, numbers(more.definitions)):
                 loaded.definitions[row[1]] = columns.definition_from(row)
         if more.idempotency:
             asked = zip(*more.idempotency, strict=True)

@@ -143,7 +143,7 @@ class PostgresStore:
             asked = [text for text in dict.fromkeys(texts) if text is not None]
             await execute(connection, SQL.insert_queues, tenant, asked)
             numbered = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
-            queues = [NO_QUEUE if text is None else numbered[text] for text in texts]
+            queues = columns.json_text([NO_QUEUE if text is None else numbered[text] for text in texts])
             given = (tenant, name, version, dialect, digest, document, queues, self.clock_offset, actor)
             await execute(connection, SQL.insert_definition, *given)
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)
@@ -162,7 +162,7 @@ class PostgresStore:
         return _first(await self._read(columns.definition_from, SQL.read_definition, tenant, name, version))
 
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
-        found = await self._read(columns.definition_from, SQL.load_definitions, list(ids))
+        found = await self._read(columns.definition_from, SQL.load_definitions, numbers(ids))
         return {definition.id: definition for definition in found}
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:

@@ -29,11 +29,15 @@ async def write(connection: Connection, what: Write) -> None:
     if what.new_steps:
         await execute(connection, SQL.insert_steps, *columns.step_columns(what.new_steps))
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
-        await execute(connection, SQL.insert_messages, *columns.message_columns(messages))
+        blob = Bytes()
+        given = columns.message_columns(messages, blob)
+        await execute(connection, SQL.insert_messages, blob.joined(), *given)
     if what.consumed:
         await _consume(connection, what)
     if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
-        await execute(connection, SQL.insert_outbox, *columns.outbox_columns(outbox))
+        blob = Bytes()
+        given = columns.outbox_columns(outbox, blob)
+        await execute(connection, SQL.insert_outbox, blob.joined(), *given)
 
 
 async def _write_hot(connection: Connection, what: Write) -> None:

@@ -25,7 +25,7 @@ create table definitions (
     dialect text not null,
     digest text not null,
     document bytea not null,
-    queues integer[] not null,
+    queues text not null,
     published_by text not null,
     unique (tenant, name, version)
 );
@@ -242,8 +242,8 @@ create table workers (
     seq bigint not null,
     head bytea not null,
     state text not null,
-    capabilities text[] not null,
-    queues integer[] not null,
+    capabilities text not null,
+    queues text not null,
     primary key (tenant, id),
     constraint worker_counters check (least(incarnation, capacity, seq) >= 0),
     constraint worker_state check (state in (

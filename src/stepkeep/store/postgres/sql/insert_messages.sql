@@ -1,6 +1,9 @@
--- Put messages into the inbox; one that is there already breaks the transaction.
+-- Put messages into the inboxes of runs; one that is there already breaks the transaction. $1 holds all payloads.
 insert into messages (tenant, run_id, id, number, name, payload, sender, arrived_at, consumed_by)
-select *
+select tenant, run_id, id, number, name, substring($1::bytea from payload_from for payload_for), sender, arrived_at,
+    consumed_by
 from unnest(
-    $1::text::text[], $2::text::uuid[], $3::text[], $4::text::int[], $5::text[], $6::bytea[],
-    $7::text[], $8::text::bigint[], $9::text::int[])
+    $2::text::text[], $3::text::uuid[], $4::text[], $5::text::int[], $6::text[], $7::text::int[], $8::text::int[],
+    $9::text[], $10::text::bigint[], $11::text::int[]
+) as message (
+    tenant, run_id, id, number, name, payload_from, payload_for, sender, arrived_at, consumed_by)
