@@ -114,6 +114,7 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
     hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
     return StepDefinition(
         executor=Handler(name=name),
+        hold=Approval(deadline=random.choice((None, 10 * SECOND))) if maybe(random, 0.15) else None,
         retry=_retry(random),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
         completion=Completion.MANUAL if maybe(random, 0.25) else Completion.AUTO,

@@ -72,7 +72,7 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
 
 def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
     """The second click on one gate must not pass the next: who has decided like this before names what they mean."""
-    numbers = [planned.no for planned in draft.plan.steps if planned.definition.approval is not None]
+    numbers = [planned.no for planned in draft.plan.steps if planned.definition.approval or planned.definition.hold]
     draft.require(numbers)
     for no in numbers:
         record = _record(draft.step(no))
@@ -86,7 +86,7 @@ def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Repl
     name, record = draft.planned(step).name, _record(step)
     if record.get("by") == actor and record.get("decision") == decision:
         return Accepted({"step": name, **record}, repeated=True)
-    if record:
+    if "decision" in record:
         raise Conflict(
             f"the gate {name} of run {step.run_id} was {record['decision']} by {record['by']} first",
             {"step": name, **record},
