@@ -63,7 +63,7 @@ def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url
         await send(bench.transactor, run_id, "early", b"{}", tenant=TENANT, actor="shop", message_id="m1")
         await bench.work_off()
         waiting = await exported(bench, run_id)
-        await decide_gate(bench.transactor, run_id, approve=True, tenant=TENANT, actor="bea", comment="gut so – ✓")
+        await decide_gate(bench.transactor, run_id, approve=True, tenant=TENANT, actor="approver", comment="gut so – ✓")
         await bench.work_off()
         ended = await exported(bench, run_id)
         assert verdict(waiting) == verdict(ended) == set()

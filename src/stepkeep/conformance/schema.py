@@ -115,7 +115,6 @@ SHAPES: Mapping[str, tuple[str, str, Shape]] = {
     "step_state_transition": ("run", "step", Shape(OWNERS["run"] | _JOURNAL | _MOVE | _STEP, _MAY | _WHY | _ATTEMPT)),
     "worker_state_transition": ("worker", "worker", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
     "run_note": ("run", "note", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY)),
-    "worker_note": ("worker", "note", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
 }
 """Each event type with the kind of its journal, what it is about, and its metadata."""
 

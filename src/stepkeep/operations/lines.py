@@ -22,7 +22,8 @@ from stepkeep.kernel.tables import StepTrigger, WorkerTrigger
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WORKER_TROUBLE = frozenset({WorkerTrigger.HEARTBEATS_MISSED, WorkerTrigger.GIVEN_UP, WorkerTrigger.START_FAILED})
 
-encode_line = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+encode_line = _encode
 """A line as compact JSON without its newline; the same line always gives the same bytes."""
 
 
@@ -48,7 +49,7 @@ def unfold(sealed: SealedEntry) -> list[Move]:
         entry = open_entry(sealed.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as damage:
         raise InvariantBroken(f"entry {sealed.seq} in the journal of {sealed.run_id} is unreadable: {damage}") from None
-    if encode_line(entry) != sealed.body:
+    if _encode(entry) != sealed.body:
         raise InvariantBroken(f"entry {sealed.seq} in the journal of {sealed.run_id} says more than an entry can say")
     ordered = list(_in_order(entry))
     if any(not 0 <= by < len(entry.causes) for by, _ in ordered):
