@@ -6,10 +6,12 @@ decision against the rows it replaces, `fold` replays its journal entry, `everyt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stepkeep.kernel.decision import Decision
+from stepkeep.kernel.decision import Accepted, Decision
 from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.journal import GENESIS, RUN_ENTITY, Entry, Hop, chain
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import (
@@ -64,6 +66,17 @@ def before(world: World, decision: Decision) -> None:
     for row in decision.claimed:
         assert row.worker is not None, "a worker was told that it holds what it does not hold"
     assert len({row.no for row in decision.claimed}) == len(decision.claimed)
+
+
+def believed(world: World, events: Sequence[Event], decision: Decision) -> None:
+    """I3: a report that was accepted came from the holder of the latest claim, before its lease ran out."""
+    claimed_now = {event.no for event in events if isinstance(event, StepClaimed)}
+    for event, reply in zip(events, decision.replies, strict=True):
+        if isinstance(event, StepReported) and isinstance(reply, Accepted) and event.no not in claimed_now:
+            row = world.rows[event.no]
+            assert (row.worker, row.fence) == (event.worker, event.fence), "a stranger was believed"
+            assert row.due_at is not None
+            assert row.due_at >= world.now, "a worker was believed after its lease"
 
 
 def fold(world: World, entry: Entry) -> None:

@@ -196,6 +196,7 @@ class World:
     def send(self, *events: Event, claimer: Claimer | None = None) -> tuple[Reply, ...]:
         """Let these events happen in one transaction; all the ways to decide on them must agree."""
         decision = self._from_little(events, claimer)
+        audit.believed(self, events, decision)
         if self.watched:
             whole = self.snapshot(events)
             same = decide(whole, events, self.now, claimer)
