@@ -198,7 +198,8 @@ def test_lists_of_runs_and_workers() -> None:
         {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "heard_at": at(1), "capabilities": ["gpu", "eu"]},
         {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "heard_at": at(2), "capabilities": []},
     ]
-    assert_golden("lists", as_text(runs_table(runs), 140) + as_text(workers_table(workers), 140))
+    narrow, wide = as_text(runs_table(runs, 80), 80), as_text(runs_table(runs), 140)
+    assert_golden("lists", wide + narrow + as_text(workers_table(workers), 140))
 
 
 def test_a_run_that_has_not_begun_has_no_timeline() -> None:

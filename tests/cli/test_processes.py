@@ -53,6 +53,7 @@ def test_a_run_that_was_killed_goes_on_where_it_stood(process: Start, cli: Cli, 
     said = finish(process("run", "--resume", run, "--app", HANDLERS))
     assert said.status == 0, said
     assert "1 of 3 steps were settled before" in said.out
+    assert "middle is leased to another worker" in said.out
     assert "before  running" not in said.out
     assert executed(ledger) == {"before": 1, "middle": 2, "after": 1}
     [lost, _] = cli("show", run, "--json").json["steps"][1]["history"]
@@ -121,10 +122,13 @@ def test_help_is_there_at_once_and_loads_nothing_heavy(home: Path) -> None:
         "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine'}; "
         "print(sorted(heavy & sys.modules.keys()), time.process_time(), file=sys.stderr); sys.exit(status)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    heavy, _, seconds = done.stderr.strip().rpartition(" ")
-    assert (done.returncode, heavy) == (0, "[]")
-    assert float(seconds) < 0.5
+    fastest = float("inf")
+    for _ in range(3):  # the machine may be busy with something else
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        heavy, _, seconds = done.stderr.strip().rpartition(" ")
+        assert (done.returncode, heavy) == (0, "[]")
+        fastest = min(fastest, float(seconds))
+    assert fastest < 0.5
 
 
 def test_a_pipe_that_closes_early_is_no_error(cli: Cli, process: Start) -> None:

@@ -195,6 +195,13 @@ def test_every_command_explains_itself(cli: Cli, path: tuple[str, ...]) -> None:
     assert cli(*path, "-h").out == said.out
 
 
+def test_the_version_is_that_of_the_package(cli: Cli) -> None:
+    from importlib.metadata import version
+
+    said = cli("--version")
+    assert (said.status, said.out) == (0, f"stepkeep {version('stepkeep')}\n")
+
+
 def test_a_password_in_a_url_is_not_repeated_in_hints() -> None:
     from stepkeep.cli.settings import Settings
 

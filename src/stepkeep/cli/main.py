@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -29,7 +30,7 @@ from stepkeep.cli.commands import (
     workers,
 )
 from stepkeep.cli.failures import Failure, explain
-from stepkeep.cli.printer import answer, warn
+from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import with_settings
 
 app = typer.Typer(
@@ -43,8 +44,20 @@ app = typer.Typer(
 WORK, LOOK, PEOPLE, SYSTEM = "Run workflows", "Look", "Decide", "Operate"
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        say(f"stepkeep {version('stepkeep')}")
+        raise typer.Exit
+
+
 @app.callback()
-def stepkeep() -> None:
+def stepkeep(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
     """Stepkeep, a durable workflow engine: plans of steps that are kept, retried, approved and undone."""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-NARROW = 100
+UNKNOWN_WIDTH = 120
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -23,7 +23,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() or "COLUMNS" in os.environ else NARROW
+    width = None if stream.isatty() or "COLUMNS" in os.environ else UNKNOWN_WIDTH
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 

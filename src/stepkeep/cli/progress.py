@@ -53,7 +53,7 @@ class Progress:
     """The fold. `name_of` gives a step's name by its number; `size` is how many main steps there are."""
 
     def __init__(self, name_of: Callable[[int], str], size: int) -> None:
-        self._name_of, self.size = name_of, size
+        self.name_of, self.size = name_of, size
         self.state = "idle"
         self.seq = 0
         self.now: dict[int, StepNow] = {}
@@ -77,7 +77,7 @@ class Progress:
         return Told(at, "run", hop.target, text, lasting=True)
 
     def _step(self, hop: Hop, at: int) -> Told | None:
-        name = self._name_of(hop.no)
+        name = self.name_of(hop.no)
         if hop.target in SETTLED:
             self.now.pop(hop.no, None)
             self.settled += hop.no < self.size
@@ -111,9 +111,10 @@ def _words(hop: Hop, at: int) -> str:
     if hop.target == "running":
         return text if (hop.attempt or 1) == 1 else f"{text}, attempt {hop.attempt}"
     if hop.target == "retrying":
-        pause = span(max(0, (hop.due_at or at) - at) / MICROS)
+        pause = max(0, (hop.due_at or at) - at) / MICROS
+        when = f"in {span(pause)}" if pause else "at once"
         why = f"{trouble} " if trouble else "its worker was lost " if hop.trigger == "lease_lost" else ""
-        return f"{text} in {pause}: {why}(attempt {hop.attempt})"
+        return f"{text} {when}: {why}(attempt {hop.attempt})"
     if hop.target in SETTLED:
         took = f" in {span(hop.took / MICROS)}" if hop.took is not None else ""
         why = f": {trouble}" if trouble else ""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 MOST_ACTIVE = 12
+WIDEST_NAME = 40
 
 
 class Screen(Protocol):
@@ -98,13 +99,14 @@ class Moving(Silence):
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
         self._title, self._progress, self._offset = title, progress, clock_offset
+        self._width = min(WIDEST_NAME, max((len(progress.name_of(no)) for no in range(progress.size)), default=0))
 
     def tell(self, told: Sequence[Told]) -> None:
         from rich.text import Text
 
         for one in told:
             if one.lasting:
-                self._width = max(self._width, min(len(one.who), 40))
+                self._width = max(self._width, min(len(one.who), WIDEST_NAME))
                 mark = Text(f"{look(one.state).mark} ", look(one.state).style)
                 self._console.print(mark.append(f"{one.who:<{self._width}}  ", "default").append(one.text))
 

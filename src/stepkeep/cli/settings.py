@@ -64,8 +64,8 @@ class Settings(NamedTuple):
 def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable[..., int]:
     """Make a function whose first parameter is Settings into one that has the shared options instead."""
 
-    def command(ctx: typer.Context, /, **given: Any) -> int:
-        source = ctx.get_parameter_source("db")
+    def command(**given: Any) -> int:
+        source = given.pop("ctx").get_parameter_source("db")
         settings = Settings(
             db=given.pop("db"),
             tenant=given.pop("tenant"),
@@ -85,18 +85,11 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     ]
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     parameters = [context, *(parameter.replace(kind=kind) for parameter in own), *shared]
-    shown: Any = _by_keyword(command)
+    shown: Any = command
     shown.__signature__ = inspect.Signature(parameters)
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
-
-
-def _by_keyword(command: Callable[..., int]) -> Callable[..., int]:
-    def called(**given: Any) -> int:
-        return command(given.pop("ctx"), **given)
-
-    return called
 
 
 def _without_password(url: str) -> str:

@@ -12,7 +12,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepkeep.cli.progress import Progress
+from stepkeep.cli.progress import MICROS, Progress
+from stepkeep.cli.render.times import span
 from stepkeep.cli.screens import Screen
 from stepkeep.errors import InvalidInput, NotFound, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
@@ -122,7 +123,7 @@ class Follower:
     """Reads a run's journal as it grows and shows what is new."""
 
     def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
-        self._engine, self._run_id, self._screen = engine, run_id, screen
+        self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
         self._progress = Progress(lambda no: plan.at(no).name, plan.size)
 
@@ -133,8 +134,14 @@ class Follower:
                 self._progress.take(open_entry(sealed.body))
         ahead = await self._engine.store.now() - time.time_ns() // 1000
         self._screen.begin(self._title, self._progress, ahead)
-        if self._progress.settled:
-            self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
+        if not resumed:
+            return
+        self._screen.note(f"{self._progress.settled:,} of {self._progress.size:,} steps were settled before")
+        for step in await self._engine.store.read_steps(self._engine.tenant, self._run_id):
+            if step.worker is not None and step.due_at is not None:
+                left = span(max(0, step.due_at - ahead - time.time_ns() // 1000) / MICROS)
+                name = self._plan.at(step.no).name
+                self._screen.note(f"{name} is leased to another worker; if that is gone, it goes on in {left}")
 
     @property
     def state(self) -> str:

@@ -50,16 +50,17 @@ def run(
         if resume is not None:
             worked = asyncio.run(_resume(settings, resume, concurrency))
         else:
-            worked = asyncio.run(_run(settings, str(file), given, key, no_wait, concurrency))
+            worked = asyncio.run(_run(settings, str(file), app or [], given, key, no_wait, concurrency))
     return conclude(settings, worked, app or [])
 
 
 async def _run(
-    settings: Settings, file: str, given: object, key: str | None, no_wait: bool, concurrency: int
+    settings: Settings, file: str, apps: list[str], given: object, key: str | None, no_wait: bool, concurrency: int
 ) -> Worked:
     from stepkeep.definition.registry import default_registry
 
-    definition = load_definition(file, None if no_wait else default_registry)
+    # Without code at hand, names of handlers cannot be checked; whoever executes the run will look for them.
+    definition = load_definition(file, None if no_wait and not apps else default_registry)
     async with open_engine(settings) as engine:
         started = await engine.start(definition, given, idempotency_key=key)
         if no_wait:

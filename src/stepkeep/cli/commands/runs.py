@@ -37,7 +37,8 @@ def runs(
     else:
         from stepkeep.cli.render.tables import runs_table
 
-        console().print(runs_table(found["runs"]))
+        screen = console()
+        screen.print(runs_table(found["runs"], screen.width))
         if len(found["runs"]) == limit:
             say(f"older ones: {settings.command('runs', '--before', found['runs'][-1]['id'])}")
     return SUCCEEDED

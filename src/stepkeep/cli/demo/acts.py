@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -116,8 +116,8 @@ async def _follow(engine: AsyncEngine, stage: Stage, run_id: str, worker: subpro
             await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _until(is_so: object, worker: subprocess.Popen[bytes]) -> None:
-    assert callable(is_so)
+async def _until(is_so: Callable[[], bool], worker: subprocess.Popen[bytes]) -> None:
+    """Look until it is so, for as long as the audience is patient and the worker lives."""
     try:
         async with asyncio.timeout(PATIENCE):
             while not is_so():

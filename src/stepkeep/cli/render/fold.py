@@ -48,7 +48,7 @@ class Node(NamedTuple):
 def fold(steps: Sequence[StepView], limit: int) -> list[Node]:
     """The nodes to draw, in an order in which dependencies come first; at most `limit` of them."""
     nodes = _sorted([_node(step) for step in steps])
-    for smaller in (_siblings, _chains, _siblings, _levels, _chains, _halves):
+    for smaller in (_siblings, _chains, _siblings, _levels, _chains, _evenly):
         if len(nodes) <= limit:
             return nodes
         nodes = _sorted(smaller(nodes, limit))
@@ -128,7 +128,7 @@ def _levels(nodes: Sequence[Node], _limit: int) -> list[Node]:
     return _in_a_row(_together(level) for _, level in sorted(levels.items()))
 
 
-def _halves(nodes: Sequence[Node], limit: int) -> list[Node]:
+def _evenly(nodes: Sequence[Node], limit: int) -> list[Node]:
     """Fold neighbours of a chain of levels, evenly: the last resort, which always fits."""
     size = -(-len(nodes) // limit)
     return _in_a_row(_together(nodes[start : start + size]) for start in range(0, len(nodes), size))

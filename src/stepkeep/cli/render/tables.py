@@ -14,6 +14,10 @@ from stepkeep.cli.render.times import clock, seconds_between, span
 
 View = Mapping[str, Any]
 
+WIDE = 110
+ENOUGH_OF_AN_ID = 12
+"""The end of an id is random; commands take it in place of the whole."""
+
 
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -27,8 +31,9 @@ def state_text(state: str) -> Text:
     return Text(f"{look(state).mark} {words(state)}", style(state))
 
 
-def runs_table(runs: Sequence[View]) -> Table:
-    """Runs, one line each."""
+def runs_table(runs: Sequence[View], width: int = WIDE) -> Table:
+    """Runs, one line each; where there is little room, the ends of ids stand for them."""
+    whole = width >= WIDE
     table = _table("RUN", "WORKFLOW", "STATE", "CREATED", "TOOK", "ABOUT")
     for run in runs:
         about = run["business_key"] or ""
@@ -36,7 +41,10 @@ def runs_table(runs: Sequence[View]) -> Table:
             about = shorten(f"{about} {run['error']}".strip(), 80)
         took = span(seconds_between(run["started_at"], run["ended_at"]))
         workflow = f"{run['workflow']} v{run['version']}"
-        table.add_row(run["id"], workflow, state_text(run["state"]), clock(run["created_at"]), took, Text(about))
+        name, created = run["id"], clock(run["created_at"])
+        if not whole:
+            name, created = name[-ENOUGH_OF_AN_ID:], created[5:-1]
+        table.add_row(name, workflow, state_text(run["state"]), created, took, Text(about))
     return table
 
 
