@@ -21,6 +21,8 @@ from stepkeep.store.postgres.connections import ENGINE, read_options
 from stepkeep.store.protocol import Loaded, Store, Want, Write
 from stepkeep.testing.postgres import PostgresServer, StopMode
 
+pytestmark = pytest.mark.postgres
+
 KILL = (
     "select pg_terminate_backend(pid) from pg_stat_activity"
     " where datname = current_database() and pid <> pg_backend_pid()"

@@ -12,6 +12,8 @@ from stepkeep.kernel.states import StepState
 from stepkeep.store.postgres.load import Loading
 from stepkeep.store.protocol import Loaded, More, Propose, Store, Want, Write
 
+pytestmark = pytest.mark.postgres
+
 
 async def test_steps_read_after_a_wait_are_those_of_the_run_that_was_waited_for(store: Store, url: str) -> None:
     await save(store, new_run(1, [ready(1)]))

@@ -9,6 +9,8 @@ from stepkeep.store.postgres.connections import ENGINE
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.protocol import Store
 
+pytestmark = pytest.mark.postgres
+
 HOT = (
     "lock_runs",
     "load_steps",

@@ -8,6 +8,8 @@ from tests.store.values import key, load, moved, new_run, save, want
 from stepkeep.errors import StoreError, StoreUnavailable
 from stepkeep.store.protocol import Loaded, Store, Write
 
+pytestmark = pytest.mark.postgres
+
 
 def bump(loaded: Loaded) -> Write:
     change, entry = moved(loaded.runs[key(1)])

@@ -125,8 +125,9 @@ class Pool:
         """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
         here = (os.getpid(), asyncio.get_running_loop())
         if self._owner != here:
-            # Kept, because the driver would speak to the server on behalf of a connection that is thrown away.
-            self._strange += self._idle
+            if self._owner is not None and self._owner[0] != here[0]:
+                # Kept, because the driver would end for the parent too what it throws away here.
+                self._strange += self._idle
             self._owner, self._idle, self._room = here, [], asyncio.Semaphore(self._size)
 
     async def _take(self) -> Connection:

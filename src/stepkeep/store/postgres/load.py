@@ -12,7 +12,7 @@ from typing import Any
 
 from stepkeep.kernel.rows import Run
 from stepkeep.store.postgres import columns
-from stepkeep.store.postgres.columns import ids, names, numbers
+from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
 from stepkeep.store.statements import load_statements

@@ -21,8 +21,8 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.postgres import columns, schema
+from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.change import StartAgain, change
-from stepkeep.store.postgres.columns import ids, names, numbers
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.transaction import open_transaction
@@ -143,7 +143,7 @@ class PostgresStore:
             asked = [text for text in dict.fromkeys(texts) if text is not None]
             await execute(connection, SQL.insert_queues, tenant, asked)
             numbered = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
-            queues = columns.json_text([NO_QUEUE if text is None else numbered[text] for text in texts])
+            queues = json_text([NO_QUEUE if text is None else numbered[text] for text in texts])
             given = (tenant, name, version, dialect, digest, document, queues, self.clock_offset, actor)
             await execute(connection, SQL.insert_definition, *given)
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.postgres import columns
-from stepkeep.store.postgres.columns import Bytes, ids, names, numbers
+from stepkeep.store.postgres.arrays import Bytes, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.protocol import NewRun, Write
 from stepkeep.store.statements import load_statements
