@@ -130,6 +130,13 @@ def test_a_private_directory_is_empty_and_gone_afterwards() -> None:
     assert where != os.getcwd()
 
 
+def test_a_command_cannot_take_more_memory_than_it_was_allowed() -> None:
+    settings = Settings(commands=CommandPolicy(memory=512 * 1024**2))
+    outcome = python("import time; time.sleep(0.2); bytearray(4 * 1024**3)", settings=settings)
+    assert isinstance(outcome, Failed)
+    assert "MemoryError" in outcome.error
+
+
 def test_a_directory_that_the_step_names_is_used(tmp_path: Path) -> None:
     assert run("pwd", cwd=str(tmp_path))["stdout"].strip() == str(tmp_path.resolve())
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import apsw
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, TENANT, Bed, on_sqlite, step
 from tests.worker.making import eventually, until
@@ -84,7 +86,7 @@ def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(t
         run_id = await bed.start(step("slow"))
         process = worker_process(tmp_path, lease=500_000)
         await until((tmp_path / "started-1").exists)
-        process.send_signal(signal.SIGSTOP)
+        await asyncio.to_thread(stop_between_transactions, process, tmp_path)
         assert await bed.finish(run_id, settings=replace(QUICK, lease=500_000)) is RunState.SUCCEEDED
         (tmp_path / "release").touch()
         process.send_signal(signal.SIGCONT)
@@ -96,6 +98,23 @@ def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(t
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
 
     on_sqlite(tmp_path, body)
+
+
+def stop_between_transactions(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    """Stop it while it does not hold the file's lock: nobody could write until it went on."""
+    for _ in range(100):
+        process.send_signal(signal.SIGSTOP)
+        connection = apsw.Connection(f"{tmp_path}/test.db")
+        connection.set_busy_timeout(200)
+        try:
+            connection.execute("begin immediate; rollback")
+        except apsw.BusyError:
+            process.send_signal(signal.SIGCONT)
+            continue
+        finally:
+            connection.close()
+        return
+    raise AssertionError("the worker never lets go of the file")
 
 
 async def heard_again(bed: Bed) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 from tests.worker import process_handlers
 from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes, until
 
+from stepkeep.definition.apps import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Stopped, TimedOut, Waiting
@@ -342,3 +346,42 @@ def test_a_handler_that_no_other_process_could_find_is_refused() -> None:
     outcome = failure(outcome_of(process_job(local)))
     assert outcome.final
     assert "top level of a module" in outcome.error
+
+
+def test_a_process_finds_handlers_of_a_file_that_was_loaded_as_an_app(tmp_path: Path) -> None:
+    app = tmp_path / "json.py"  # a name that another module has already
+    app.write_text("def tell():\n    return 'from the file'\n")
+    module = load_app(str(app))
+    assert said(outcome_of(process_job(module.tell))) == "from the file"
+
+
+def test_a_process_finds_handlers_of_the_main_program(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "def tell():\n"
+        "    return __name__\n"
+        "if __name__ == '__main__':\n"
+        "    from tests.worker.making import handler_job, outcome_of\n"
+        "    print(outcome_of(handler_job(tell, mode='process')).output.decode())\n"
+    )
+    root = str(Path(__file__).parents[2])
+    found = subprocess.run([sys.executable, script], env={**os.environ, "PYTHONPATH": root}, capture_output=True)
+    assert found.stdout.decode().strip() == '"__stepkeep_main__"', found.stderr.decode()
+
+
+def test_a_handlers_process_ends_when_its_worker_is_killed(tmp_path: Path) -> None:
+    marker = tmp_path / "pids"
+    code = (
+        "import asyncio\n"
+        "from tests.worker import process_handlers\n"
+        "from tests.worker.making import handler_job, outcomes\n"
+        f"job = handler_job(process_handlers.never_end, mode='process', inputs={{'marker': {str(marker)!r}}})\n"
+        "asyncio.run(outcomes([job]))\n"
+    )
+    root = str(Path(__file__).parents[2])
+    worker = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root})
+    asyncio.run(until(lambda: marker.exists() and bool(marker.read_text())))
+    worker.kill()
+    worker.wait()
+    assert is_gone(int(marker.read_text().split()[0]))
+    os.kill(int(marker.read_text().split()[1]), signal.SIGKILL)

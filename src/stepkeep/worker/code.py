@@ -14,6 +14,7 @@ from stepkeep.kernel.definition import Completion, Rule
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.plan import Condition, Plan, PlannedStep
 from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import Executor, Job, Where
 from stepkeep.worker.executors.agent import AgentExecutor
 from stepkeep.worker.executors.command import CommandExecutor
@@ -40,9 +41,11 @@ class StepCode:
         kind = planned.executor
         self.otherwise: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
         self.is_manual = planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN
-        self.is_transactional = planned.phase is not Phase.CHECK and (
-            planned.definition.transactional if spec is None or planned.phase is Phase.MAIN else spec.transactional
+        self.is_transactional = spec is not None and (
+            spec.transactional if planned.phase is Phase.UNDO else planned.definition.transactional
         )
+        if self.is_transactional and self.where is Where.PROCESS:
+            raise BindingError("a transactional step cannot run in a process of its own: its connection stays here")
         undo = planned.definition.undo
         inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
         self._inputs: Template = compiled(inputs, plan)

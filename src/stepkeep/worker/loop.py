@@ -99,11 +99,15 @@ class Worker:
     # -- what others call --------------------------------------------------------------------------------------------
     async def serve(self, *, signals: bool = False) -> None:
         """Work until `stop` is called (with `signals`: or SIGTERM or SIGINT arrives), then drain."""
-        if signals:
-            loop = asyncio.get_running_loop()
-            for which in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(which, self._signalled)
-        await self._work(self._stopping.wait())
+        loop = asyncio.get_running_loop()
+        heeded = (signal.SIGTERM, signal.SIGINT) if signals else ()
+        for which in heeded:
+            loop.add_signal_handler(which, self._signalled)
+        try:
+            await self._work(self._stopping.wait())
+        finally:
+            for which in heeded:
+                loop.remove_signal_handler(which)
 
     async def run_until(self, is_done: Callable[[], Awaitable[bool]]) -> None:
         """Work until this says that it is done; it is asked whenever something was recorded, and now and then."""

@@ -7,6 +7,7 @@ with it. The transaction lives on the worker's loop; the handler reaches its con
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from stepkeep.errors import Refused, StoreError
@@ -16,9 +17,12 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Transactor
 from stepkeep.worker.bridge import bridged
+from stepkeep.worker.classify import failure_of
 from stepkeep.worker.crew import Crew
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import storable_text
+
+log = logging.getLogger("stepkeep.worker")
 
 
 class _RollBack(Exception):
@@ -55,4 +59,7 @@ async def attempt_in_transaction(
         # It may have been committed all the same; then the step is no longer ours, and this report is refused.
         said = storable_text(f"the transaction of the step did not commit: {problem}")
         return Failed(category=Category.TRANSIENT, error=said), None
+    except Exception as problem:
+        log.exception("the transaction of step %s of run %s broke", job.claim.planned.name, job.claim.run_id)
+        return failure_of(problem), None
     return outcome, reply

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import tempfile
 from contextlib import suppress
@@ -30,11 +31,16 @@ _decode = msgspec.json.Decoder().decode
 
 
 class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What this worker lets commands do. `private_cwd` gives each attempt an empty directory, removed after it."""
+    """What this worker lets commands do.
+
+    `private_cwd` gives each attempt an empty directory, removed after it; `user` is the uid they run under; `memory`
+    (bytes) bounds the address space of each process.
+    """
 
     enabled: bool = True
     private_cwd: bool = False
     user: int | None = None
+    memory: int | None = None
 
 
 class CommandExecutor:
@@ -77,9 +83,16 @@ class CommandExecutor:
             said = f"the command {command.argv[0]!r} cannot be started: {problem}"
             return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
         try:
+            self._limit(transport.get_pid())
             return await _watch(transport, protocol, given)
         finally:
             await _end(transport, protocol)
+
+    def _limit(self, pid: int) -> None:
+        # From outside: code that runs between fork and exec may deadlock in a process with threads.
+        if self._policy.memory is not None:
+            with suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_AS, (self._policy.memory, self._policy.memory))
 
 
 class Ends(asyncio.subprocess.SubprocessStreamProtocol):

@@ -95,7 +95,7 @@ def _portable(context: Context) -> dict[str, Any]:
 def live(descriptor: int) -> None:
     """Serve tasks from the line until it closes."""
     line = Connection(descriptor)
-    memory_limit = line.recv()
+    memory_limit, sys.path[:] = line.recv()
     if memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
     tasks: SimpleQueue[tuple[Task | Exception, Cancellation]] = SimpleQueue()

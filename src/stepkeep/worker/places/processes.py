@@ -14,7 +14,9 @@ import sys
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 
+import stepkeep
 from stepkeep.kernel.outcomes import Failed, Outcome, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.worker import settle
@@ -23,7 +25,11 @@ from stepkeep.worker.executor import Job
 from stepkeep.worker.places.child import CANCEL, Task, describe
 from stepkeep.worker.places.threads import ThreadPlace
 
-_START = "import sys; from stepkeep.worker.places.child import live; live(int(sys.argv[1]))"
+# The user's directories come later, over the line: a file of theirs may bear the name of a module that we need.
+_START = (
+    "import sys; sys.path.append(sys.argv[2]); from stepkeep.worker.places.child import live; live(int(sys.argv[1]))"
+)
+_OURS = str(Path(stepkeep.__file__).parents[1])
 
 
 class Child:
@@ -33,14 +39,13 @@ class Child:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _START, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _START, str(theirs.fileno()), _OURS],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         self.line: Connection = Connection(ours.detach())
-        self.line.send(memory_limit)
+        self.line.send((memory_limit, [str(Path(path).absolute()) for path in sys.path]))
 
     def kill(self) -> None:
         """End it and everything it started."""
