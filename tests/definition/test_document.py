@@ -231,7 +231,15 @@ def test_a_missing_value_has_the_place_of_its_nearest_parent(document: Document,
 
 @pytest.mark.parametrize(
     ("text", "column"),
-    [("a: bcd", 6), ("a: 'bcd'", 7), ('a: "bcd"', 7), ('a: "\\x62cd"', 4), ("a: '''cd'", 4), ("a: |\n  bcd", 4)],
+    [
+        ("a: bcd", 6),
+        ("a: 'bcd'", 7),
+        ('a: "bcd"', 7),
+        ('a: "\\x62cd"', 4),
+        ("a: '''cd'", 4),
+        ("a: |\n  bcd", 4),
+        ("a: >-\n  bcd", 4),
+    ],
 )
 def test_a_place_inside_a_text_is_exact_where_it_is_written_as_it_is(text: str, column: int) -> None:
     assert parse_document(text).position(("a",), inside=2) == (1, column)

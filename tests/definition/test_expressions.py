@@ -212,6 +212,15 @@ def test_an_expression_says_whether_it_reads_the_input_or_the_run(
 
 
 @pytest.mark.parametrize(
+    "source", ["size(input) + input.run.n", "input.run.n + size(input)", "input.run.n + size(input.run)"]
+)
+def test_what_is_read_whole_is_not_cut_by_reading_a_part_of_it(source: str) -> None:
+    expression = compile_expression(source, SCOPE)
+    assert expression.evaluate({"input": {"run": {"n": 1}}}) == 2
+    assert (expression.uses_input, expression.uses_run) == (True, False)
+
+
+@pytest.mark.parametrize(
     ("source", "kind"),
     [("input.x", "dyn"), ("input.x > 1", "bool"), ("1 + 1", "int"), ("'a' + 'b'", "string"), ("[1]", "list<int>")],
 )

@@ -12,6 +12,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -40,11 +42,12 @@ class Position(NamedTuple):
 class Document:
     """Plain data, made of what JSON knows, and the place of every key and value in it."""
 
-    __slots__ = ("_lines", "_place", "data", "file", "text")
-
     def __init__(self, file: str, text: str, data: PlainData, place: Place) -> None:
         self.file, self.text, self.data, self._place = file, text, data, place
-        self._lines = _line_starts(text)
+
+    @cached_property
+    def _lines(self) -> list[int]:
+        return _line_starts(self.text)
 
     def position(self, path: DataPath, *, key: bool = False, inside: int = 0) -> Position:
         """Where the value at `path` starts, or its key; a path that leads nowhere has its nearest parent's place.
@@ -205,7 +208,9 @@ def _problem(file: str, where: Position, path: DataPath, message: str, hint: str
 
 
 def _line_starts(text: str) -> list[int]:
-    return [0, *(match.end() for match in re.finditer("\r\n?|\n", text))]
+    if "\r" in text:
+        return [0, *(match.end() for match in re.finditer("\r\n?|\n", text))]
+    return list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))[:-1]
 
 
 def _position(lines: list[int], offset: int) -> Position:

@@ -109,7 +109,7 @@ def compile_expression(source: str, scope: Scope) -> Expression:
     return Expression(source.strip(), resolved, str(program.return_type()).lower(), evaluator)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _parsed(source: str) -> Node:
     try:
         return decode(_ENVIRONMENT.compile(source, disable_check=True).serialize())
@@ -125,7 +125,7 @@ def _checked(source: str, findings: list[Finding]) -> Any:
     return program
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _program(source: str) -> tuple[Any, list[Finding]]:
     try:
         return _ENVIRONMENT.compile(source), []
