@@ -202,7 +202,11 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
 
 
 class Definition(_Value, frozen=True, kw_only=True):
-    """A whole workflow, immutable per (name, version)."""
+    """A whole workflow, immutable per (name, version).
+
+    `trigger` says what starts a run by itself, in the words of the dialect. `about` holds what the dialect's format
+    says that changes nothing in how a run goes: the engine carries it, and the dialect's own words show it.
+    """
 
     name: str
     version: int
@@ -221,6 +225,8 @@ class Definition(_Value, frozen=True, kw_only=True):
     grace: int = 30 * SECOND
     priority: int = 0
     labels: dict[str, str] = {}
+    trigger: Any = None
+    about: dict[str, Any] = {}
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
