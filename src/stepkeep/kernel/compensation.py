@@ -39,9 +39,7 @@ def finish_rollback(draft: Draft) -> None:
 
 
 def _wants_rollback(draft: Draft) -> bool:
-    if draft.policy is OnFailure.COMPENSATE:
-        return True
-    return draft.plan.definition.compensate_always and draft.cause is not StopCause.CANCEL
+    return draft.policy is OnFailure.COMPENSATE or draft.plan.definition.compensate_always
 
 
 def _to_undo(draft: Draft) -> list[Step]:

@@ -37,7 +37,6 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 CLAIMABLE_PHASES = {
     RunState.QUEUED: Phase.MAIN,
     RunState.RUNNING: Phase.MAIN,
-    RunState.BLOCKED: Phase.MAIN,
     RunState.VALIDATING: Phase.CHECK,
     RunState.COMPENSATING: Phase.UNDO,
 }
