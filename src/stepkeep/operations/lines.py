@@ -89,6 +89,10 @@ class Scribe:
         self._correlated = {} if correlation_id is None else {"correlation_id": correlation_id}
         self._state: str | None = None
 
+    def lines(self, move: Move) -> list[dict[str, Any]]:
+        """Every move is one line here; a dialect may see none or two."""
+        return [self.line(move)]
+
     def line(self, move: Move) -> dict[str, Any]:
         entry, hop = move.entry, move.hop
         metadata = self._circumstances(move)

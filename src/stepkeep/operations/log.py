@@ -1,7 +1,8 @@
 """Export journals as logs: one line per hop, a closing line per journal, and nothing that is not on record.
 
 Reads only, page by page, so that a long journal never sits in memory whole. A run that goes on is exported as of the
-moment its row was read: later entries are left to the next export. The command line and the API call it.
+moment its row was read: later entries are left to the next export. With a dialect, lines are in its words and hold
+only what it sees. The command line and the API call it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.errors import NotFound
+from stepkeep.dialects.registry import judged
+from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
 from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter
@@ -28,45 +31,58 @@ MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
 """A machine as plain data: its (from, trigger, to) arrows and its terminal states."""
 
 
-async def export_run(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
-    """The whole journal of a run, then its head as the run's row has it."""
+async def export_run(
+    transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
+) -> AsyncIterator[Line]:
+    """The whole journal of a run, then its head as the run's row has it; in canonical names or a dialect's words."""
     found = await transactor.store.read_run(tenant, run_id)
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     plan = await plan_of(transactor, tenant, run_id)
+    correlation = found.details.correlation_id
     names = {no: name for name, no in plan.numbers.items()}
-    scribe = Scribe("run", run_id, names, found.details.correlation_id)
+    teller: Scribe | DialectScribe = Scribe("run", run_id, names, correlation)
+    if dialect is not None:
+        teller = DialectScribe(judged(dialect), subject_of_run(run_id, plan, correlation))
     at = found.details.created_at
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):
         at = entry.at
         for move in unfold(entry):
-            yield scribe.line(move)
-    yield scribe.head(tenant, found.run.seq, found.run.head, found.run.state, at)
+            for line in teller.lines(move):
+                yield line
+    yield teller.head(tenant, found.run.seq, found.run.head, found.run.state, at)
 
 
-async def export_all(transactor: Transactor, which: RunFilter) -> AsyncIterator[Line]:
+async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:
     """Every run that the filter lets through (its `limit` and `before` aside), newest first, each whole."""
     page = replace(which, limit=RUNS_PAGE, before=None)
     while runs := await transactor.store.list_runs(page):
         for record in runs:
-            async for line in export_run(transactor, record.run.id, tenant=which.tenant):
+            async for line in export_run(transactor, record.run.id, tenant=which.tenant, dialect=dialect):
                 yield line
         page = replace(page, before=runs[-1].run.id)
 
 
-async def export_worker(transactor: Transactor, worker_id: str, *, tenant: str) -> AsyncIterator[Line]:
+async def export_worker(
+    transactor: Transactor, worker_id: str, *, tenant: str, dialect: str | None = None
+) -> AsyncIterator[Line]:
     """The whole journal of a worker, then its head as the worker's row has it."""
     rows = await transactor.store.list_workers(tenant)
     worker = next((row for row in rows if row.id == worker_id), None)
     if worker is None:
         raise NotFound(f"there is no worker {worker_id}")
-    scribe = Scribe("worker", worker_id, {})
+    teller: Scribe | DialectScribe = Scribe("worker", worker_id, {})
+    if dialect is not None:
+        if judged(dialect).worker is None:
+            raise InvalidInput(f"the {dialect} dialect has no words for workers.")
+        teller = DialectScribe(judged(dialect), subject_of_worker(worker, dialect))
     at = worker.started_at
     for entry in _up_to(worker.seq, await transactor.store.read_worker_journal(tenant, worker_id)):
         at = entry.at
         for move in unfold(entry):
-            yield scribe.line(move)
-    yield scribe.head(tenant, worker.seq, worker.head, worker.state, at)
+            for line in teller.lines(move):
+                yield line
+    yield teller.head(tenant, worker.seq, worker.head, worker.state, at)
 
 
 async def _entries(transactor: Transactor, tenant: str, run_id: str, last: int) -> AsyncIterator[SealedEntry]:

@@ -1,0 +1,123 @@
+"""Finds a dialect: by its name, or by what a document looks like; and loads definitions in whichever one they are in.
+
+Front ends are imported when they are needed and not before; `judged` imports a dialect's machines alone. The engine
+and the command line load every definition through here; the native format is the one that no dialect claims.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepkeep.dialects.dialect import Dialect, Judged
+from stepkeep.errors import DefinitionError, InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.definition.document import Document
+    from stepkeep.definition.native import CheckReport
+    from stepkeep.definition.registry import Registry
+    from stepkeep.kernel.definition import Definition
+
+NATIVE = "native"
+
+PACKAGES = {
+    "ioa": "stepkeep.dialects.ioa",
+    "run": "stepkeep.dialects.run",
+    "linear": "stepkeep.dialects.linear",
+    "action": "stepkeep.dialects.action",
+    "workstream": "stepkeep.dialects.workstream",
+}
+"""Where each dialect lives, in the order of the seeds."""
+
+
+def names() -> tuple[str, ...]:
+    """The dialects that there are, without the native format."""
+    return tuple(name for name, package in PACKAGES.items() if find_spec(f"{package}.machine") is not None)
+
+
+def dialect(name: str) -> Dialect:
+    """A dialect with its front end and its words; InvalidInput when there is none of this name."""
+    found = import_module(_package(name)).DIALECT
+    assert isinstance(found, Dialect)
+    return found
+
+
+def judged(name: str) -> Judged:
+    """A dialect's machines and invariants; its front end is not imported."""
+    found = import_module(f"{_package(name)}.machine").JUDGED
+    assert isinstance(found, Judged)
+    return found
+
+
+def recognise(data: Any) -> str:
+    """The dialect that a document is written in; the native one when no other claims it.
+
+    >>> recognise({"workflow": "hello", "steps": []})
+    'native'
+    """
+    if isinstance(data, dict) and "workflow" in data and "steps" in data:
+        return NATIVE
+    claimed = [name for name in names() if dialect(name).front.recognises(data)]
+    if len(claimed) > 1:
+        raise InvalidInput(f"This could be {' or '.join(claimed)}. Say which one it is with --as.")
+    return claimed[0] if claimed else NATIVE
+
+
+def check_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
+    """Everything there is to say about a file in any dialect. Never raises for what is written in it."""
+    from stepkeep.definition.document import read_document
+    from stepkeep.definition.native import CheckReport
+
+    _known(as_)
+    try:
+        document = read_document(path)
+    except DefinitionError as error:
+        return CheckReport(definition=None, problems=error.problems)
+    return examine(document, handlers, as_)
+
+
+def load_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> Definition:
+    """The definition in a file in any dialect, or DefinitionError with every problem in it."""
+    report = check_file(path, handlers, as_)
+    if report.definition is None:
+        raise DefinitionError(report.problems)
+    return report.definition
+
+
+def examine(document: Document, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
+    """Check a document that was read, in the dialect named or in the one it looks like."""
+    from stepkeep.definition import native
+
+    try:
+        name = as_ or recognise(document.data)
+    except InvalidInput as ambiguous:
+        return native.CheckReport(definition=None, problems=(document.problem((), str(ambiguous)),))
+    if name == NATIVE:
+        return native.examine(document.data, document, handlers)
+    report = dialect(name).front.examine(document.data, document, handlers)
+    assert isinstance(report, native.CheckReport)
+    return report
+
+
+def _known(name: str | None) -> None:
+    if name is not None and name != NATIVE:
+        _package(name)
+
+
+def _package(name: str) -> str:
+    if name in names():
+        return PACKAGES[name]
+    from stepkeep.definition.document import nearest
+
+    known = (NATIVE, *names())
+    meant = nearest(name, known)
+    hint = f" Did you mean {meant}?" if meant else ""
+    if name == NATIVE:
+        raise InvalidInput(f"native is the canonical format itself and has no words of its own. {_choose()}")
+    raise InvalidInput(f"there is no dialect {name!r}.{hint} {_choose()}")
+
+
+def _choose() -> str:
+    return f"Choose from {', '.join(names())}."

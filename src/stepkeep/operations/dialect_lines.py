@@ -1,0 +1,206 @@
+"""From the moves of a journal to log lines in a dialect's words, numbered without a gap and chained line by line.
+
+Pure; it looks through the dialect's projection and leaves out what that does not see. `log.py` and `projected.py` call
+it; `conformance/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.machine import MachineView
+from stepkeep.dialects.projection import Seen, Shown
+from stepkeep.kernel.journal import RUN_ENTITY, Hop
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import Phase, StepState
+from stepkeep.kernel.tables import StepTrigger
+from stepkeep.operations.lines import Move, severity_of, timestamp
+
+Line = dict[str, Any]
+canonical_json = msgspec.json.Encoder(order="sorted").encode
+"""The bytes that a line's hash covers: compact JSON with sorted keys."""
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose journal it is, and what is known of the thing besides its hops."""
+
+    kind: str
+    id: str
+    written_in: str = "native"
+    correlation_id: str | None = None
+    plan: Plan | None = None
+    facts: Mapping[str, Any] = {}
+
+    def name(self, no: int) -> str:
+        return self.id if self.plan is None else self.plan.at(no).name
+
+    def phase(self, no: int) -> str:
+        return str(Phase.MAIN if self.plan is None else self.plan.at(no).phase)
+
+
+def subject_of_run(run_id: str, plan: Plan, correlation_id: str | None) -> Subject:
+    """A run as the subject of a log."""
+    definition = plan.definition
+    about = {"workflow": definition.name, "version": definition.version, "steps": plan.size}
+    return Subject(
+        kind="run", id=run_id, written_in=definition.dialect, correlation_id=correlation_id, plan=plan, facts=about
+    )
+
+
+def subject_of_worker(worker: Worker, dialect: str) -> Subject:
+    """A worker as the subject of a log; workers are written in no dialect, so all of them may judge it."""
+    return Subject(kind="worker", id=worker.id, written_in=dialect, facts={"capacity": worker.capacity})
+
+
+class DialectScribe:
+    """Words one journal in one dialect."""
+
+    def __init__(self, judged: Judged, subject: Subject) -> None:
+        self._judged, self._subject = judged, subject
+        self._projection = judged.projection()
+        self._machines = {view.noun: view for view in judged.views}
+        self._chain = b""
+        self._lines = 0
+        self.shown: str | None = None
+        """What is shown of the run (or worker) by now."""
+
+    def lines(self, move: Move) -> list[Line]:
+        """The lines that this move makes: none for a note or a stutter, two where a step takes the run along."""
+        hop = move.hop
+        if hop is None:
+            return []
+        return [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop))]
+
+    def _seen(self, hop: Hop) -> Seen:
+        if hop.no == RUN_ENTITY:
+            return Seen(self._subject.kind, self._subject.id, hop.source, hop.trigger, hop.target)
+        name, phase = self._subject.name(hop.no), self._subject.phase(hop.no)
+        return Seen("step", name, hop.source, hop.trigger, hop.target, phase)
+
+    def _line(self, move: Move, hop: Hop, shown: Shown) -> Line:
+        entity = self._subject.id if shown.kind != "step" else f"{self._subject.id}/{shown.name}"
+        view = self._machines[shown.noun]
+        if shown.kind != "step":
+            self.shown = shown.target
+        metadata = self._circumstances(move.entry.tenant, move.entry.seq, move.entry.at) | {
+            "hop": move.place,
+            "because": hop.trigger,
+            "event": move.cause.event,
+            "actor": move.cause.actor,
+        }
+        metadata |= self._about(hop, shown) | self._particulars(hop, shown)
+        if hop.trigger == StepTrigger.CLAIMED and shown.kind == "step":
+            metadata["worker"] = move.cause.actor
+        if shown.extension:
+            metadata["extension"] = True
+        line = {
+            "timestamp": timestamp(move.entry.at),
+            "event_type": f"{shown.noun}_state_transition",
+            "severity": _severity(view, hop, shown),
+            "entity_id": entity,
+            "from_state": shown.source,
+            "to_state": shown.target,
+            "trigger": _trigger(view, hop, shown),
+            "metadata": metadata,
+        }
+        return self._sealed(line)
+
+    def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> Line:
+        """The closing line: the canonical journal's head, this log's chain, and the state in the dialect's words."""
+        metadata = self._circumstances(tenant, seq, at) | {
+            "entries": seq,
+            "lines": self._lines,
+            "state": self.shown,
+            "canonical": state,
+            "head": head.hex(),
+            "chain": self._chain.hex(),
+        }
+        line = {
+            "timestamp": timestamp(at),
+            "event_type": "journal_head",
+            "severity": "info",
+            "entity_id": self._subject.id,
+            "from_state": self.shown,
+            "to_state": self.shown,
+            "trigger": "exported",
+            "metadata": metadata,
+        }
+        return self._sealed(line)
+
+    def _circumstances(self, tenant: str, seq: int, at: int) -> dict[str, Any]:
+        subject = self._subject
+        said: dict[str, Any] = {"tenant": tenant, f"{subject.kind}_id": subject.id}
+        if subject.correlation_id is not None:
+            said["correlation_id"] = subject.correlation_id
+        return said | {
+            "dialect": self._judged.name,
+            "written_in": subject.written_in,
+            "line": self._lines + 1,
+            "seq": seq,
+            "at": at,
+        }
+
+    def _about(self, hop: Hop, shown: Shown) -> dict[str, Any]:
+        """What the first line of a thing tells about it, so that a log can be judged by itself."""
+        subject = self._subject
+        if shown.kind != "step":
+            return dict(subject.facts) if shown.source is None else {}
+        about: dict[str, Any] = {"step": shown.name, "no": hop.no}
+        if shown.source is None and subject.plan is not None:
+            about |= step_facts(subject.plan, hop.no)
+        return about
+
+    def _particulars(self, hop: Hop, shown: Shown) -> dict[str, Any]:
+        plan = self._subject.plan
+        of = hop.of if shown.kind == "step" or hop.no == RUN_ENTITY else hop.no
+        said: dict[str, Any] = {"of": None if of is None or plan is None else plan.at(of).name}
+        if shown.kind == "step":
+            said |= {
+                "attempt": hop.attempt,
+                "retry_count": None if hop.attempt is None else hop.attempt - (hop.target != StepState.RETRYING),
+                "fence": hop.fence,
+                "duration_seconds": None if hop.took is None else hop.took / 1_000_000,
+                "due_at": hop.due_at,
+            }
+        said |= {"category": hop.category, "error": hop.error}
+        return {name: value for name, value in said.items() if value is not None}
+
+    def _sealed(self, line: Line) -> Line:
+        self._chain = hashlib.sha256(self._chain + canonical_json(line)).digest()
+        self._lines += 1
+        line["metadata"]["hash"] = self._chain.hex()
+        return line
+
+
+def step_facts(plan: Plan, no: int) -> dict[str, Any]:
+    """What a log says of a step when it first shows it."""
+    planned = plan.at(no)
+    written = planned.definition
+    kind = "approval" if written.approval else "wait" if written.wait else None
+    return {
+        "kind": kind or ("none" if planned.executor is None else str(planned.executor.__struct_config__.tag)),
+        "order": written.order,
+        "depends_on": [edge.step for edge in written.depends_on],
+        "max_attempts": planned.retry.max_attempts,
+        "on_failure": str(planned.on_failure),
+        "completion": str(written.completion),
+    }
+
+
+def _trigger(view: MachineView, hop: Hop, shown: Shown) -> str:
+    """The dialect's own word for the arrow; the canonical one where the seed has no such arrow."""
+    own = (arrow.trigger for arrow in view.arrows if (arrow.source, arrow.target) == (shown.source, shown.target))
+    return next(own, hop.trigger)
+
+
+def _severity(view: MachineView, hop: Hop, shown: Shown) -> str:
+    """As loud as the canonical hop (seed 004); a run is as loud as what it is shown to have become."""
+    if shown.kind == "run":
+        return "critical" if shown.target == view.shows.get("failed") else "info"
+    return severity_of(shown.kind, hop)
