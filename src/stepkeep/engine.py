@@ -16,14 +16,14 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from stepkeep.definition.native import load_file
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.dialects.registry import load_file
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import decisions, views
+from stepkeep.operations import decisions, projected, views
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
@@ -167,7 +167,10 @@ class AsyncEngine:
         run = view["run"]
         return Result(id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
 
-    async def show(self, run_id: str) -> dict[str, Any]:
+    async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
+        """Everything about a run, in canonical words or in a dialect's own shape."""
+        if as_ is not None:
+            return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
 
     async def runs(
@@ -179,6 +182,7 @@ class AsyncEngine:
         correlation_id: str | None = None,
         before: str | None = None,
         limit: int = 50,
+        as_: str | None = None,
     ) -> dict[str, Any]:
         which = RunFilter(
             tenant=self.tenant,
@@ -189,6 +193,8 @@ class AsyncEngine:
             before=before,
             limit=limit,
         )
+        if as_ is not None:
+            return await projected.list_runs_as(self.transactor, which, as_)
         return await views.list_runs(self.transactor, which)
 
     # -- decisions ---------------------------------------------------------------------------------------------------

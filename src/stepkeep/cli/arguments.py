@@ -17,4 +17,12 @@ Input = Annotated[
     str | None,
     typer.Option("--input", metavar="JSON|@FILE", help="The run's input; @- reads standard input."),
 ]
+As = Annotated[
+    str | None,
+    typer.Option("--as", metavar="DIALECT", help="In the words of this dialect; `stepkeep dialects` lists them."),
+]
+WrittenAs = Annotated[
+    str | None,
+    typer.Option("--as", metavar="DIALECT", help="What the file is written in, where its content does not show it."),
+]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]

@@ -56,13 +56,13 @@ def load_handlers(apps: Sequence[str]) -> Registry:
     return default_registry
 
 
-def load_definition(target: str, handlers: Registry | None) -> Definition:
-    """The definition in a file: YAML, JSON, or Python code that makes one workflow (`file.py` or `file.py:name`)."""
+def load_definition(target: str, handlers: Registry | None, as_: str | None = None) -> Definition:
+    """The definition in a file: YAML or JSON in any dialect, or Python that makes one workflow (`file.py:name`)."""
     if is_python(target):
         return workflow_in(target).definition()
-    from stepkeep.definition.native import load_file
+    from stepkeep.dialects.registry import load_file
 
-    return load_file(Path(target), handlers)
+    return load_file(Path(target), handlers, as_)
 
 
 def is_python(target: str) -> bool:

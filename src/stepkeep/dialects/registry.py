@@ -34,7 +34,11 @@ PACKAGES = {
 
 def names() -> tuple[str, ...]:
     """The dialects that there are, without the native format."""
-    return tuple(name for name, package in PACKAGES.items() if find_spec(f"{package}.machine") is not None)
+    return tuple(name for name, package in PACKAGES.items() if _is_there(package))
+
+
+def _is_there(package: str) -> bool:
+    return find_spec(package) is not None and find_spec(f"{package}.machine") is not None
 
 
 def dialect(name: str) -> Dialect:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps
+from stepkeep.cli.arguments import Apps, WrittenAs
 from stepkeep.cli.failures import problem_view
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import is_python, load_handlers, workflow_in
@@ -21,13 +21,14 @@ def check(
     settings: Settings,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or Python.")],
     app: Apps = None,
+    as_: WrittenAs = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let advice fail the check, too.")] = False,
 ) -> int:
     """Say everything that is wrong with a definition, with its place, and give advice.
 
     With --app, the names of handlers are checked, too.
     """
-    report = _report(file, app or ())
+    report = _report(file, app or (), as_)
     status = BAD_USAGE if report.problems or (strict and report.warnings) else SUCCEEDED
     if settings.json:
         answer(
@@ -35,6 +36,7 @@ def check(
                 "file": file,
                 "ok": status == SUCCEEDED,
                 "workflow": None if report.definition is None else report.definition.name,
+                "dialect": None if report.definition is None else report.definition.dialect,
                 "version": None if report.definition is None else report.definition.version,
                 "steps": None if report.definition is None else len(report.definition.steps),
                 "problems": [problem_view(problem) for problem in report.problems],
@@ -50,11 +52,11 @@ def check(
     return status
 
 
-def _report(file: str, apps: list[str] | tuple[()]) -> CheckReport:
-    from stepkeep.definition.native import check_file
+def _report(file: str, apps: list[str] | tuple[()], as_: str | None) -> CheckReport:
+    from stepkeep.dialects.registry import check_file
 
     handlers = load_handlers(apps) if apps else None
-    return workflow_in(file).check() if is_python(file) else check_file(file, handlers)
+    return workflow_in(file).check() if is_python(file) else check_file(file, handlers, as_)
 
 
 def _verdict(file: str, report: CheckReport) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Concurrency, Input
+from stepkeep.cli.arguments import Apps, Concurrency, Input, WrittenAs
 from stepkeep.cli.hints import hints
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
 from stepkeep.cli.screens import screen_for
@@ -16,6 +16,9 @@ from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, work_on
 from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.kernel.definition import Definition
 
 
 def run(
@@ -34,6 +37,7 @@ def run(
         str | None,
         typer.Option("--key", metavar="KEY", help="Idempotency key: the same key never makes a second run."),
     ] = None,
+    as_: WrittenAs = None,
     concurrency: Concurrency = 16,
 ) -> int:
     """Execute a workflow in this process until it ends, or until only people or messages can move it.
@@ -46,21 +50,19 @@ def run(
         raise InvalidInput("--resume works on the run here; it cannot be combined with --no-wait.")
     given = json_value(input, "--input")
     with quiet_stdout(settings.json):
-        load_handlers(app or [])
+        handlers = load_handlers(app or [])
         if resume is not None:
             worked = asyncio.run(_resume(settings, resume, concurrency))
         else:
-            worked = asyncio.run(_run(settings, str(file), app or [], given, key, no_wait, concurrency))
+            # Without code at hand, names of handlers cannot be checked; whoever executes the run will look for them.
+            definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
+            worked = asyncio.run(_run(settings, definition, given, key, no_wait, concurrency))
     return conclude(settings, worked, app or [])
 
 
 async def _run(
-    settings: Settings, file: str, apps: list[str], given: object, key: str | None, no_wait: bool, concurrency: int
+    settings: Settings, definition: Definition, given: object, key: str | None, no_wait: bool, concurrency: int
 ) -> Worked:
-    from stepkeep.definition.registry import default_registry
-
-    # Without code at hand, names of handlers cannot be checked; whoever executes the run will look for them.
-    definition = load_definition(file, None if no_wait and not apps else default_registry)
     async with open_engine(settings) as engine:
         started = await engine.start(definition, given, idempotency_key=key)
         if no_wait:

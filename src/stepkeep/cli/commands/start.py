@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Input
+from stepkeep.cli.arguments import Apps, Input, WrittenAs
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import (
     find_run,
@@ -44,6 +44,7 @@ def start(
         str | None, typer.Option("--correlation-id", metavar="ID", help="What the run belongs to, for searching.")
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first.")] = None,
+    as_: WrittenAs = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
 ) -> int:
     """Start a run and return at once; workers do the rest."""
@@ -60,7 +61,7 @@ def start(
         said = asyncio.run(_start_idle(settings, run))
     else:
         given = json_value(input, "--input")
-        said = asyncio.run(_start(settings, str(what), version, app or [], given, options))
+        said = asyncio.run(_start(settings, str(what), as_, version, app or [], given, options))
     if settings.json:
         answer(said)
     else:
@@ -74,14 +75,20 @@ def start(
 
 
 async def _start(
-    settings: Settings, what: str, version: int | None, apps: list[str], given: Any, options: dict[str, Any]
+    settings: Settings,
+    what: str,
+    as_: str | None,
+    version: int | None,
+    apps: list[str],
+    given: Any,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     handlers = load_handlers(apps) if apps else None
     async with open_engine(settings) as engine:
         if looks_like_a_file(what):
             if version is not None:
                 raise InvalidInput("--version is for published names; a file says its version itself.")
-            workflow: Any = load_definition(what, handlers)
+            workflow: Any = load_definition(what, handlers, as_)
         else:
             from stepkeep.operations.publish import find_plan
 
