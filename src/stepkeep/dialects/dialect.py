@@ -74,7 +74,8 @@ class FrontEnd(Protocol):
 class Words(Protocol):
     """A run in the dialect's own shapes, made from the canonical view (`operations.views.describe_run`).
 
-    `canonical` is `{"run": …, "steps": […]}`; `lines` are the run's log in this dialect's words, oldest first.
+    `canonical` is `{"run": …, "steps": […], "definition": …}`, the definition as plain data; `lines` are the run's log
+    in this dialect's words, oldest first, without the closing line.
     """
 
     def run(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,13 +1,17 @@
 """Runs in a dialect's own shapes: what `show --as` and `runs --as` answer with.
 
-Reads only; the dialect's words make the shapes, this gathers what they need: the canonical view and the run's log.
+Reads only; the dialect's words make the shapes, this gathers what they need: the canonical view, the definition that
+was run and the run's log.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from stepkeep.dialects.registry import dialect as dialect_named
+from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.log import export_run
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import describe_run, list_runs
@@ -18,6 +22,8 @@ async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, 
     """One run in this dialect's own shape."""
     words = dialect_named(dialect).words
     canonical = await describe_run(transactor, run_id, tenant=tenant)
+    plan = await plan_of(transactor, tenant, run_id)
+    canonical["definition"] = msgspec.to_builtins(plan.definition)
     log = await dialect_log(transactor, run_id, dialect, tenant=tenant)
     return words.run(canonical, log[:-1])
 
