@@ -80,5 +80,5 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
     # One statement there writes what five write here, and the server's clock and size have to be asked for.
     assert differ == {
         "sqlite": {"insert_attempts", "insert_journal", "insert_run_details", "update_runs", "update_steps"},
-        "postgres": {"read_clock", "read_size", "write_hot"},
+        "postgres": {"read_clock", "read_status", "write_hot"},
     }
