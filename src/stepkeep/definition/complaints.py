@@ -1,6 +1,7 @@
 """Turns pydantic's errors into findings in our own words: what is wrong, and what to write instead.
 
-It decides nothing; a model refused a value, and this says so to a person. Called by the native front end.
+It decides nothing; a model refused a value, and this says so to a person. Called by the native front end and by
+dialects' front ends, with their own models.
 """
 
 from __future__ import annotations
@@ -54,15 +55,15 @@ _OTHER_WORDS = {
 }
 
 
-def complaints(error: ValidationError, data: Any) -> list[Finding]:
-    """All that the workflow's model refused in this data, in the order of the model."""
+def complaints(error: ValidationError, data: Any, root: type[Block] = WorkflowBlock) -> list[Finding]:
+    """All that the workflow's model refused in this data, in the order of the model; `root` is that model."""
     found: list[Finding] = []
     for detail in error.errors(include_url=False)[: 2 * MAX_PROBLEMS]:
-        found.extend(_complaint(detail, data))
+        found.extend(_complaint(detail, data, root))
     return found
 
 
-def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
+def _complaint(detail: ErrorDetails, data: Any, root: type[Block]) -> Iterator[Finding]:
     local: Path = detail["loc"]
     is_key = bool(local) and local[-1] == "[key]"
     local = local[:-1] if is_key else local
@@ -75,7 +76,7 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
         name = f"`{local[-1]}`" if local[-1] else "An empty text"
         yield Finding(path, f"{name} cannot be used as a name here.", f"Use {rule}.", key=True)
     elif kind == "extra_forbidden":
-        yield _unknown_key(path, str(local[-1]), _block_at(local[:-1]))
+        yield _unknown_key(path, str(local[-1]), _block_at(local[:-1], root), native=root is WorkflowBlock)
     elif kind == "missing":
         yield Finding(path[:-1], f"`{local[-1]}` is missing.", _missing_hint(local))
     elif kind == "empty":
@@ -102,11 +103,11 @@ def _complaint(detail: ErrorDetails, data: Any) -> Iterator[Finding]:
         yield Finding(path, f"{name} {_bounds(kind, context) or detail['msg']}{_not_value(kind, value)}.")
 
 
-def _unknown_key(path: Path, key: str, block: type[Block] | None) -> Finding:
+def _unknown_key(path: Path, key: str, block: type[Block] | None, *, native: bool) -> Finding:
     if block is StepBlock and key in _COMES_LATER:
         return Finding(path, _COMES_LATER[key], key=True)
     known = _keys(block) if block else []
-    hint = _OTHER_WORDS.get(key, "") or did_you_mean(key, known)
+    hint = (_OTHER_WORDS.get(key, "") if native else "") or did_you_mean(key, known)
     if block is WorkflowBlock and key == "name":
         hint = "Write `workflow`."
     if not hint and known:
@@ -168,9 +169,9 @@ def _keys(block: type[Block]) -> list[str]:
     return [field.alias or name for name, field in block.model_fields.items()]
 
 
-def _block_at(local: Sequence[str | int]) -> type[Block] | None:
+def _block_at(local: Sequence[str | int], root: type[Block]) -> type[Block] | None:
     """The model that describes the mapping at this place."""
-    block: type[Block] | None = WorkflowBlock
+    block: type[Block] | None = root
     for part in local:
         if block is None or isinstance(part, int):
             continue

@@ -47,6 +47,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     `states` are the seed's; `extra` are states shown that the seed lacks, each with its reason. `shows` maps canonical
     states to shown ones; a canonical state that is missing from it is a stutter. `sticky` says which shown states are
     no way back from a shown one: from `running`, a retry's `pending` is a stutter in dialects that say so.
+    `quiet` names canonical triggers whose hop shows nothing, whatever state it leads to; `repeats` names those that are
+    shown even where the state stays the same, in a seed that has an arrow from a state to itself.
     """
 
     noun: str
@@ -58,6 +60,8 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, str] = {}
     extensions: tuple[Extension, ...] = ()
     sticky: Mapping[str, frozenset[str]] = {}
+    quiet: frozenset[str] = frozenset()
+    repeats: frozenset[str] = frozenset()
 
     def legal(self, source: str | None, target: str) -> bool:
         """Does the seed itself have this arrow?"""
@@ -68,9 +72,15 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
         found = (each for each in self.extensions if each.source == source and each.target == target)
         return next(found, None)
 
-    def next_shown(self, shown: str | None, canonical: str) -> str | None:
+    def next_shown(self, shown: str | None, canonical: str, trigger: str | None = None) -> str | None:
         """What is shown after the canonical machine entered this state; the same again means a stutter."""
+        if trigger in self.quiet:
+            return shown
         target = self.shows.get(canonical, shown)
         if shown is not None and target in self.sticky.get(shown, frozenset()):
             return shown
         return target
+
+    def repeated(self, shown: str | None, trigger: str) -> bool:
+        """Is a hop by this trigger an arrow of the seed although the state stays as it was shown?"""
+        return shown is not None and trigger in self.repeats and self.legal(shown, shown)

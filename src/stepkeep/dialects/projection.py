@@ -45,7 +45,7 @@ class RunView:
         """What is shown of the run after this hop, whosever hop it is."""
         if seen.kind == "run":
             self.state = seen.target
-            return self.view.next_shown(self.shown, seen.target)
+            return self.view.next_shown(self.shown, seen.target, seen.trigger)
         return self.shown
 
 
@@ -73,8 +73,8 @@ class Projection:
 
     def _follow(self, view: MachineView, memory: dict[str, str], seen: Seen) -> list[Shown]:
         before = memory.get(seen.name)
-        after = view.next_shown(before, seen.target)
-        if after is None or after == before:
+        after = view.next_shown(before, seen.target, seen.trigger)
+        if after is None or (after == before and not view.repeated(before, seen.trigger)):
             return []
         memory[seen.name] = after
         return [arrow(seen.kind, view, seen.name, before, after)]
