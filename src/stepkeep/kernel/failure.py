@@ -79,7 +79,7 @@ def _fail_hook(draft: Draft, step: Step) -> Settled | None:
     draft.rollback = Rollback.PARTIAL
     if draft.plan.definition.hook_failure is HookFailure.STOP:
         for other in draft.every_step():
-            if other.no > draft.plan.size - 1 and other.state is StepState.PENDING:
+            if other.state is StepState.PENDING:
                 cancel_step(draft, other, of=step.no)
         return None
     return Settled(step.no, StepState.FAILED)
