@@ -89,6 +89,10 @@ class Transactor:
         self._held.pop(((event.tenant, event.run_id), event.no, event.fence), None)
         return answers(thought)[0]
 
+    def forget(self, claim: Claim) -> None:
+        """The worker lost this claim and will never report on it."""
+        self._held.pop(((claim.tenant, claim.run_id), claim.step.no, claim.step.fence), None)
+
     def _expect(self, events: Sequence[StepReported]) -> dict[RunKey, set[int]]:
         """Which steps the reports will touch: their dependents, or the hook that follows."""
         expected: dict[RunKey, set[int]] = {}

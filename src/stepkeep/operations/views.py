@@ -17,13 +17,15 @@ from stepkeep.errors import ExpressionError, NotFound
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
-from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, RunState, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord
 
 decode_json = msgspec.json.decode
 UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
+BEGUN = STEP_WAITING | {StepState.RUNNING}
+"""A step has begun once a worker held it or it opened for people or messages; a cancelled one may never have."""
 JOURNAL_PAGE = 1000
 
 
@@ -115,7 +117,7 @@ def _step(
     plan: Plan, step: Step, attempts: Sequence[Attempt], output: bytes | None, times: Sequence[tuple[str, int]]
 ) -> dict[str, Any]:
     planned = plan.at(step.no)
-    begun = next((at for state, at in times if state not in (StepState.PENDING, StepState.READY)), None)
+    begun = next((at for state, at in times if state in BEGUN), None)
     counted = sum(attempt.state not in UNCOUNTED for attempt in attempts)
     holding = step.worker is not None and not any(attempt.fence == step.fence for attempt in attempts)
     return {

@@ -333,6 +333,7 @@ class Attempts:
         if job not in self.leases:
             return
         log.warning("step %s of run %s is lost: %s", job.claim.planned.name, job.claim.run_id, why)
+        self._transactor.forget(job.claim)
         self._let_go(job)
         self._end(job, Why.LEASE_LOST)
         self._changed()

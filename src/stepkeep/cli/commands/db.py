@@ -12,7 +12,7 @@ from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
-    from stepkeep.store.protocol import SchemaStatus
+    from stepkeep.store.protocol import RunKey, SchemaStatus
 
 app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 
@@ -23,7 +23,7 @@ def migrate(settings: Settings) -> int:
 
 
 def status(settings: Settings) -> int:
-    """Say which migrations the database has and which it lacks. Exit status 1 when it lacks any."""
+    """Say which migrations the database has, and whether any run is stuck. Exit status 1 when something is amiss."""
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
@@ -31,18 +31,21 @@ app.command("migrate")(with_settings(migrate))
 app.command("status")(with_settings(status))
 
 
-async def _ask(settings: Settings, *, migrating: bool) -> SchemaStatus:
+async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, list[RunKey]]:
     from stepkeep.store.connect import connect
 
     store = connect(settings.db)
     await store.open()
     try:
-        return await (store.migrate() if migrating else store.status())
+        found = await (store.migrate() if migrating else store.status())
+        # Promise 6 as a query: what it lists has nothing that could ever move it.
+        return found, [] if found.pending else await store.stuck_runs()
     finally:
         await store.close()
 
 
-def _tell(settings: Settings, found: SchemaStatus) -> int:
+def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> int:
+    found, stuck = answered
     if settings.json:
         answer(
             {
@@ -51,6 +54,7 @@ def _tell(settings: Settings, found: SchemaStatus) -> int:
                     "size_bytes": found.size_bytes,
                     "applied": [{"version": version, "name": name} for version, name in found.applied],
                     "pending": [{"version": version, "name": name} for version, name in found.pending],
+                    "stuck_runs": [run_id for _, run_id in stuck],
                 }
             }
         )
@@ -60,4 +64,8 @@ def _tell(settings: Settings, found: SchemaStatus) -> int:
             say(f"  {version:04d}_{name}  applied")
         for version, name in found.pending:
             say(f"  {version:04d}_{name}  pending: {settings.command('db', 'migrate')}")
-    return FAILED if found.pending else SUCCEEDED
+        for _, run_id in stuck:
+            say(f"  run {run_id} is unfinished but has no cause to move: this is a defect, please report it")
+        if not found.pending and not stuck:
+            say("  every unfinished run has a cause to move")
+    return FAILED if found.pending or stuck else SUCCEEDED
