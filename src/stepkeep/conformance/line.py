@@ -65,16 +65,16 @@ class Reading(msgspec.Struct, frozen=True):
 def read_line(raw: bytes | str) -> Reading:
     """Read one line, with or without its newline."""
     try:
-        document = _parse(raw)
+        document = parse(raw)
     except (ValueError, RecursionError) as error:
         return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
-    problems = list(_misfits(document, Shape(LINE, {}), "")) or list(_metadata_misfits(document))
+    problems = list(misfits(document, Shape(LINE, {}), "")) or list(_metadata_misfits(document))
     if problems:
-        return Reading(None, tuple((Code.SCHEMA, said) for said in problems), _owner(document.get("metadata")))
+        return Reading(None, tuple((Code.SCHEMA, said) for said in problems), owner_of(document.get("metadata")))
     try:
         line = _value(document)
     except RecursionError:
-        return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), _owner(document["metadata"]))
+        return Reading(None, ((Code.JSON, "its detail is nested too deeply"),), owner_of(document["metadata"]))
     return Reading(
         line,
         tuple((Code.CONTRADICTION, said) for said in _contradictions(line, document)),
@@ -82,7 +82,8 @@ def read_line(raw: bytes | str) -> Reading:
     )
 
 
-def _parse(raw: bytes | str) -> dict[str, Any]:
+def parse(raw: bytes | str) -> dict[str, Any]:
+    """The object on one line; ValueError or RecursionError when there is none."""
     if len(raw) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     words = raw.decode() if isinstance(raw, bytes) else raw
@@ -108,7 +109,8 @@ def _no_constant(word: str) -> Any:
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
 
 
-def _misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
+def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
+    """What of an object is missing, unknown or not as its shape says."""
     for name, fits in shape.required.items():
         if name not in found:
             yield f"{path}{name} is missing"
@@ -125,17 +127,18 @@ def _misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
 def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
     kind, metadata = document["event_type"], document["metadata"]
     if kind == HEAD:
-        yield from _misfits(metadata, HEADS["worker" if "worker_id" in metadata else "run"], "metadata.")
+        yield from misfits(metadata, HEADS["worker" if "worker_id" in metadata else "run"], "metadata.")
     elif kind in SHAPES:
-        misfits = list(_misfits(metadata, SHAPES[kind][2], "metadata."))
-        yield from misfits
-        if not misfits and metadata["hop"] >= metadata["hops"]:
+        wrong = list(misfits(metadata, SHAPES[kind][2], "metadata."))
+        yield from wrong
+        if not wrong and metadata["hop"] >= metadata["hops"]:
             yield f"metadata.hop cannot be {metadata['hop']} of {metadata['hops']}"
     else:
         yield f"event_type cannot be {quoted(kind)}"
 
 
-def _owner(metadata: Any) -> tuple[str, str] | None:
+def owner_of(metadata: Any) -> tuple[str, str] | None:
+    """The kind of a line's journal and whose it is."""
     if isinstance(metadata, dict):
         for kind in OWNERS:
             if isinstance(metadata.get(f"{kind}_id"), str):
@@ -183,7 +186,7 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
     entity = line.owner if line.step is None else f"{line.owner}/{line.step}"
     retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
     implied = {
-        "timestamp": (document["timestamp"], _timestamp(line.at)),
+        "timestamp": (document["timestamp"], timestamp_of(line.at)),
         "severity": (document["severity"], _severity(line)),
         "entity_id": (document["entity_id"], entity),
         "metadata.retry_count": (metadata.get("retry_count"), retries),
@@ -203,7 +206,8 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
             yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
 
 
-def _timestamp(at: int) -> str:
+def timestamp_of(at: int) -> str:
+    """Microseconds of the clock as the UTC text that a line has."""
     return f"{EPOCH + timedelta(milliseconds=at // 1000):%Y-%m-%dT%H:%M:%S}.{at // 1000 % 1000:03d}Z"
 
 

@@ -66,6 +66,10 @@ class Code(StrEnum):
     """the run goes on but nothing in it can move"""
     UNDO = "undo"
     """steps are undone that must not be, twice, or in the wrong order"""
+    INVARIANT = "invariant"
+    """something does not hold that the dialect's specification says always does"""
+    PROJECTION = "projection"
+    """the dialect's log is not what the journal looks like in its words"""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -1,0 +1,130 @@
+"""What a run and a few of its steps may do together, one hop at a time: the judge's model of a whole run.
+
+The arrows are given as data; which of them are open in which situation is what `history.py` holds real journals to,
+said the other way round. Refinement explores it whole; tests walk it at random. It must allow all that the engine can
+do, and should allow no more: what it allows in vain makes an extension look used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from stepkeep.conformance.history import MOVING, QUIET, WAITING
+from stepkeep.conformance.machines import Machines
+from stepkeep.dialects.projection import Seen
+
+IN_FLIGHT = ("running", "validating")
+FINISHING = ("stopping", "compensating")
+RUN = "run"
+HOOK, CHECK = "undo:a", "check:run"
+NAMES = ("a", "b", "c", "d")
+
+
+class Situation(NamedTuple):
+    """The states of a run, of its main steps, of one hook and of the final check; None before they exist.
+
+    `cancelling` says that steps are being cancelled because the run is, which nothing else may interrupt.
+    """
+
+    run: str | None
+    steps: tuple[str | None, ...]
+    hook: str | None = None
+    check: str | None = None
+    cancelling: bool = False
+
+    @property
+    def all_steps(self) -> tuple[str | None, ...]:
+        return (*self.steps, self.hook, self.check)
+
+
+Hop = tuple[Seen, Situation]
+
+
+class Conduct:
+    """The model for runs of `size` main steps under the given tables."""
+
+    def __init__(self, machines: Machines, size: int = 2) -> None:
+        self._arrows = {name: _by_source(machines[name][0]) for name in ("run", "step")}
+        self._run_ended, self._ended = frozenset(machines["run"][1]), frozenset(machines["step"][1])
+        self.start = Situation(None, (None,) * size)
+
+    def hops(self, now: Situation) -> Iterator[Hop]:
+        """Everything that may happen next."""
+        if now.run in self._run_ended:
+            return
+        for trigger, target in self._arrows["run"].get(now.run, ()):
+            if self._run_may(now, trigger, target):
+                yield Seen("run", RUN, now.run, trigger, target), now._replace(run=target, cancelling=False)
+        for place, state in enumerate(now.steps):
+            for trigger, target in self._step_hops(now, "main", state):
+                steps = (*now.steps[:place], target, *now.steps[place + 1 :])
+                seen = Seen("step", NAMES[place], state, trigger, target)
+                yield seen, now._replace(steps=steps, cancelling=_cancelling(now, trigger))
+        for trigger, target in self._step_hops(now, "undo", now.hook):
+            seen = Seen("step", HOOK, now.hook, trigger, target, "undo")
+            yield seen, now._replace(hook=target)
+        for trigger, target in self._step_hops(now, "check", now.check):
+            seen = Seen("step", CHECK, now.check, trigger, target, "check")
+            yield seen, now._replace(check=target, cancelling=_cancelling(now, trigger))
+
+    # -- what the steps allow their run ------------------------------------------------------------------------------
+    def _run_may(self, now: Situation, trigger: str, target: str) -> bool:
+        if now.run is None:
+            return True
+        if None in now.steps or (now.cancelling and trigger != "cancelled"):
+            return False
+        if target in self._run_ended and self._open(now.all_steps):
+            return False
+        if now.run == "stopping" and self._open((*now.steps, now.check)):
+            return False
+        needs = {
+            "steps_settled": not self._open(now.steps) and "failed" not in now.steps,
+            "steps_failed": not self._open(now.steps) and "failed" in now.steps,
+            "waiting": not _any(now.steps, MOVING) and _any(now.steps, WAITING),
+            "step_failed": "failed" in now.steps,
+            "rules_passed": now.check in (None, "succeeded"),
+            "rules_failed": now.check == "failed",
+            "undone": now.hook == "succeeded",
+            "undo_failed": now.hook is not None,
+        }
+        return needs.get(trigger, True)
+
+    def _open(self, states: Collection[str | None]) -> bool:
+        return any(state is not None and state not in self._ended for state in states)
+
+    # -- what the run allows its steps -------------------------------------------------------------------------------
+    def _step_hops(self, now: Situation, phase: str, state: str | None) -> Iterator[tuple[str, str]]:
+        for trigger, target in self._arrows["step"].get(state, ()):
+            if self._step_may(now, phase, state, trigger, target):
+                yield trigger, target
+
+    def _step_may(self, now: Situation, phase: str, state: str | None, trigger: str, target: str) -> bool:
+        run = now.run or ""
+        if state is None:
+            return run == {"main": "idle", "undo": "compensating", "check": "validating"}[phase] and not now.cancelling
+        if now.cancelling or (trigger == "cancelled" and run not in FINISHING):
+            return trigger == "cancelled" and run not in FINISHING and None not in now.steps
+        if phase != "main" and (target.startswith("awaiting_") or target == "skipped"):
+            return False
+        if run == "stopping":
+            settles = target in self._ended or trigger == "completed"
+            return phase != "undo" and (trigger == "cancelled" or (state in IN_FLIGHT and settles))
+        if run in QUIET:
+            return trigger in QUIET[run] and None not in now.steps
+        return phase == {"running": "main", "validating": "check", "compensating": "undo"}.get(run)
+
+
+def _cancelling(now: Situation, trigger: str) -> bool:
+    return now.cancelling or (trigger == "cancelled" and now.run not in FINISHING)
+
+
+def _any(states: Collection[str | None], of: Collection[str]) -> bool:
+    return any(state in of for state in states)
+
+
+def _by_source(arrows: Collection[tuple[str | None, str, str]]) -> dict[str | None, list[tuple[str, str]]]:
+    found: dict[str | None, list[tuple[str, str]]] = {}
+    for source, trigger, target in sorted(arrows, key=lambda arrow: (arrow[0] or "", *arrow[1:])):
+        found.setdefault(source, []).append((trigger, target))
+    return found

@@ -1,0 +1,216 @@
+"""Replay of a log in a dialect's words: is every line well formed, every arrow legal, nothing missing or changed?
+
+Knows the dialect's machines and invariants and nothing of how the log came about. After a finding it takes the log's
+word and goes on, so that one change is one finding. `stepkeep log verify --as`, the certificate and the tests call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stepkeep.conformance.dialect_line import DialectLine, line_hash, read_dialect_line
+from stepkeep.conformance.machines import UNKNOWN, Say
+from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
+from stepkeep.dialects.dialect import Invariant, Judged, Line
+from stepkeep.dialects.machine import ANY, MachineView
+
+Owner = tuple[str, str]
+
+
+def replay_lines(
+    lines: Iterable[bytes | str], judged: Judged, *, sealed: bool = True, most: int = MOST_FINDINGS
+) -> Report:
+    """Judge a log in this dialect's words. Its invariants are asked of runs that were written in it.
+
+    `sealed` logs are what Stepkeep exports. Others have seed 004's schema and no more: no chain, no closing line.
+    """
+    findings = Findings(most)
+    nouns = {judged.run.noun: "run", judged.step.noun: "step"}
+    if judged.worker is not None:
+        nouns[judged.worker.noun] = "worker"
+    ledgers: dict[Owner, Ledger] = {}
+    closed: set[Owner] = set()
+    number = 0
+    for number, raw in enumerate(lines, 1):
+        reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
+        owner = reading.owner
+        run = owner[1] if owner else None
+
+        def say(code: Code, message: str, number: int = number, run: str | None = run) -> None:
+            findings.add(number, code, run or None, message)
+
+        for code, message in reading.problems:
+            say(code, message)
+        if owner is None:
+            continue
+        if owner in closed:
+            say(Code.AFTER_HEAD, "the journal was closed before this line")
+            continue
+        ledger = ledgers.setdefault(owner, Ledger(judged, sealed=sealed))
+        ledger.last_line = number
+        if reading.line is None:
+            ledger.damage()
+        elif ledger.take(reading.line, say):
+            del ledgers[owner]
+            closed.add(owner)
+    for (_, name), ledger in ledgers.items() if sealed else ():
+        findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
+    if number == 0:
+        findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
+    kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
+    return Report(kept, len(ledgers) + len(closed), number, findings.omitted)
+
+
+class Ledger:
+    """What is known of one run's (or worker's) log so far."""
+
+    def __init__(self, judged: Judged, *, sealed: bool) -> None:
+        self._judged, self._sealed = judged, sealed
+        self._views = {"run": judged.run, "step": judged.step, "worker": judged.worker}
+        self._states: dict[tuple[str, str], str] = {}
+        self._lost = False
+        self._damaged = False
+        self._next = 1
+        self._chain: bytes | None = b""
+        self._before: bytes | None = b""
+        self._seq = 0
+        self._at: int | None = None
+        self._written_in: str | None = None
+        self._oath = Oath(judged.invariants)
+        self.last_line = 0
+
+    def take(self, line: DialectLine, say: Say) -> bool:
+        """Follow one more line. True when it was the closing one."""
+        if self._sealed and not self._in_place(line, say):
+            return False
+        self._check_time(line, say)
+        if line.kind == "head":
+            self._close(line, say)
+        else:
+            self._follow(line, say)
+        self._hold_to_oath(line, say)
+        return line.kind == "head"
+
+    def damage(self) -> None:
+        """A line could not be read: the next one is taken as it comes."""
+        self._damaged = True
+        self._lose()
+
+    def _lose(self) -> None:
+        self._lost, self._chain = True, None
+        self._states.clear()
+
+    # -- places and chain --------------------------------------------------------------------------------------------
+    def _in_place(self, line: DialectLine, say: Say) -> bool:
+        assert line.number is not None
+        assert line.seal is not None
+        if line.number < self._next and not self._damaged:
+            say(Code.ORDER, f"line {line.number} of this journal comes after line {self._next - 1}")
+            return False
+        if line.number != self._next:
+            if not self._damaged:
+                say(Code.GAP, f"line {self._next} of this journal should stand here, not line {line.number}")
+            self._lose()
+        elif self._chain is not None and line_hash(self._chain, line.raw).hex() != line.seal:
+            say(Code.HASH, f"line {line.number} does not have the hash it says: it, or the one before it, was changed")
+        if line.seq < self._seq:
+            say(Code.ORDER, f"entry {line.seq} comes after entry {self._seq}")
+        self._next, self._damaged, self._seq = line.number + 1, False, line.seq
+        self._before, self._chain = self._chain, bytes.fromhex(line.seal)
+        return True
+
+    def _check_time(self, line: DialectLine, say: Say) -> None:
+        if self._at is not None and line.at < self._at:
+            say(Code.TIME, f"time runs backwards: {self._at - line.at} µs before the line that precedes it")
+        self._at = line.at
+
+    # -- arrows ------------------------------------------------------------------------------------------------------
+    def _follow(self, line: DialectLine, say: Say) -> None:
+        view = self._views[line.kind]
+        assert view is not None
+        assert line.target is not None
+        check_arrow(view, line, say, flagged=self._sealed)
+        key = line.kind, line.entity
+        before = self._states.get(key, UNKNOWN if self._lost else None)
+        self._check_continuity(view, line, before, say)
+        self._states[key] = line.target
+
+    def _check_continuity(self, view: MachineView, line: DialectLine, before: str | None, say: Say) -> None:
+        if before in (UNKNOWN, line.source):
+            return
+        name = f"{view.noun} {quoted(line.entity)}"
+        if before is None:
+            if self._sealed or not view.legal(None, line.source or ""):
+                say(Code.CREATION, f"{name} leaves {quoted(line.source)}, but was never created")
+        elif line.source is None:
+            say(Code.CREATION, f"{name} is created again")
+        elif before in view.terminal:
+            say(Code.TERMINAL, f"{name} goes to {quoted(line.target)}, but had ended {quoted(before)}")
+        else:
+            say(Code.DISCONTINUOUS, f"{name} leaves {quoted(line.source)}, but was {quoted(before)}")
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    def _close(self, line: DialectLine, say: Say) -> None:
+        said = line.raw["metadata"]
+        if self._before is not None and said["chain"] != self._before.hex():
+            say(Code.HEAD, "the closing line has another chain than the line before it")
+        reached = self._states.get((line.owner[0], line.entity))
+        if not self._lost and line.target != reached:
+            say(Code.HEAD, f"the closing line says {quoted(line.target)}, which is not the state reached before it")
+
+    # -- invariants --------------------------------------------------------------------------------------------------
+    def _hold_to_oath(self, line: DialectLine, say: Say) -> None:
+        written_in = line.raw["metadata"].get("written_in") if self._sealed else self._judged.name
+        if self._written_in not in (None, written_in):
+            say(Code.CONTRADICTION, f"metadata.written_in was {quoted(self._written_in)} before")
+        self._written_in = written_in
+        if written_in == self._judged.name and not self._lost:
+            self._oath.hear(line.raw, say)
+
+
+class Oath:
+    """The invariants of a dialect, held over one run."""
+
+    def __init__(self, invariants: Iterable[Invariant]) -> None:
+        self._say: Say = lambda code, message: None
+        self._checkers: list[tuple[Invariant, Callable[[Line], None]]] = [
+            (one, one.check(self._teller(one))) for one in invariants
+        ]
+
+    def hear(self, line: Line, say: Say) -> None:
+        self._say = say
+        for invariant, check in self._checkers:
+            try:
+                check(line)
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                self._teller(invariant)(f"cannot be judged by this line: {quoted(str(error))}")
+
+    def _teller(self, invariant: Invariant) -> Callable[[str], None]:
+        def tell(message: str) -> None:
+            self._say(Code.INVARIANT, f"{invariant.name} ({invariant.cites}): {message}")
+
+        return tell
+
+
+def check_arrow(view: MachineView, line: DialectLine, say: Say, *, flagged: bool) -> None:
+    """Does the dialect have this arrow, or list it as an extension? `flagged`: extensions must say that they are."""
+    source, target = line.source, line.target or ""
+    hop = f"{view.noun} {quoted(line.entity)} goes from {quoted(source)} to {quoted(target)}"
+    strange = [state for state in (source, target) if state not in (None, *view.states, *view.extra)]
+    if strange:
+        say(Code.ILLEGAL, f"{hop}: a {view.noun} is never {quoted(strange[0])}")
+        return
+    legal, listed = view.legal(source, target), view.extended(source, target) is not None
+    if not legal and not listed:
+        ruled_out = next((one.cites for one in view.forbidden if _matches(one.source, one.target, source, target)), "")
+        say(Code.ILLEGAL, f"{hop}: there is no such arrow" + (f" ({ruled_out} rules it out)" if ruled_out else ""))
+    triggers = {arrow.trigger for arrow in view.arrows if (arrow.source, arrow.target) == (source, target)}
+    if legal and line.trigger not in triggers:
+        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(sorted(triggers))}")
+    if flagged and (line.raw["metadata"].get("extension") is True) == legal:
+        said = "says it is an extension" if legal else "does not say that it is an extension"
+        say(Code.CONTRADICTION, f"{hop}, and the line {said}")
+
+
+def _matches(ruled_source: str, ruled_target: str, source: str | None, target: str) -> bool:
+    return ruled_source in (ANY, source) and ruled_target in (ANY, target)
