@@ -1,0 +1,103 @@
+"""What a workflow resource may not say, beyond its shape: gates, compensations, policies, names of agents.
+
+Each check yields findings and goes on. The graph is `definition.graph`'s business, unknown keys are `keys`'. Called by
+the front end with every step and compensation that has the right shape by itself, so that one slip hides no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stepkeep.definition import bounds
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.registry import Registry
+from stepkeep.definition.template_text import OPENING
+from stepkeep.dialects.ioa.written import CompensationBlock, RetryPolicyBlock, StepBlock
+
+GATE = "GATE:"
+"""An action that begins like this is an approval gate: nobody runs it, people decide."""
+
+Steps = Mapping[Path, StepBlock]
+Compensations = Mapping[Path, CompensationBlock]
+
+MAX_HINTS = 20
+"""Looking for the nearest of ten thousand names takes a while; a few hints are enough."""
+
+
+def is_gate(step: StepBlock) -> bool:
+    return step.action.lstrip().startswith(GATE)
+
+
+def prompt_of(step: StepBlock) -> str:
+    """What a gate asks."""
+    return step.action.lstrip().removeprefix(GATE).strip()
+
+
+def check_steps(steps: Steps) -> Iterator[Finding]:
+    """Everything wrong with single steps."""
+    for path, step in steps.items():
+        yield from _plain(step.action, (*path, "action"))
+        most = bounds.STEP_TIMEOUT[1]
+        if not is_gate(step) and step.timeout is not None and step.timeout > most:
+            said = f"`timeout` must be at most {format_duration(most)}; only a gate may wait longer."
+            yield Finding((*path, "timeout"), said)
+        if step.retry_policy is not None:
+            yield from _retry_policy(step.retry_policy, (*path, "retryPolicy"))
+
+
+def check_compensation(entries: Compensations, steps: Steps, names: set[str]) -> Iterator[Finding]:
+    """Each entry takes back one step that is there and does something."""
+    gates = {step.name for step in steps.values() if is_gate(step)}
+    seen: set[str] = set()
+    hints = MAX_HINTS
+    for path, entry in entries.items():
+        yield from _plain(entry.action, (*path, "action"))
+        if entry.action.lstrip().startswith(GATE):
+            said = "A compensation cannot wait for approval: an undo that began is finished."
+            yield Finding((*path, "action"), said, "Say what the agent is to do.")
+        if entry.step not in names:
+            hint = did_you_mean(entry.step, names) if hints > 0 else ""
+            hints -= 1
+            yield Finding((*path, "step"), f"There is no step `{entry.step}` to compensate.", hint)
+        elif entry.step in seen:
+            said = f"Step `{entry.step}` already has a compensation."
+            yield Finding((*path, "step"), said, "Let one action take back all of it.")
+        elif entry.step in gates:
+            yield Finding((*path, "step"), f"`{entry.step}` is a gate; there is nothing to take back.", "Remove this.")
+        seen.add(entry.step)
+
+
+def check_policy(policy: object) -> Iterator[Finding]:
+    """The schema knows a workflow-level `retry` that no text gives a meaning to; rather than guess, say no."""
+    if policy == "retry":
+        said = "`failurePolicy: retry` is not supported: a whole workflow is not tried again, its steps are."
+        hint = "Write `retryPolicy` on the steps, and abort or compensate here."
+        yield Finding(("spec", "failurePolicy"), said, hint)
+
+
+def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> Iterator[Finding]:
+    """Whether the agents that do the work exist."""
+    named = [(path, step.agent) for path, step in steps.items() if not is_gate(step)]
+    named += [(path, entry.agent) for path, entry in entries.items()]
+    for path, agent in named:
+        if handlers.agent(agent) is None:
+            hint = did_you_mean(agent, handlers.agents) or "Load the code that registers it."
+            yield Finding((*path, "agent"), f"There is no agent `{agent}`.", hint)
+
+
+def _retry_policy(policy: RetryPolicyBlock, path: Path) -> Iterator[Finding]:
+    if isinstance(policy.backoff, int) and policy.initial_delay is not None:
+        said = "The delay is given twice: as `backoff` and as `initialDelay`."
+        yield Finding((*path, "initialDelay"), said, "Keep one, or name a strategy in `backoff`.", key=True)
+        return
+    first = policy.backoff if isinstance(policy.backoff, int) else policy.initial_delay
+    if first is not None and policy.max_delay is not None and policy.max_delay < first:
+        said = f"`maxDelay` is less than the first delay, {format_duration(first)}."
+        yield Finding((*path, "maxDelay"), said, "Make it longer, or leave it out.")
+
+
+def _plain(text: str, path: Path) -> Iterator[Finding]:
+    if OPENING in text:
+        said = f"`{path[-1]}` is taken as it is written."
+        yield Finding(path, said, "Expressions are not evaluated here; remove `${{ }}`.")

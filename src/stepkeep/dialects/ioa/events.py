@@ -1,0 +1,128 @@
+"""The telemetry of a run: six kinds of events with their mandatory payloads, all under one correlation id.
+
+Derived from the log, one event per line that calls for one, so the same run always tells the same events. Emitting them
+is somebody else's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from stepkeep.dialects.ioa.story import Told, is_tolerated, millis_between
+
+Line = Mapping[str, Any]
+
+
+class Kind(NamedTuple):
+    """One kind of event: its category in the taxonomy, and how its payload is made."""
+
+    category: str
+    payload: Callable[[Told, Line], dict[str, Any]]
+
+
+def events_of(told: Told) -> list[dict[str, Any]]:
+    """All events of a run so far, oldest first."""
+    found = []
+    for line in told.lines:
+        name = _event_in(line)
+        if name is not None:
+            found.append(_event(told, line, name))
+    return found
+
+
+def _event(told: Told, line: Line, name: str) -> dict[str, Any]:
+    kind = KINDS[name]
+    event = {
+        "event": name,
+        "name": f"{_domain(told)}.{name}",
+        "category": kind.category,
+        "timestamp": line["timestamp"],
+        "correlationId": told.run["correlation_id"],
+        "payload": {"workflowName": told.run["workflow"], **kind.payload(told, line)},
+    }
+    return event | ({"extension": True} if name in EXTENSIONS else {})
+
+
+def _domain(told: Told) -> str:
+    involved = told.definition.get("about", {}).get("domainsInvolved") or ["system"]
+    return str(involved[0])
+
+
+def _event_in(line: Line) -> str | None:
+    state = line["to_state"]
+    if line["event_type"] == "workflow_state_transition":
+        return OF_WORKFLOW.get(state)
+    if line["event_type"] != "step_state_transition":
+        return None
+    if state == "failed" or is_tolerated(line):
+        return "workflow_step_failed"
+    return "workflow_step_completed" if state == "completed" else None
+
+
+def _started(told: Told, line: Line) -> dict[str, Any]:
+    return {"trigger": "manual", "domainsInvolved": told.definition.get("about", {}).get("domainsInvolved", [])}
+
+
+def _step_completed(told: Told, line: Line) -> dict[str, Any]:
+    name = line["metadata"]["step"]
+    return {
+        "stepName": name,
+        "agent": told.agents.get(name),
+        "durationMs": millis_between(told.began.get(name), told.ended.get(name)),
+        "correlationId": told.run["correlation_id"],
+    }
+
+
+def _step_failed(told: Told, line: Line) -> dict[str, Any]:
+    name = line["metadata"]["step"]
+    error = line["metadata"].get("error") or line["metadata"].get("category")
+    return {"stepName": name, "error": error, "onFailure": told.policies.get(name)}
+
+
+def _completed(told: Told, line: Line) -> dict[str, Any]:
+    return {
+        "totalDurationMs": millis_between(told.run["started_at"], line["timestamp"]),
+        "stepsCompleted": len(told.in_state("completed")),
+        "costAccumulated": told.cost,
+        "rolledBack": line["from_state"] == "compensating",
+    }
+
+
+def _failed(told: Told, line: Line) -> dict[str, Any]:
+    return {"failedStep": _failed_step(told), "failurePolicy": told.definition.get("on_failure")}
+
+
+def _compensating(told: Told, line: Line) -> dict[str, Any]:
+    return {"failedStep": _failed_step(told), "compensationSteps": told.undone}
+
+
+def _cancelled(told: Told, line: Line) -> dict[str, Any]:
+    return {"reason": told.run["error"]}
+
+
+def _failed_step(told: Told) -> str | None:
+    """The step that brought the workflow down; none where it timed out or was called off as a whole."""
+    return next(iter(told.in_state("failed")), None)
+
+
+KINDS = {
+    "workflow_started": Kind("audit", _started),
+    "workflow_step_completed": Kind("trace", _step_completed),
+    "workflow_step_failed": Kind("alert", _step_failed),
+    "workflow_completed": Kind("audit", _completed),
+    "workflow_failed": Kind("alert", _failed),
+    "workflow_compensating": Kind("alert", _compensating),
+    "workflow_cancelled": Kind("audit", _cancelled),
+}
+
+OF_WORKFLOW = {
+    "queued": "workflow_started",
+    "completed": "workflow_completed",
+    "failed": "workflow_failed",
+    "compensating": "workflow_compensating",
+    "cancelled": "workflow_cancelled",
+}
+
+EXTENSIONS = frozenset({"workflow_cancelled"})
+"""The taxonomy has no word for a cancel; without this one a cancelled workflow would never be told to have ended."""

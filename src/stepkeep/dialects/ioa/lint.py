@@ -1,0 +1,144 @@
+"""Advice on a workflow that is correct and may still hurt: seed 000 section 6, in the words of its own format.
+
+The same guidelines as `definition.lint`, looked for in the resource: there gates have timeouts instead of deadlines and
+compensations stand apart from their steps. Warnings stop nothing. Called by the front end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.lint import MANY_STEPS
+from stepkeep.dialects.ioa.checks import GATE, is_gate, prompt_of
+from stepkeep.dialects.ioa.written import SpecBlock, StepBlock, WorkflowResource
+from stepkeep.kernel.definition import Definition, StepDefinition
+from stepkeep.kernel.states import OnFailure
+
+MANY_PARALLEL = 5
+USUAL_TIMEOUT = StepDefinition(name="", order=0).timeout
+
+
+def lint(written: WorkflowResource, definition: Definition) -> list[Finding]:
+    """All advice on one workflow."""
+    spec = written.spec
+    return [
+        *_status(written),
+        *_workflow_without_timeout(spec),
+        *_step_without_timeout(spec, definition),
+        *_timeout_that_never_comes(spec),
+        *_notification_that_aborts(spec, definition),
+        *_compensation_that_never_runs(spec, definition),
+        *_nothing_to_compensate(spec, definition),
+        *_many_steps(spec),
+        *_many_in_parallel(spec),
+        *_half_a_gate(spec),
+    ]
+
+
+def _at(place: int, *rest: str) -> Path:
+    return ("spec", "steps", place, *rest)
+
+
+def _status(written: WorkflowResource) -> Iterator[Finding]:
+    if "status" in written.model_fields_set:
+        said = "`status` is written by whoever runs the workflow; it is ignored here."
+        yield Finding(("status",), said, "Remove it.", key=True)
+
+
+def _workflow_without_timeout(spec: SpecBlock) -> Iterator[Finding]:
+    """Guideline 1: set timeouts for everything."""
+    if spec.timeout is None:
+        said = "The workflow has no `timeout`: a run that is stuck stays so for ever."
+        yield Finding(("spec",), said, 'Add one, for example `timeout: "30m"`.', key=True)
+
+
+def _step_without_timeout(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
+    """Guideline 1; a gate without one waits for people for ever."""
+    for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
+        if step.timeout is not None:
+            continue
+        if is_gate(step):
+            said = f"The gate `{step.name}` has no `timeout`: it may wait for ever."
+            yield Finding(_at(place, "name"), said, 'Add one, for example `timeout: "24h"`.')
+        elif built.timeout == USUAL_TIMEOUT:
+            said = f"Step `{step.name}` has no `timeout` of its own; each attempt may take 5m."
+            yield Finding(_at(place, "name"), said, "Add the time it should need at most.")
+
+
+def _timeout_that_never_comes(spec: SpecBlock) -> Iterator[Finding]:
+    """Section 3.4: the workflow's timeout overrides any step's."""
+    for place, step in enumerate(spec.steps):
+        if spec.timeout is not None and step.timeout is not None and step.timeout >= spec.timeout:
+            whole = format_duration(spec.timeout)
+            said = f"`timeout` of step `{step.name}` never comes: the workflow as a whole has {whole}."
+            yield Finding(_at(place, "timeout"), said, "Make it shorter, or the workflow's longer.")
+
+
+def _notification_that_aborts(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
+    """Guideline 2: use skip for non-critical steps."""
+    waited_for = {name for step in spec.steps for name in step.depends_on}
+    for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
+        tells = "notif" in f"{step.name} {step.action}".casefold()
+        if tells and step.name not in waited_for and built.on_failure is not OnFailure.SKIP and not is_gate(step):
+            said = f"When the notification `{step.name}` fails, the whole workflow does."
+            yield Finding(_at(place, "name"), said, "Add `onFailure: skip` if it is not critical.")
+
+
+def _compensates(definition: Definition) -> bool:
+    policies = {definition.on_failure, *(step.on_failure for step in definition.steps)}
+    return OnFailure.COMPENSATE in policies
+
+
+def _compensation_that_never_runs(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
+    """Guideline 4: a failure path that is never taken."""
+    if spec.compensation and not _compensates(definition):
+        said = "`compensation` never runs: neither `failurePolicy` nor any `onFailure` asks for it."
+        yield Finding(("spec", "compensation"), said, "Write `compensate` where a failure should undo.", key=True)
+
+
+def _nothing_to_compensate(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
+    """Guideline 4: a failure path that leads nowhere."""
+    if spec.compensation or not _compensates(definition):
+        return
+    said, hint = "`compensate` has nothing to take back: there is no `compensation`.", "Add one per step that mutates."
+    if spec.failure_policy == "compensate":
+        yield Finding(("spec", "failurePolicy"), said, hint)
+    for place, step in enumerate(spec.steps):
+        if step.on_failure == "compensate":
+            yield Finding(_at(place, "onFailure"), said, hint)
+
+
+def _many_steps(spec: SpecBlock) -> Iterator[Finding]:
+    """Guideline 5: keep workflows under 10 steps."""
+    if (count := len(spec.steps)) > MANY_STEPS:
+        said = f"{count} steps are hard to follow; more than {MANY_STEPS} are better split."
+        yield Finding(("spec", "steps"), said, "Make several workflows of it.", key=True)
+
+
+def _many_in_parallel(spec: SpecBlock) -> Iterator[Finding]:
+    """The fan-out pattern: steps with the same dependencies run side by side, and few can follow many of them."""
+    beside = Counter(frozenset(step.depends_on) for step in spec.steps)
+    for count in (count for count in beside.values() if count > MANY_PARALLEL):
+        said = f"{count} steps start at once; more than {MANY_PARALLEL} side by side are hard to follow."
+        yield Finding(("spec", "steps"), said, "Let some wait for others, or make several workflows.", key=True)
+
+
+def _half_a_gate(spec: SpecBlock) -> Iterator[Finding]:
+    """Guideline 7: gates for irreversible actions, which must be gates then."""
+    for place, step in enumerate(spec.steps):
+        if is_gate(step):
+            yield from _gate(step, place)
+        elif step.action.lstrip().casefold().startswith(GATE.casefold()):
+            said = f"Step `{step.name}` is no gate: only `{GATE}` in capitals makes one, and its agent will be run."
+            yield Finding(_at(place, "action"), said)
+
+
+def _gate(step: StepBlock, place: int) -> Iterator[Finding]:
+    if not prompt_of(step):
+        yield Finding(_at(place, "action"), f"The gate `{step.name}` does not say what is to be approved.")
+    if step.retry_policy is not None:
+        said = "`retryPolicy` has no effect on a gate: nothing is tried there, so nothing is tried again."
+        yield Finding(_at(place, "retryPolicy"), said, "Remove it.", key=True)

@@ -1,0 +1,154 @@
+"""Seed 000's two machines as data: the workflow's seven states and the step's five, straight out of its tables.
+
+Where table and picture differ the table counts: compensation starts from executing, and failed is terminal. Plain
+words only; the judge and every projection read this file, and nothing of the engine is imported.
+"""
+
+from __future__ import annotations
+
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.ioa.defaults import DEFAULTS
+from stepkeep.dialects.ioa.invariants import INVARIANTS
+from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.projection import RunView, Seen
+
+TABLE = "000 §1 valid state transitions"
+NEVER = "000 §1 invalid transitions"
+
+# fmt: off
+WORKFLOW_ARROWS = (
+    Arrow(None,           "idle",         "Initial state after creation",       "000 §1 state definitions"),
+    Arrow("idle",         "queued",       "Trigger event or manual start",      TABLE),
+    Arrow("queued",       "executing",    "Execution resources available",      TABLE),
+    Arrow("executing",    "blocked",      "Step requires external input",       TABLE),
+    Arrow("executing",    "completed",    "All steps finished",                 TABLE),
+    Arrow("executing",    "failed",       "Step failed + policy != compensate", TABLE),
+    Arrow("executing",    "compensating", "Step failed + policy == compensate", TABLE),
+    Arrow("blocked",      "executing",    "External input received",            TABLE),
+    Arrow("blocked",      "failed",       "Timeout on blocked step",            TABLE),
+    Arrow("compensating", "completed",    "All compensations successful",       TABLE),
+    Arrow("compensating", "failed",       "Compensation itself failed",         TABLE),
+)
+
+NEVER_IN_A_WORKFLOW = (
+    Forbidden("idle",         "executing", f"{NEVER}: must go through queued"),
+    Forbidden("completed",    ANY,         f"{NEVER}: terminal"),
+    Forbidden("failed",       "executing", f"{NEVER}: must restart as new workflow"),
+    Forbidden("compensating", "executing", f"{NEVER}: cannot resume after compensation starts"),
+)
+
+STEP_ARROWS = (
+    Arrow(None,      "pending",   "Dependencies not yet met", "000 §2 step states"),
+    Arrow("pending", "running",   "Currently executing",      "000 §2 step states"),
+    Arrow("running", "completed", "Finished successfully",    "000 §2 step states"),
+    Arrow("running", "skipped",   "onFailure: skip",          "000 §2 step states"),
+    Arrow("running", "failed",    "Execution failed",         "000 §2 step states"),
+)
+# fmt: on
+
+RUN = MachineView(
+    noun="workflow",
+    states=("idle", "queued", "executing", "blocked", "completed", "failed", "compensating"),
+    terminal=frozenset({"completed", "failed", "cancelled"}),
+    arrows=WORKFLOW_ARROWS,
+    forbidden=NEVER_IN_A_WORKFLOW,
+    shows={
+        "idle": "idle",
+        "queued": "queued",
+        "running": "executing",
+        "blocked": "blocked",
+        "validating": "executing",
+        "compensating": "compensating",
+        "succeeded": "completed",
+        "rolled_back": "completed",
+        "failed": "failed",
+        "cancelled": "cancelled",
+    },
+    extra={"cancelled": "people call workflows off, and the seed has no word for that"},
+    extensions=(
+        Extension("idle", "cancelled", "cancelled before it was started"),
+        Extension("queued", "cancelled", "cancelled before anything was done"),
+        Extension("executing", "cancelled", "cancelled at work"),
+        Extension("blocked", "cancelled", "cancelled while it waited for people"),
+        Extension(
+            "queued", "failed", "the workflow's timeout counts from its start, and no worker came in time (§3.4)"
+        ),
+        Extension(
+            "blocked",
+            "compensating",
+            "a gate's timeout, the workflow's, or a step beside the gate asks for compensation (§3.4), and the table "
+            "knows no way from blocked but executing and failed",
+        ),
+    ),
+)
+
+STEP = MachineView(
+    noun="step",
+    states=("pending", "running", "completed", "failed", "skipped"),
+    terminal=frozenset({"completed", "failed", "skipped", "cancelled"}),
+    arrows=STEP_ARROWS,
+    shows={
+        "pending": "pending",
+        "ready": "pending",
+        "running": "running",
+        "validating": "running",
+        "retrying": "running",
+        "awaiting_approval": "running",
+        "awaiting_event": "running",
+        "awaiting_completion": "running",
+        "succeeded": "completed",
+        "failed": "failed",
+        "skipped": "skipped",
+        "cancelled": "cancelled",
+    },
+    extra={"cancelled": "the workflow stopped or was cancelled before the step came to an end of its own"},
+    extensions=(
+        Extension(
+            "pending", "skipped", "what it waits for was rejected or skipped; the picture skips from running only"
+        ),
+        Extension("pending", "failed", "a policy denied it, or its condition could not be evaluated, before it began"),
+        Extension("pending", "cancelled", "the workflow stopped or was cancelled before it began"),
+        Extension("running", "cancelled", "the workflow stopped or was cancelled while it ran or waited"),
+    ),
+    # A retry is no way back: from its first claim, or its gate's opening, a step shows running until it ends.
+    sticky={"running": frozenset({"pending"})},
+)
+
+WAITING = frozenset({"awaiting_approval", "awaiting_event", "awaiting_completion"})
+
+
+class WorkflowView(RunView):
+    """Blocked means that some step waits for input from outside, whatever else may move (§1 executing → blocked).
+
+    A wait that ends by its deadline, or with the run, keeps the workflow blocked until the run itself moves: that is
+    §1's blocked → failed. Once the run is stopping, what was shown before stays.
+    """
+
+    def __init__(self, view: MachineView) -> None:
+        super().__init__(view)
+        self.waiting: set[str] = set()
+
+    def feed(self, seen: Seen) -> str | None:
+        if seen.kind == "run":
+            self.state = seen.target
+        elif seen.kind == "step" and seen.phase == "main":
+            (self.waiting.add if seen.target in WAITING else self.waiting.discard)(seen.name)
+        if self.state not in ("running", "blocked"):
+            return super().feed(seen)
+        if self.shown not in ("executing", "blocked"):
+            return "executing"
+        if seen.trigger in ("deadline_passed", "cancelled"):
+            return self.shown
+        return "blocked" if self.waiting else "executing"
+
+
+JUDGED = Judged(
+    name="ioa",
+    seed="000",
+    title="IOA workflow state machine",
+    run=RUN,
+    step=STEP,
+    run_view=WorkflowView,
+    invariants=INVARIANTS,
+    defaults=DEFAULTS,
+)

@@ -1,0 +1,110 @@
+"""What the log and the view of a run tell together: who was in which state since when, what it took and what it cost.
+
+A value that both the status and the events are made from, so that they never contradict each other. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from stepkeep.definition.durations import format_duration
+
+SECOND = 1_000_000
+
+Line = Mapping[str, Any]
+
+
+@dataclass(kw_only=True)
+class Told:
+    """One run, retold. Steps are the plan's own, in its order; `undone` names those with a hook, first one first."""
+
+    run: Mapping[str, Any]
+    definition: Mapping[str, Any]
+    lines: list[dict[str, Any]]
+    steps: list[Mapping[str, Any]]
+    hooks: dict[str, Mapping[str, Any]]
+    state: str = "idle"
+    moved_at: str | None = None
+    states: dict[str, str] = field(default_factory=dict)
+    began: dict[str, str] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    tolerated: list[str] = field(default_factory=list)
+
+    def in_state(self, state: str) -> list[str]:
+        """The steps in this state, in the order in which they came to it."""
+        return [name for name, shown in self.states.items() if shown == state]
+
+    @property
+    def agents(self) -> dict[str, str | None]:
+        gates = self.definition.get("about", {}).get("gates", {})
+        return {
+            step["name"]: gates.get(step["name"]) or (step.get("executor") or {}).get("name")
+            for step in self.definition.get("steps", ())
+        }
+
+    @property
+    def policies(self) -> dict[str, str]:
+        return {step["name"]: step["on_failure"] for step in self.definition.get("steps", ())}
+
+    @property
+    def undone(self) -> list[str]:
+        """Steps with a hook, in reverse order of completion."""
+        return [name for name in reversed(self.in_state("completed")) if name in self.hooks]
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        spent = self.run["cost"]
+        return {"tokens": int(spent.get("tokens", 0)), "cost": spent.get("usd", 0), "currency": "USD"}
+
+
+def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
+    """Put a run's view and its log together."""
+    told = Told(
+        run=canonical["run"],
+        definition=canonical.get("definition", {}),
+        lines=lines,
+        steps=[step for step in canonical["steps"] if step["phase"] == "main"],
+        hooks={step["name"].removeprefix("undo:"): step for step in canonical["steps"] if step["phase"] == "undo"},
+    )
+    for line in lines:
+        if line["event_type"] == "step_state_transition":
+            _step_moved(told, line)
+        elif line["event_type"] == "workflow_state_transition":
+            told.state, told.moved_at = line["to_state"], line["timestamp"]
+    return told
+
+
+def _step_moved(told: Told, line: Line) -> None:
+    name, state = line["metadata"]["step"], line["to_state"]
+    told.states.pop(name, None)
+    told.states[name] = state
+    if state == "running":
+        told.began[name] = line["timestamp"]
+    elif state != "pending":
+        told.ended[name] = line["timestamp"]
+        if is_tolerated(line):
+            told.tolerated.append(name)
+
+
+def is_tolerated(line: Line) -> bool:
+    """A step that failed and was skipped for it; a skip that only followed from another's has no category."""
+    return line["to_state"] == "skipped" and "category" in line["metadata"]
+
+
+def millis_between(begin: str | None, end: str | None) -> int | None:
+    """Whole milliseconds between two times of a log."""
+    if begin is None or end is None:
+        return None
+    return round((datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds() * 1000)
+
+
+def latency(begin: str | None, end: str | None) -> str | None:
+    """How long it took as people say it, like 8m32s; only what took less than a second is told in milliseconds."""
+    millis = millis_between(begin, end)
+    if millis is None:
+        return None
+    micros = max(millis, 0) * 1000
+    return format_duration(micros if micros < SECOND else micros - micros % SECOND)

@@ -1,0 +1,193 @@
+"""The workflow resource as people write it (`apiVersion: ioa.dev/v0.2`, `kind: Workflow`): one model per block.
+
+The models say what each known key may hold. Keys that nobody knows are left to `keys`, because the format allows them
+below the top. Defaults that hang on other parts are filled in by `build`. The published schema comes from here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition import bounds
+from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
+from stepkeep.definition.findings import shown
+
+API_VERSION = "ioa.dev/v0.2"
+KIND = "Workflow"
+STRATEGIES = ("constant", "linear", "exponential")
+MAX_RETRIES = bounds.MAX_ATTEMPTS - 1
+
+RESOURCE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+RESOURCE_NAME_RULE = "lower-case letters, digits and `-`, starting with a letter, at most 63 characters"
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=bounds.MAX_TEXT)]
+Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
+AgentName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
+DurationText = Annotated[str, Field(examples=["30s", "5m", "24h", "1h30m"])]
+
+
+def _filled(value: Any) -> Any:
+    if value is None:
+        raise PydanticCustomError("empty", "is empty")
+    return value
+
+
+def _given(shape: Any) -> BeforeValidator:
+    """A key that may be left out, but not left empty."""
+    return BeforeValidator(_filled, json_schema_input_type=shape)
+
+
+def _within(limits: tuple[int, int]) -> BeforeValidator:
+    """A duration within bounds, as microseconds."""
+
+    def check(value: Any) -> int:
+        found = parse_duration(_filled(value))
+        least, most = limits
+        if not least <= found <= most:
+            span = {"least": format_duration(least), "most": format_duration(most)}
+            raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
+        return found
+
+    return BeforeValidator(check, json_schema_input_type=DurationText)
+
+
+def _resource_name(value: Any) -> Any:
+    if isinstance(value, str) and not RESOURCE_NAME.fullmatch(value):
+        said = {"value": shown(value), "rule": RESOURCE_NAME_RULE}
+        raise PydanticCustomError("resource_name", "cannot be {value}: use {rule}", said)
+    return value
+
+
+def _backoff(value: Any) -> Any:
+    """One of the strategies by name, or a duration, which is the delay of the constant one (microseconds)."""
+    if not isinstance(value, str) or value in STRATEGIES:
+        return value
+    try:
+        found = parse_duration(value)
+    except InvalidDuration:
+        found = -1
+    if not bounds.DELAY[0] <= found <= bounds.DELAY[1]:
+        known = f"{', '.join(STRATEGIES)} or a duration of at most {format_duration(bounds.DELAY[1])}"
+        raise PydanticCustomError("backoff", "must be {known}, not {value}", {"known": known, "value": shown(value)})
+    return found
+
+
+def _version(value: Any) -> Any:
+    """A whole number. `"3"` and `v3` are 3; of `1.4.2` each part has three digits, so that later ones are higher."""
+    if not isinstance(value, str):
+        return _filled(value)
+    parts = value.removeprefix("v").split(".")
+    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) > 3:
+        raise PydanticCustomError("version", "must be like 3 or 1.4.2, not {value}", {"value": shown(value)})
+    numbers = [int(part) if len(part) < 10 else bounds.MAX_VERSION + 1 for part in parts]
+    if len(numbers) == 1:
+        return numbers[0]
+    if any(number > 999 for number in numbers):
+        raise PydanticCustomError("version", "cannot have a part above 999, as {value} has", {"value": shown(value)})
+    major, minor, patch = (*numbers, 0, 0)[:3]
+    return (major * 1000 + minor) * 1000 + patch
+
+
+def _owner(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else _filled(value)
+
+
+class Block(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+
+class OwnerBlock(Block):
+    """Who looks after the workflow."""
+
+    name: Text
+    role: Annotated[Text | None, _given(Text)] = None
+
+
+class MetadataBlock(Block):
+    """What the workflow is called, and whose it is."""
+
+    name: Annotated[
+        str, BeforeValidator(_resource_name), Field(json_schema_extra={"pattern": f"^{RESOURCE_NAME.pattern}$"})
+    ]
+    owner: Annotated[OwnerBlock | None, BeforeValidator(_owner, json_schema_input_type=str | OwnerBlock)] = None
+    labels: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
+    annotations: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
+    version: Annotated[
+        int, Field(ge=1, le=bounds.MAX_VERSION), BeforeValidator(_version, json_schema_input_type=int | str)
+    ] = 1
+    created_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="createdAt")
+    updated_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="updatedAt")
+
+
+class TriggerBlock(Block):
+    """What starts the workflow by itself."""
+
+    event: Annotated[Text | None, _given(Text)] = None
+    condition: Annotated[Text | None, _given(Text)] = None
+    schedule: Annotated[Text | None, _given(Text)] = None
+
+
+class RetryPolicyBlock(Block):
+    """How often a step is tried again, and after which delay (section 3.2)."""
+
+    max_retries: int = Field(default=3, ge=0, le=MAX_RETRIES, alias="maxRetries")
+    backoff: Annotated[
+        Literal["constant", "linear", "exponential"] | int,
+        BeforeValidator(_backoff, json_schema_input_type=Literal["constant", "linear", "exponential"] | DurationText),
+    ] = "exponential"
+    initial_delay: Annotated[int | None, _within(bounds.DELAY)] = Field(default=None, alias="initialDelay")
+    max_delay: Annotated[int | None, _within(bounds.DELAY)] = Field(default=None, alias="maxDelay")
+
+
+class StepBlock(Block):
+    """One step: an agent and what it is to do, or, where the action begins with `GATE:`, a question to people."""
+
+    name: Name
+    agent: AgentName
+    action: Text
+    depends_on: list[str] = Field(default=[], alias="dependsOn")
+    timeout: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    retry_policy: Annotated[RetryPolicyBlock | None, _given(RetryPolicyBlock)] = Field(
+        default=None, alias="retryPolicy"
+    )
+    on_failure: Annotated[
+        Literal["abort", "skip", "compensate"] | None, _given(Literal["abort", "skip", "compensate"])
+    ] = Field(default=None, alias="onFailure")
+
+
+class CompensationBlock(Block):
+    """What takes a completed step back (section 4)."""
+
+    step: str
+    action: Text
+    agent: AgentName
+
+
+class SpecBlock(Block):
+    """What the workflow does."""
+
+    description: Text
+    domains_involved: list[Word] = Field(alias="domainsInvolved", min_length=1, max_length=1000)
+    trigger: Annotated[TriggerBlock | None, _given(TriggerBlock)] = None
+    steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+    compensation: list[CompensationBlock] = Field(default=[], max_length=bounds.MAX_STEPS)
+    timeout: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    failure_policy: Annotated[
+        Literal["compensate", "retry", "abort"] | None,
+        BeforeValidator(_filled, json_schema_input_type=Literal["compensate", "abort"]),
+    ] = Field(default=None, alias="failurePolicy")
+
+
+class WorkflowResource(Block):
+    """A workflow in the ioa dialect."""
+
+    api_version: Literal["ioa.dev/v0.2"] = Field(alias="apiVersion")
+    kind: Literal["Workflow"]
+    metadata: MetadataBlock
+    spec: SpecBlock
+    status: Any = Field(default=None, description="Written by whoever runs the workflow; ignored in a definition.")
