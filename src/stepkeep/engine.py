@@ -16,14 +16,18 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from stepkeep.conformance.certificate import Certificate, certify
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, projected, views
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
@@ -196,6 +200,21 @@ class AsyncEngine:
         if as_ is not None:
             return await projected.list_runs_as(self.transactor, which, as_)
         return await views.list_runs(self.transactor, which)
+
+    async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
+        """The run's exported log, in canonical names or in a dialect's words."""
+        lines = export_run(self.transactor, run_id, tenant=self.tenant, dialect=as_)
+        return [encode_line(line) async for line in lines]
+
+    async def certify(self, run_id: str) -> Certificate:
+        """The judge's word on a run: on its journal, and on its log in the words of every dialect."""
+        judged = {name: dialects.judged(name) for name in dialects.names()}
+        while True:
+            canonical = await self.log(run_id)
+            tellings = {name: await self.log(run_id, as_=name) for name in judged}
+            # A run that goes on may have moved between two exports: all of them must speak of the same journal.
+            if await self.log(run_id) == canonical:
+                return certify(canonical, tellings, canonical_machines(), judged)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
     async def approve(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:

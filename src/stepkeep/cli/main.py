@@ -14,11 +14,13 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.commands import (
+    certify,
     check,
     complete,
     db,
     decide,
     demo,
+    dialects,
     log,
     rerun,
     run,
@@ -68,6 +70,8 @@ app.command("rerun", rich_help_panel=WORK)(with_settings(rerun.rerun))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
+app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
+app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))

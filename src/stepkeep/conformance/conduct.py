@@ -24,7 +24,8 @@ NAMES = ("a", "b", "c", "d")
 class Situation(NamedTuple):
     """The states of a run, of its main steps, of one hook and of the final check; None before they exist.
 
-    `cancelling` says that steps are being cancelled because the run is, which nothing else may interrupt.
+    `cancelling` says that steps are being cancelled because the run is, which nothing else may interrupt; `tried` that
+    something was begun, without which there is nothing to undo.
     """
 
     run: str | None
@@ -32,6 +33,7 @@ class Situation(NamedTuple):
     hook: str | None = None
     check: str | None = None
     cancelling: bool = False
+    tried: bool = False
 
     @property
     def all_steps(self) -> tuple[str | None, ...]:
@@ -60,7 +62,8 @@ class Conduct:
             for trigger, target in self._step_hops(now, "main", state):
                 steps = (*now.steps[:place], target, *now.steps[place + 1 :])
                 seen = Seen("step", NAMES[place], state, trigger, target)
-                yield seen, now._replace(steps=steps, cancelling=_cancelling(now, trigger))
+                tried = now.tried or trigger == "claimed" or target == "succeeded"
+                yield seen, now._replace(steps=steps, cancelling=_cancelling(now, trigger), tried=tried)
         for trigger, target in self._step_hops(now, "undo", now.hook):
             seen = Seen("step", HOOK, now.hook, trigger, target, "undo")
             yield seen, now._replace(hook=target)
@@ -85,6 +88,7 @@ class Conduct:
             "step_failed": "failed" in now.steps,
             "rules_passed": now.check in (None, "succeeded"),
             "rules_failed": now.check == "failed",
+            "undo_started": now.tried,
             "undone": now.hook == "succeeded",
             "undo_failed": now.hook is not None,
         }

@@ -23,6 +23,9 @@ def check(
     app: Apps = None,
     as_: WrittenAs = None,
     strict: Annotated[bool, typer.Option("--strict", help="Let advice fail the check, too.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the definition as the engine has it, with every default.")
+    ] = False,
 ) -> int:
     """Say everything that is wrong with a definition, with its place, and give advice.
 
@@ -31,8 +34,12 @@ def check(
     report = _report(file, app or (), as_)
     status = BAD_USAGE if report.problems or (strict and report.warnings) else SUCCEEDED
     if settings.json:
+        from stepkeep.cli.render.explained import plain_definition
+
+        made = {"definition": plain_definition(report.definition)} if explain and report.definition else {}
         answer(
-            {
+            made
+            | {
                 "file": file,
                 "ok": status == SUCCEEDED,
                 "workflow": None if report.definition is None else report.definition.name,
@@ -48,6 +55,11 @@ def check(
         say(str(problem))
     for warning in report.warnings:
         say(f"{warning.file}:{warning.line}:{warning.column}: warning: {warning.message} {warning.hint}".rstrip())
+    if explain and report.definition is not None:
+        from stepkeep.cli.render.explained import explained
+
+        for line in explained(report.definition, None if is_python(file) else file):
+            say(line)
     say(_verdict(file, report))
     return status
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from stepkeep.cli.arguments import As
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
@@ -31,13 +32,17 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; standard output by default.")
     ] = None,
+    as_: As = None,
 ) -> int:
-    """Write journals as lines of JSON: one per change of state, and a closing one per run."""
+    """Write journals as lines of JSON: one per change of state, and a closing one per run.
+
+    With --as, the lines are in a dialect's words, and changes that it does not see are left out.
+    """
     if bool(runs) == every:
         raise InvalidInput("Say which runs to export: name them, or give --all.")
     if settings.json and output is None:
         raise InvalidInput("log export writes lines, not one object: with --json, name a file with --output.")
-    count = asyncio.run(_export(settings, runs or [], output))
+    count = asyncio.run(_export(settings, runs or [], output, as_))
     if settings.json:
         answer({"export": {"file": output, "lines": count}})
     elif output is not None:
@@ -48,9 +53,13 @@ def export(
 def verify(
     settings: Settings,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A log; - reads standard input.")],
+    as_: As = None,
 ) -> int:
-    """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings."""
-    found = judge(file)
+    """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings.
+
+    With --as, the log is one in that dialect's words, judged by that dialect's tables and invariants.
+    """
+    found = judge(file, as_)
     if settings.json:
         answer(
             {
@@ -78,27 +87,27 @@ app.command("export")(with_settings(export))
 app.command("verify")(with_settings(verify))
 
 
-async def _export(settings: Settings, runs: list[str], output: str | None) -> int:
+async def _export(settings: Settings, runs: list[str], output: str | None, as_: str | None) -> int:
     async with open_engine(settings) as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
-            return await write_log(engine, chosen, sys.stdout.buffer)
+            return await write_log(engine, chosen, sys.stdout.buffer, as_)
         try:
             with Path(output).open("wb") as file:  # noqa: ASYNC230 - nothing else goes on in this process
-                return await write_log(engine, chosen, file)
+                return await write_log(engine, chosen, file, as_)
         except OSError as error:
             raise InvalidInput(f"{output} cannot be written: {error.strerror}.") from None
 
 
-async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO) -> int:
+async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None) -> int:
     """Write the logs of these runs (none named: of all); returns how many lines that made."""
     from stepkeep.operations.lines import encode_line
     from stepkeep.operations.log import export_all, export_run
     from stepkeep.store.protocol import RunFilter
 
     count = 0
-    journals = [export_run(engine.transactor, run, tenant=engine.tenant) for run in runs]
-    for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant))]:
+    journals = [export_run(engine.transactor, run, tenant=engine.tenant, dialect=as_) for run in runs]
+    for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant), dialect=as_)]:
         async for line in journal:
             file.write(encode_line(line) + b"\n")
             count += 1
@@ -106,15 +115,24 @@ async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO) -> int
     return count
 
 
-def judge(file: str) -> Report:
-    """The verdict on a log file."""
-    from stepkeep.conformance.verify import verify_log
+def judge(file: str, as_: str | None = None) -> Report:
+    """The verdict on a log file, in canonical names or in a dialect's words."""
+    from stepkeep.conformance.replay import replay_lines
+    from stepkeep.conformance.verify import read_lines, verify_log
+    from stepkeep.dialects.registry import judged
     from stepkeep.operations.log import canonical_machines
+
+    dialect = None if as_ is None else judged(as_)
+
+    def verdict(log: BinaryIO) -> Report:
+        if dialect is None:
+            return verify_log(log, canonical_machines())
+        return replay_lines(read_lines(log), dialect)
 
     try:
         if file == "-":
-            return verify_log(sys.stdin.buffer, canonical_machines())
+            return verdict(sys.stdin.buffer)
         with Path(file).open("rb") as log:
-            return verify_log(log, canonical_machines())
+            return verdict(log)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}.") from None

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import As
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
@@ -27,13 +28,18 @@ def runs(
     before: Annotated[
         str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
     ] = None,
+    as_: As = None,
 ) -> int:
     """List runs, newest first."""
-    found = asyncio.run(_list(settings, state or [], workflow, business_key, limit, before))
+    found = asyncio.run(_list(settings, state or [], workflow, business_key, limit, before, as_))
     if settings.json:
         answer(found)
     elif not found["runs"]:
         say("no runs")
+    elif as_ is not None:
+        from stepkeep.cli.render.tables import plain_table
+
+        console().print(plain_table(found["runs"]))
     else:
         from stepkeep.cli.render.tables import runs_table
 
@@ -51,6 +57,7 @@ async def _list(
     business_key: str | None,
     limit: int,
     before: str | None,
+    as_: str | None,
 ) -> dict[str, Any]:
     from stepkeep.errors import InvalidInput
     from stepkeep.kernel.states import RunState
@@ -64,4 +71,5 @@ async def _list(
             business_key=business_key,
             limit=limit,
             before=None if before is None else await find_run(engine, before),
+            as_=as_,
         )

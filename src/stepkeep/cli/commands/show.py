@@ -5,27 +5,34 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepkeep.cli.arguments import RunId
+from stepkeep.cli.arguments import As, RunId
 from stepkeep.cli.hints import hints
-from stepkeep.cli.printer import answer, console
+from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.render.outline import outline
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 
 
-def show(settings: Settings, run: RunId) -> int:
-    """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for."""
-    view = asyncio.run(_view(settings, run))
+def show(settings: Settings, run: RunId, as_: As = None) -> int:
+    """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
+
+    With --as, the run is told in a dialect's own words and shapes.
+    """
+    view = asyncio.run(_view(settings, run, as_))
     if settings.json:
         answer(view)
+    elif as_ is not None:
+        for line in outline(view):
+            say(line)
     else:
         print_report(view, settings)
     return SUCCEEDED
 
 
-async def _view(settings: Settings, run: str) -> dict[str, Any]:
+async def _view(settings: Settings, run: str, as_: str | None) -> dict[str, Any]:
     async with open_engine(settings) as engine:
-        return await engine.show(await find_run(engine, run))
+        return await engine.show(await find_run(engine, run), as_=as_)
 
 
 def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:

@@ -62,6 +62,15 @@ def workers_table(workers: Sequence[View]) -> Table:
     return table
 
 
+def plain_table(rows: Sequence[View]) -> Table:
+    """Rows of whatever shape: one column per key that any of them has."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = _table(*(column.upper() for column in columns))
+    for row in rows:
+        table.add_row(*(Text(shorten("" if row.get(key) is None else str(row[key]), 80)) for key in columns))
+    return table
+
+
 def attempts_table(steps: Sequence[View], *, most: int = 40) -> Table | None:
     """The attempts that did not simply succeed, in the order they ended; None when there are none."""
     told = [(step, attempt) for step in steps for attempt in step["history"] if attempt["state"] != "succeeded"]

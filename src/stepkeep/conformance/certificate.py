@@ -1,0 +1,212 @@
+"""A certificate for one run: what the judge looked at, what it found, and the hashes that it speaks for.
+
+Made from exported logs alone: the canonical one and one per dialect. Each is judged by itself, and the dialects' logs
+are compared with what the canonical one looks like in their words. `stepkeep certify` prints it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.history import PHASES
+from stepkeep.conformance.machines import Machines
+from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.report import Code, Finding, Report
+from stepkeep.conformance.schema import HEAD
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.projection import Seen
+
+EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
+"""The canonical log's lines that a projection looks at."""
+
+Log = Sequence[bytes]
+Doc = Mapping[str, Any]
+
+
+class DialectVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One dialect's log of the run: how it ends, what it is chained to, and what was found."""
+
+    dialect: str
+    own: bool
+    state: str | None
+    lines: int
+    extensions: int
+    invariants: int
+    chain: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
+    """The judge's word on one run. It speaks for the journal whose head it names, and for no later one."""
+
+    run: str
+    written_in: str
+    state: str
+    head: str
+    entries: int
+    counts: dict[str, int]
+    canonical: tuple[Finding, ...]
+    dialects: tuple[DialectVerdict, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.canonical and all(one.ok for one in self.dialects)
+
+    def as_json(self) -> dict[str, Any]:
+        """The documented shape behind `--json`."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        for view, one in zip(plain["dialects"], self.dialects, strict=True):
+            view["ok"] = one.ok
+        return {"verdict": "conforms" if self.ok else "does not conform", "ok": self.ok, **plain}
+
+    def page(self) -> str:
+        """The same for people."""
+        return "\n".join(_page(self)) + "\n"
+
+
+def certify(
+    canonical: Log, tellings: Mapping[str, Log], machines: Machines, judged: Mapping[str, Judged]
+) -> Certificate:
+    """Judge a run by its exported logs: the canonical one, and one in the words of each dialect."""
+    report = verify_lines(canonical, machines)
+    documents = list(_documents(canonical))
+    head = next((one for one in documents if one.get("event_type") == HEAD), {})
+    said = head.get("metadata", {})
+    written_in = _written_in(tellings.values())
+    return Certificate(
+        run=str(said.get("run_id")),
+        written_in=written_in,
+        state=str(head.get("to_state")),
+        head=str(said.get("hash")),
+        entries=int(said.get("entries", 0)),
+        counts=_counts(documents),
+        canonical=report.findings,
+        dialects=tuple(
+            _verdict(judged[name], log, documents, said.get("hash"), own=written_in == name)
+            for name, log in tellings.items()
+        ),
+    )
+
+
+def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, own: bool) -> DialectVerdict:
+    report: Report = replay_lines(log, judged)
+    told = list(_documents(log))
+    last = told[-1] if told else {}
+    said = last.get("metadata", {})
+    found = [*report.findings, *_differences(judged, told, canonical, head)]
+    return DialectVerdict(
+        dialect=judged.name,
+        own=own,
+        state=last.get("to_state"),
+        lines=report.lines,
+        extensions=sum(line.get("metadata", {}).get("extension") is True for line in told),
+        invariants=len(judged.invariants) if own else 0,
+        chain=str(said.get("hash")),
+        findings=tuple(found),
+    )
+
+
+# -- the dialect's log against the canonical one ---------------------------------------------------------------------
+def _differences(judged: Judged, told: Sequence[Doc], canonical: Sequence[Doc], head: Any) -> Iterator[Finding]:
+    expected = list(_projected(judged, canonical))
+    moves = [line for line in told if line.get("event_type") != HEAD]
+    found = [(line["event_type"], line["from_state"], line["to_state"], line["metadata"].get("step")) for line in moves]
+    run = str(told[-1].get("entity_id")) if told else None
+    for place, (wanted, got) in enumerate(zip(expected, found, strict=False), 1):
+        if wanted != got:
+            yield Finding(place, Code.PROJECTION, run, f"the journal shows {_arrow(wanted)} here, not {_arrow(got)}")
+            return
+    if len(expected) != len(found):
+        said = f"the journal shows {len(expected)} transitions in this dialect's words, the log has {len(found)}"
+        yield Finding(len(told), Code.PROJECTION, run, said)
+    if told and told[-1].get("metadata", {}).get("head") != head:
+        yield Finding(len(told), Code.PROJECTION, run, "the closing line names another journal head than the journal")
+
+
+def _projected(judged: Judged, canonical: Sequence[Doc]) -> Iterator[tuple[str, str | None, str, str | None]]:
+    projection = judged.projection()
+    state, phases = "", dict[str, str]()
+    for line in canonical:
+        kind = EVENTS.get(str(line.get("event_type")))
+        if kind is None:
+            continue
+        name = line["metadata"].get("step") or line["entity_id"]
+        if kind == "run":
+            state = line["to_state"]
+        phase = phases.setdefault(name, PHASES.get(state, "main")) if kind == "step" else "main"
+        for shown in projection.feed(Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase)):
+            step = shown.name if shown.kind == "step" else None
+            yield f"{shown.noun}_state_transition", shown.source, shown.target, step
+
+
+def _arrow(move: tuple[str, str | None, str, str | None]) -> str:
+    event, source, target, step = move
+    noun = event.removesuffix("_state_transition")
+    return f"{noun} {step or ''}".strip() + f" {source or '(new)'} → {target}"
+
+
+def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for raw in log:
+        try:
+            document = json.loads(raw)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(document, dict) and isinstance(document.get("metadata"), dict) and "to_state" in document:
+            yield document
+
+
+def _written_in(tellings: Iterable[Log]) -> str:
+    for log in tellings:
+        for line in _documents(log):
+            return str(line["metadata"].get("written_in"))
+    return "native"
+
+
+def _counts(canonical: Sequence[Doc]) -> dict[str, int]:
+    steps = [line for line in canonical if line.get("event_type") == "step_state_transition"]
+    last = Counter({line["entity_id"]: line["to_state"] for line in steps}.values())
+    triggers = Counter(line["trigger"] for line in steps)
+    return {
+        "lines": len(canonical),
+        "steps": sum(last.values()),
+        **{f"steps_{state}": count for state, count in sorted(last.items())},
+        "claims": triggers["claimed"],
+        "retries": triggers["retry_scheduled"],
+        "leases_lost": triggers["lease_lost"],
+    }
+
+
+# -- for people ------------------------------------------------------------------------------------------------------
+def _page(one: Certificate) -> Iterator[str]:
+    verdict = "conforms" if one.ok else "DOES NOT CONFORM"
+    yield f"# Certificate of run {one.run}"
+    yield ""
+    yield f"Verdict: **{verdict}**. The run is {one.state}; it was written in the {one.written_in} format."
+    yield ""
+    yield f"Journal head: `{one.head}` after {one.entries:,} entries. This page speaks for that head and no later one."
+    yield ""
+    yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
+    yield ""
+    yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
+    yield "|---|---|---|---|---|---|---|"
+    lines = one.counts["lines"]
+    yield f"| canonical | {one.state} | {lines:,} | – | the engine's | {len(one.canonical)} | `{one.head[:16]}…` |"
+    for view in one.dialects:
+        asked = f"{view.invariants} asked" if view.own else "not its own"
+        yield (
+            f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
+            f"| {len(view.findings)} | `{view.chain[:16]}…` |"
+        )
+    for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
+        for finding in findings:
+            yield f"\n- {name} log, {finding}"
