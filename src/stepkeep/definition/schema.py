@@ -24,7 +24,7 @@ def native_schema() -> dict[str, Any]:
     >>> native_schema()["required"]
     ['workflow', 'steps']
     """
-    schema = _tidied(WorkflowBlock.model_json_schema(by_alias=True, mode="validation"))
+    schema = tidied(WorkflowBlock.model_json_schema(by_alias=True, mode="validation"))
     for name, kinds in _KINDS.items():
         schema["$defs"][name]["oneOf"] = [{"required": [kind]} for kind in kinds]
         schema["$defs"][name]["dependentRequired"] = {"agent": ["action"], "action": ["agent"]}
@@ -40,14 +40,14 @@ def schema_text() -> str:
     return json.dumps(native_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _tidied(node: Any, *, names: bool = False) -> Any:
+def tidied(node: Any, *, names: bool = False) -> Any:
     """Without the titles that repeat each key, and without nulls that nobody may write."""
     if isinstance(node, list):
-        return [_tidied(item) for item in node]
+        return [tidied(item) for item in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _tidied(value, names=key in {"properties", "$defs"})
+        key: tidied(value, names=key in {"properties", "$defs"})
         for key, value in node.items()
         if names or not (key == "title" or (key == "default" and value is None))
     }

@@ -1,0 +1,74 @@
+"""What the dialects whose plan is a chain have in common: names that also name handlers, and names used twice.
+
+In seeds 001 and 002 a step's name says which code runs it, so it may come again; our steps need names of their own.
+The front ends of `run` and `linear` call it; the machines do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.registry import Registry
+
+# Short enough that the number of a repeated name still fits into the name of a step.
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,55}")
+WORD_RULE = "letters, digits, `_`, `.` and `-`, starting with a letter, at most 56 characters"
+
+
+def _word(value: str) -> str:
+    if not WORD.fullmatch(value):
+        cut = value if len(value) <= 60 else f"{value[:60]}…"
+        said = "cannot be `{value}`: use {rule}"
+        raise PydanticCustomError("word", said, {"value": " ".join(cut.split()), "rule": WORD_RULE})
+    return value
+
+
+StepWord = Annotated[str, AfterValidator(_word), Field(json_schema_extra={"pattern": f"^{WORD.pattern}$"})]
+"""The name of a step that is also the name of the handler that runs it."""
+
+
+def distinct(words: Sequence[str]) -> list[str]:
+    """A name of its own for each step: a word that comes again is numbered, around names that are written out.
+
+    >>> distinct(["LLM", "TOOL", "LLM", "LLM"])
+    ['LLM', 'TOOL', 'LLM-2', 'LLM-3']
+    """
+    taken = set(words)
+    numbers: dict[str, int] = {}
+    names = []
+    for word in words:
+        name = word
+        if word in numbers:
+            while name in taken:
+                numbers[word] += 1
+                name = f"{word}-{numbers[word]}"
+            taken.add(name)
+        numbers.setdefault(word, 1)
+        names.append(name)
+    return names
+
+
+def check_known(named: Iterable[tuple[Path, str]], handlers: Registry) -> Iterator[Finding]:
+    """Whether the handlers that steps name are registered; each missing one is said where it stands."""
+    for path, name in named:
+        if handlers.get(name) is None:
+            hint = did_you_mean(name, handlers.names) or "Load the code that registers it."
+            yield Finding(path, f"There is no handler `{name}`.", hint)
+
+
+def placement(name: str, handlers: Registry | None) -> dict[str, Any]:
+    """What a handler's author says about where it runs; retries and timeouts are the document's business."""
+    spec = None if handlers is None else handlers.get(name)
+    if spec is None:
+        return {}
+    return {
+        "transactional": spec.transactional,
+        "capabilities": tuple(sorted(set(spec.capabilities))),
+        "queue": spec.queue,
+    }

@@ -1,0 +1,25 @@
+"""The `run` dialect: seed 001's templates, RunStatus and StepStatus, and the shapes of its service.
+
+`DIALECT` is made when it is first asked for, so that whoever needs the machine alone imports no front end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DIALECT":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import json
+    from importlib.resources import files
+
+    from stepkeep.dialects.dialect import Dialect
+    from stepkeep.dialects.run.front import FRONT
+    from stepkeep.dialects.run.machine import JUDGED
+    from stepkeep.dialects.run.words import WORDS
+
+    schema = json.loads(files(__name__).joinpath("schema.json").read_text(encoding="utf-8"))
+    made = Dialect(judged=JUDGED, front=FRONT, words=WORDS, schema=schema)
+    globals()["DIALECT"] = made
+    return made

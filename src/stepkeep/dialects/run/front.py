@@ -1,0 +1,171 @@
+"""The front end of `run`: a template in, the kernel's definition out with every default spelled out, or all that is
+wrong with it at once. It runs nothing, and it owns only the checks that are this format's own: names and positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from pydantic import ValidationError
+
+from stepkeep.definition.build import GRACE, WHOLE_INPUT
+from stepkeep.definition.complaints import complaints
+from stepkeep.definition.findings import Finding, Path, Source, located
+from stepkeep.definition.native import CheckReport
+from stepkeep.definition.registry import Registry
+from stepkeep.dialects.chains import check_known, distinct, placement
+from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock
+from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
+from stepkeep.kernel.states import OnFailure, StepState
+
+GATE = "APPROVAL"
+"""The one name that is no handler's: workers never execute it."""
+
+
+class RunFront:
+    """Templates of seed 001."""
+
+    def recognises(self, data: Any) -> bool:
+        """A template has steps, and says so by its name or by their positions."""
+        if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+            return False
+        if "template" in data or "template_name" in data:
+            return True
+        return "name" in data and any(isinstance(step, dict) and "position" in step for step in data["steps"])
+
+    def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
+        """Everything there is to say about a template; never raises for what is written in it."""
+        if not isinstance(data, dict):
+            said = "A template is a mapping that begins with `template: NAME`."
+            return CheckReport(definition=None, problems=(source.problem((), said),))
+        written, findings = _shaped(data)
+        findings += _named(data)
+        findings += _positions(data)
+        if handlers is not None:
+            findings += check_known(_handlers(data), handlers)
+        if written is None or findings:
+            return CheckReport(definition=None, problems=located(source, findings))
+        return CheckReport(definition=build(written, handlers), warnings=located(source, _advice(written)))
+
+
+FRONT = RunFront()
+
+
+def build(written: TemplateBlock, handlers: Registry | None = None) -> Definition:
+    """The canonical definition of a template that passed every check."""
+    rows = sorted(written.steps, key=lambda row: row.position)
+    names = distinct([row.name for row in rows])
+    steps = [
+        _step(row, name, names[place - 1] if place else None, written, handlers)
+        for place, (row, name) in enumerate(zip(rows, names, strict=True))
+    ]
+    return Definition(
+        name=written.template or written.template_name or written.name or "",
+        version=written.version,
+        dialect="run",
+        description=written.description,
+        steps=tuple(steps),
+        timeout=None,
+        on_failure=OnFailure.ABORT,
+        lease=written.reclaim_after,
+        grace=GRACE,
+        priority=written.priority,
+    )
+
+
+def _step(
+    row: StepRow, name: str, before: str | None, written: TemplateBlock, handlers: Registry | None
+) -> StepDefinition:
+    # Only success lets the next step go on: "all earlier steps in the same run are already SUCCEEDED".
+    after = () if before is None else (Dependency(step=before, allow=(StepState.SUCCEEDED,)),)
+    if row.name == GATE:
+        gate = Approval()
+        return StepDefinition(
+            name=name, order=row.position, approval=gate, depends_on=after, on_failure=OnFailure.ABORT
+        )
+    seconds = row.timeout_seconds
+    return StepDefinition(
+        name=name,
+        order=row.position,
+        executor=Handler(name=row.name),
+        inputs=WHOLE_INPUT,
+        depends_on=after,
+        timeout=written.default_step_timeout if seconds is None else seconds * SECOND,
+        retry=retry_of(written),
+        on_failure=OnFailure.ABORT,
+        **placement(row.name, handlers),
+    )
+
+
+def retry_of(written: TemplateBlock) -> Retry:
+    """`now + 2^attempts * base_delay`, where the claim has counted the attempt: the first pause is twice the base."""
+    return Retry(
+        max_attempts=written.max_attempts,
+        backoff=Backoff.EXPONENTIAL,
+        initial=2 * written.retry_base_delay,
+        factor=2.0,
+        max=None,
+    )
+
+
+def _shaped(data: dict[str, Any]) -> tuple[TemplateBlock | None, list[Finding]]:
+    try:
+        return TemplateBlock.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, data, TemplateBlock)
+
+
+def _named(data: dict[str, Any]) -> Iterator[Finding]:
+    given = [key for key in NAMED if key in data]
+    if not given:
+        yield Finding((), "`template` is missing.", "Give the template a name: `template: default`.")
+    for key in given:
+        if data[key] is None:
+            yield Finding((key,), f"`{key}` is empty.", "Give the template a name.", key=True)
+    for other in given[1:]:
+        yield Finding((other,), f"The template is named twice, by `{given[0]}` and `{other}`.", "Keep one.", key=True)
+
+
+def _positions(data: dict[str, Any]) -> Iterator[Finding]:
+    """Unique and without a gap, from 1 (or 0) on; positions that cannot be read were complained about already."""
+    rows = data.get("steps")
+    found = [
+        (row["position"], ("steps", place, "position"))
+        for place, row in enumerate(rows if isinstance(rows, list) else ())
+        if isinstance(row, dict) and type(row.get("position")) is int
+    ]
+    seen: dict[int, Path] = {}
+    for position, path in found:
+        if position in seen:
+            yield Finding(path, f"Position {position} is taken already.", "Give each step a position of its own.")
+        seen.setdefault(position, path)
+    if not seen or len(seen) < len(rows if isinstance(rows, list) else ()):
+        return  # what is missing or doubled leaves gaps that nobody meant
+    ordered = sorted(seen)
+    if ordered[0] > 1:
+        yield Finding(seen[ordered[0]], f"The first position is {ordered[0]}.", "Positions begin at 1.")
+    for one, following in pairwise(ordered):
+        if following != one + 1:
+            said = f"Position {following} follows position {one}."
+            yield Finding(seen[following], said, f"Positions have no gaps: write {one + 1}.")
+            return
+
+
+def _handlers(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    rows = data.get("steps")
+    for place, row in enumerate(rows if isinstance(rows, list) else ()):
+        name = row.get("name") if isinstance(row, dict) else None
+        if isinstance(name, str) and name and name != GATE:
+            yield ("steps", place, "name"), name
+
+
+def _advice(written: TemplateBlock) -> Iterator[Finding]:
+    for place, row in enumerate(written.steps):
+        if row.name == GATE and row.timeout_seconds is not None:
+            said = f"`timeout_seconds` of {GATE} does nothing: no worker executes it, and a gate waits for people."
+            yield Finding(("steps", place, "timeout_seconds"), said, "Remove it.", key=True)
+        elif row.name != GATE and row.name.upper() == GATE:
+            said = f"`{row.name}` is run by a handler of that name; only `{GATE}` is a gate for people."
+            yield Finding(("steps", place, "name"), said, f"Write `{GATE}` if you mean the gate.")

@@ -1,0 +1,165 @@
+"""Seed 001's two machines as data: RunStatus and StepStatus with their transition tables, word for word.
+
+Where table and picture differ the table counts. Plain words only: the judge and every projection read this file, and
+nothing of the engine is imported.
+"""
+
+from __future__ import annotations
+
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.run.defaults import DEFAULTS
+from stepkeep.dialects.run.invariants import INVARIANTS
+
+RUNS = "001 Run transitions"
+STEPS = "001 Step transitions"
+CREATION = "001 Idempotent run creation"
+ORDERING = "001 Ordering constraints from templates"
+END = "001 Run transitions: Terminal"
+
+# fmt: off
+RUN_ARROWS = (
+    Arrow(None,               "PENDING",          "POST /runs",                                    CREATION),
+    Arrow("PENDING",          "RUNNING",          "Worker claims first runnable step",             RUNS),
+    Arrow("RUNNING",          "WAITING_APPROVAL", "Approval gate reached",                         RUNS),
+    Arrow("WAITING_APPROVAL", "RUNNING",          "POST /runs/{id}/approve",                       RUNS),
+    Arrow("RUNNING",          "SUCCEEDED",        "All steps are SUCCEEDED",                       RUNS),
+    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approval completes last pending gate",          RUNS),
+    Arrow("RUNNING",          "FAILED",           "Step exhausts retries / terminal failure",      RUNS),
+    Arrow("WAITING_APPROVAL", "FAILED",           "Failure on remaining execution after approval", RUNS),
+    Arrow("PENDING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
+    Arrow("RUNNING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
+    Arrow("WAITING_APPROVAL", "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
+)
+
+RUN_FORBIDDEN = (
+    Forbidden("SUCCEEDED", ANY, END),
+    Forbidden("FAILED",    ANY, END),
+    Forbidden("CANCELED",  ANY, END),
+)
+
+STEP_ARROWS = (
+    Arrow(None,               "PENDING",          "Steps are created in template position order", ORDERING),
+    Arrow("PENDING",          "RUNNING",          "Worker claim",                                 STEPS),
+    Arrow("RUNNING",          "SUCCEEDED",        "Executor success",                             STEPS),
+    Arrow("RUNNING",          "PENDING",          "Retryable failure and attempts remaining",     STEPS),
+    Arrow("RUNNING",          "FAILED",           "Attempts exhausted",                           STEPS),
+    Arrow("PENDING",          "WAITING_APPROVAL", "Tool stage completed, approval step opened",   STEPS),
+    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approve endpoint",                             STEPS),
+    Arrow("PENDING",          "CANCELED",         "Run cancel",                                   STEPS),
+    Arrow("RUNNING",          "CANCELED",         "Run cancel",                                   STEPS),
+    Arrow("WAITING_APPROVAL", "CANCELED",         "Run cancel",                                   STEPS),
+    Arrow("RUNNING",          "RUNNING",          "Claim reclaim logic",                          STEPS),
+)
+
+STEP_FORBIDDEN = (
+    Forbidden("SUCCEEDED", ANY, "001 Enums, State overview: nothing leads out of SUCCEEDED"),
+    Forbidden("FAILED",    ANY, "001 Step transitions: Terminal step failure"),
+    Forbidden("CANCELED",  ANY, "001 Step transitions: Terminal"),
+)
+# fmt: on
+
+RUN = MachineView(
+    noun="run",
+    states=("PENDING", "RUNNING", "WAITING_APPROVAL", "SUCCEEDED", "FAILED", "CANCELED"),
+    terminal=frozenset({"SUCCEEDED", "FAILED", "CANCELED"}),
+    arrows=RUN_ARROWS,
+    forbidden=RUN_FORBIDDEN,
+    shows={
+        "idle": "PENDING",
+        "queued": "PENDING",
+        "running": "RUNNING",
+        "blocked": "WAITING_APPROVAL",
+        "succeeded": "SUCCEEDED",
+        "failed": "FAILED",
+        "rolled_back": "FAILED",
+        "cancelled": "CANCELED",
+    },
+    extensions=(
+        Extension(
+            "PENDING",
+            "FAILED",
+            "a run with a timeout of its own, which this format has not, may fail before a worker claims anything",
+        ),
+    ),
+)
+
+STEP = MachineView(
+    noun="step",
+    states=("PENDING", "RUNNING", "WAITING_APPROVAL", "SUCCEEDED", "FAILED", "CANCELED"),
+    terminal=frozenset({"SUCCEEDED", "FAILED", "CANCELED", "SKIPPED"}),
+    arrows=STEP_ARROWS,
+    forbidden=STEP_FORBIDDEN,
+    shows={
+        "pending": "PENDING",
+        "ready": "PENDING",
+        "running": "RUNNING",
+        "retrying": "PENDING",
+        "awaiting_approval": "WAITING_APPROVAL",
+        "succeeded": "SUCCEEDED",
+        "failed": "FAILED",
+        "skipped": "SKIPPED",
+        "cancelled": "CANCELED",
+    },
+    extra={"SKIPPED": "a step that was left out, or whose failure was tolerated, has not SUCCEEDED and fails no run"},
+    extensions=(
+        Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
+        Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
+        Extension("WAITING_APPROVAL", "SKIPPED", "the gate was rejected or expired under `on_failure: skip`"),
+        Extension("WAITING_APPROVAL", "FAILED", "the seed has no reject; a gate that is rejected or expires fails"),
+        Extension("WAITING_APPROVAL", "PENDING", "a step held for approval was approved and is now a worker's"),
+        Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
+        Extension("PENDING", "SUCCEEDED", "a `wait:` step's message arrived; no worker runs such a step"),
+    ),
+    # The seed leaves a stale step RUNNING until a worker reclaims it, and that claim is an arrow of its own: a lost
+    # lease is no failure that was reported, so it does not show as the retry's RUNNING → PENDING.
+    quiet=frozenset({"lease_lost", "retry_due"}),
+    repeats=frozenset({"claimed"}),
+)
+
+MOVING = frozenset({"ready", "running", "validating", "retrying"})
+WAITING = "WAITING_APPROVAL"
+
+
+class GateView(RunView):
+    """WAITING_APPROVAL means that a gate is open and nothing else can move.
+
+    Our run resumes before the gate itself is settled, which the seed does not tell apart: until something moves, what
+    was shown stays. So the approval of the last gate shows as WAITING_APPROVAL → SUCCEEDED, as in the seed's table.
+    A run that is blocked on messages or hands alone shows RUNNING.
+    """
+
+    def __init__(self, view: MachineView) -> None:
+        super().__init__(view)
+        self._gates: set[str] = set()
+
+    def feed(self, seen: Seen) -> str | None:
+        if seen.kind == "step":
+            return self._after_step(seen)
+        before, after = self.state, super().feed(seen)
+        if seen.kind != "run":
+            return after
+        if seen.target == "blocked":
+            return WAITING if self._gates else "RUNNING"
+        return self.shown if (before, seen.target) == ("blocked", "running") else after
+
+    def _after_step(self, seen: Seen) -> str | None:
+        if seen.target == "awaiting_approval":
+            self._gates.add(seen.name)
+        else:
+            self._gates.discard(seen.name)
+        resumes = self.state in {"running", "validating"} and self.shown == WAITING and seen.target in MOVING
+        return "RUNNING" if resumes else self.shown
+
+
+JUDGED = Judged(
+    name="run",
+    seed="001",
+    title="Run service: templates, claims, retries, reclaims, approvals",
+    run=RUN,
+    step=STEP,
+    run_view=GateView,
+    invariants=INVARIANTS,
+    defaults=DEFAULTS,
+)
