@@ -121,10 +121,11 @@ class Dependency(_Value, frozen=True, kw_only=True):
 
 
 class Undo(_Value, frozen=True, kw_only=True):
-    """The hook that takes a step back."""
+    """The hook that takes a step back. `input_schema` is a JSON Schema that its inputs must fit before it is called."""
 
     executor: Executor
     inputs: Any = None
+    input_schema: dict[str, Any] | None = None
     timeout: int = 300 * SECOND
     retry: Retry = HOOK_RETRY
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.definition.conditions import compile_rule
+from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Completion, Rule
 from stepkeep.kernel.definition import Executor as Defined
@@ -49,8 +50,13 @@ class StepCode:
         undo = planned.definition.undo
         inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
         self._inputs: Template = compiled(inputs, plan)
+        schema = undo.input_schema if planned.phase is Phase.UNDO and undo is not None else None
+        self._shape = None if schema is None else Shape(schema)
+        self.checks_inputs = schema is not None
         self._executor: Template = compiled(kind, plan)
-        takes_inputs = spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
+        takes_inputs = (
+            self.checks_inputs or spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
+        )
         read = (*(self._inputs.steps if takes_inputs else ()), *self._executor.steps)
         self.needs_outputs = tuple(sorted({(name, plan.numbers[name]) for name in read}))
         self.needs_details = (
@@ -68,7 +74,10 @@ class StepCode:
         return self._before
 
     def render(self, job: Job) -> Any:
-        return self._inputs.render(job)
+        inputs = self._inputs.render(job)
+        if self._shape is not None and (wrong := self._shape.complaints(inputs)):
+            raise BindingError(f"the inputs of {self.planned.name} do not fit their schema: {'; '.join(wrong)}")
+        return inputs
 
     def render_executor(self, job: Job) -> Defined:
         rendered: Defined = self._executor.render(job)
@@ -81,6 +90,7 @@ class RulesCode:
     is_rules = True
     is_manual = False
     is_transactional = False
+    checks_inputs = False
     otherwise: Category = Category.UNKNOWN
     spec: HandlerSpec | None = None
 

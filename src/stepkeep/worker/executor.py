@@ -91,6 +91,8 @@ class Code(Protocol):
     is_rules: bool
     is_manual: bool
     is_transactional: bool
+    checks_inputs: bool
+    """Inputs are rendered, and held to their schema, even for a handler that takes none."""
     needs_details: bool
     needs_outputs: tuple[tuple[str, int], ...]
     needs_states: bool

@@ -40,7 +40,7 @@ class PythonExecutor:
         spec = job.code.spec or self.spec(job.code.planned)
         signature = spec.signature
         context = job.make_context() if signature.takes_context else None
-        if not signature.names and not signature.takes_any:
+        if not signature.names and not signature.takes_any and not job.code.checks_inputs:
             return Call(spec.function, () if context is None else (context,), {})
         inputs = job.code.render(job)
         check_fit(spec, inputs)
