@@ -56,7 +56,7 @@ class Conduct:
         if now.run in self._run_ended:
             return
         for trigger, target in self._arrows["run"].get(now.run, ()):
-            if self._run_may(now, trigger, target):
+            if self._run_may(now, trigger):
                 yield Seen("run", RUN, now.run, trigger, target), now._replace(run=target, cancelling=False)
         for place, state in enumerate(now.steps):
             for trigger, target in self._step_hops(now, "main", state):
@@ -72,27 +72,28 @@ class Conduct:
             yield seen, now._replace(check=target, cancelling=_cancelling(now, trigger))
 
     # -- what the steps allow their run ------------------------------------------------------------------------------
-    def _run_may(self, now: Situation, trigger: str, target: str) -> bool:
+    def _run_may(self, now: Situation, trigger: str) -> bool:
         if now.run is None:
             return True
         if None in now.steps or (now.cancelling and trigger != "cancelled"):
             return False
-        if target in self._run_ended and self._open(now.all_steps):
-            return False
-        if now.run == "stopping" and self._open((*now.steps, now.check)):
-            return False
-        needs = {
-            "steps_settled": not self._open(now.steps) and "failed" not in now.steps,
-            "steps_failed": not self._open(now.steps) and "failed" in now.steps,
+        settled, over = not self._open((*now.steps, now.check)), not self._open(now.all_steps)
+        guards = {
+            "steps_settled": settled and "failed" not in now.steps,
+            "steps_failed": settled and "failed" in now.steps,
             "waiting": not _any(now.steps, MOVING) and _any(now.steps, WAITING),
             "step_failed": "failed" in now.steps,
-            "rules_passed": now.check in (None, "succeeded"),
+            "rules_passed": over and now.check in (None, "succeeded"),
             "rules_failed": now.check == "failed",
-            "undo_started": now.tried,
-            "undone": now.hook == "succeeded",
-            "undo_failed": now.hook is not None,
+            "stopped_failed": over,
+            "stopped_cancelled": over,
+            "undo_started": settled and now.tried,
+            "undone": over and now.hook == "succeeded",
+            "undo_failed": over and now.hook is not None,
+            "cancelled": over,
         }
-        return needs.get(trigger, True)
+        # A trigger that the judge has never heard of may come at any time: what it leads to must be seen.
+        return guards.get(trigger, True)
 
     def _open(self, states: Collection[str | None]) -> bool:
         return any(state is not None and state not in self._ended for state in states)

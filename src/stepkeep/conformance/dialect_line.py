@@ -90,7 +90,14 @@ _HEAD: dict[str, Predicate] = {
 }
 _PLAIN = Shape(
     {},
-    {"duration_seconds": seconds, "retry_count": whole, "attempt": counted, "run_id": text, "step": text},
+    {
+        "duration_seconds": seconds,
+        "retry_count": whole,
+        "attempt": counted,
+        "run_id": text,
+        "step": text,
+        "extension": _yes,
+    },
 )
 
 

@@ -98,7 +98,7 @@ class Product:
             for source, trigger, target in sorted(arrows, key=str):
                 if source != state:
                     continue
-                after = self.view.next_shown(shown, target)
+                after = self.view.next_shown(shown, target, trigger)
                 way = (*ways[here], trigger)
                 self._note(shown, after, way)
                 self._note_end(target, after, way)

@@ -129,7 +129,7 @@ class Ledger:
         view = self._views[line.kind]
         assert view is not None
         assert line.target is not None
-        check_arrow(view, line, say, flagged=self._sealed)
+        check_arrow(view, line, say)
         key = line.kind, line.entity
         before = self._states.get(key, UNKNOWN if self._lost else None)
         self._check_continuity(view, line, before, say)
@@ -192,8 +192,8 @@ class Oath:
         return tell
 
 
-def check_arrow(view: MachineView, line: DialectLine, say: Say, *, flagged: bool) -> None:
-    """Does the dialect have this arrow, or list it as an extension? `flagged`: extensions must say that they are."""
+def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
+    """Does the dialect have this arrow, or list it as an extension, and does the line say so?"""
     source, target = line.source, line.target or ""
     hop = f"{view.noun} {quoted(line.entity)} goes from {quoted(source)} to {quoted(target)}"
     strange = [state for state in (source, target) if state not in (None, *view.states, *view.extra)]
@@ -207,9 +207,11 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say, *, flagged: bool
     triggers = {arrow.trigger for arrow in view.arrows if (arrow.source, arrow.target) == (source, target)}
     if legal and line.trigger not in triggers:
         say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(sorted(triggers))}")
-    if flagged and (line.raw["metadata"].get("extension") is True) == legal:
-        said = "says it is an extension" if legal else "does not say that it is an extension"
-        say(Code.CONTRADICTION, f"{hop}, and the line {said}")
+    claimed = line.raw["metadata"].get("extension") is True
+    if listed and not legal and not claimed:
+        say(Code.ILLEGAL, f"{hop}: the specification has no such arrow, and the line does not say it is an extension")
+    if legal and claimed:
+        say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
 
 
 def _matches(ruled_source: str, ruled_target: str, source: str | None, target: str) -> bool:

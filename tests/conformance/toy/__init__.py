@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.conformance.toy.machine import JUDGED
+
 from stepkeep.definition.native import CheckReport
 from stepkeep.dialects.dialect import Dialect
 from stepkeep.kernel.definition import Approval, Definition, Dependency, Handler, StepDefinition
-from tests.conformance.toy.machine import JUDGED
 
 
 class Front:

@@ -1,0 +1,86 @@
+"""Logs in dialects' words for the judge: kernel stories and random walks, told by the same scribe as an export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from tests.conformance.logs import CORRELATION, STORIES, entries_of, sealed
+from tests.conformance.toy.machine import JUDGED as TOY
+from tests.kernel.driver import World
+from tests.kernel.walks import bring_home, live, world_of
+
+from stepkeep.conformance.dialect_line import line_hash
+from stepkeep.dialects import registry
+from stepkeep.dialects.dialect import Judged
+from stepkeep.kernel.journal import RUN_ENTITY, Entry
+from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run
+from stepkeep.operations.lines import encode_line, unfold
+
+Line = dict[str, Any]
+
+
+@contextmanager
+def toy_among_dialects() -> Iterator[None]:
+    """The made-up dialect can be found like any other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.PACKAGES, "toy", "tests.conformance.toy")
+        yield
+
+
+def dialects() -> list[Judged]:
+    """Every dialect, and the made-up one."""
+    return [*(registry.judged(name) for name in registry.names() if name != "toy"), TOY]
+
+
+def stories() -> list[World]:
+    return [story() for story in STORIES.values()]
+
+
+def walks(count: int, seed: int = 0) -> Iterator[World]:
+    """Runs in which anything may have happened, most of them brought to their end."""
+    for turn in range(count):
+        random = Random(seed * 1_000_003 + turn)
+        world = world_of(random)
+        world.watched = False
+        live(world, random, random.randint(3, 25))
+        if random.random() < 0.9:
+            bring_home(world)
+        yield world
+
+
+def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Line]:
+    """The run's log in a dialect's words, as lines; `written_in` pretends that its definition came from there."""
+    return told_entries(entries_of(world), world, judged, written_in)
+
+
+def told_entries(entries: Sequence[Entry], world: World, judged: Judged, written_in: str = "native") -> list[Line]:
+    from msgspec.structs import replace
+
+    plan = replace(world.plan, definition=replace(world.plan.definition, dialect=written_in))
+    scribe = DialectScribe(judged, subject_of_run(entries[0].run_id, plan, CORRELATION))
+    chain = sealed(entries)
+    lines = [line for entry in chain for move in unfold(entry) for line in scribe.lines(move)]
+    states = [hop.target for entry in entries for hop in entry.hops if hop.no == RUN_ENTITY]
+    last = chain[-1]
+    return [*lines, scribe.head(last.tenant, last.seq, last.hash, states[-1], last.at)]
+
+
+def encoded(lines: Sequence[Line]) -> list[bytes]:
+    return [encode_line(line) for line in lines]
+
+
+def resealed(lines: Sequence[Line]) -> list[Line]:
+    """The same lines numbered and chained anew, as a liar with the whole file would: only their meaning is wrong."""
+    chain = b""
+    for number, line in enumerate(lines, 1):
+        metadata = line["metadata"]
+        metadata["line"] = number
+        if line["event_type"] == "journal_head":
+            metadata["lines"], metadata["chain"] = number - 1, chain.hex()
+        chain = line_hash(chain, line)
+        metadata["hash"] = chain.hex()
+    return list(lines)

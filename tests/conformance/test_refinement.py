@@ -1,0 +1,142 @@
+"""Whatever the engine can do, every dialect shows as a legal arrow, a stutter or a listed extension; and the proof
+can fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.conformance.tellings import dialects, stories, told, walks
+from tests.conformance.toy.machine import JUDGED as TOY
+
+from stepkeep.conformance import refinement
+from stepkeep.conformance.refinement import Breach, refine
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.machine import Extension, Forbidden, MachineView
+from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.operations.log import canonical_machines
+
+MACHINES = canonical_machines()
+FIELDS = ("run", "step", "worker")
+
+
+def breaches(judged: Judged, machines: Any = MACHINES) -> list[Breach]:
+    return list(refine(judged, machines).breaches)
+
+
+def views(judged: Judged) -> dict[str, MachineView]:
+    return {name: view for name in FIELDS if (view := getattr(judged, name)) is not None}
+
+
+def with_arrow(machine: str, source: str, trigger: str, target: str) -> dict[str, Any]:
+    """The canonical tables with one more row."""
+    arrows, terminal = MACHINES[machine]
+    return {**MACHINES, machine: (arrows | {(source, trigger, target)}, terminal)}
+
+
+@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+def test_the_engine_refines_every_dialect(judged: Judged) -> None:
+    assert breaches(judged) == []
+
+
+@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judged) -> None:
+    taken = 0
+    for name, view in views(judged).items():
+        for extension in view.extensions:
+            rest = tuple(one for one in view.extensions if one != extension)
+            found = breaches(replace(judged, **{name: replace(view, extensions=rest)}))
+            assert [(one.kind, one.machine, one.source, one.target) for one in found if one.kind == "unlisted"] == [
+                ("unlisted", view.noun, extension.source, extension.target)
+            ]
+            taken += 1
+    assert taken
+
+
+@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+def test_an_extension_that_nothing_produces_is_refused_by_name(judged: Judged) -> None:
+    for name, view in views(judged).items():
+        idle = Extension(min(view.terminal), view.states[0], "it sounded useful")
+        found = breaches(replace(judged, **{name: replace(view, extensions=(*view.extensions, idle))}))
+        assert [(one.kind, one.source, one.target) for one in found] == [("unproduced", idle.source, idle.target)]
+
+
+@pytest.mark.parametrize(
+    ("machine", "source", "trigger", "target"),
+    [
+        ("step", "succeeded", "reopened", "running"),
+        ("run", "failed", "revived", "running"),
+        ("run", "idle", "rushed", "succeeded"),
+    ],
+)
+@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+def test_an_arrow_more_in_the_canonical_table_is_found(
+    judged: Judged, machine: str, source: str, trigger: str, target: str
+) -> None:
+    tables = with_arrow(machine, source, trigger, target)
+    if machine == "run":  # a state with ways on is not terminal for whoever wrote such a table
+        tables[machine] = (tables[machine][0], tables[machine][1] - {source})
+    found = breaches(judged, tables)
+    view = getattr(judged, machine)
+    before, after = view.shows[source], view.shows[target]
+    assert any((one.source, one.target) == (before, after) and one.machine == view.noun for one in found), found
+    assert all(trigger in " ".join(one.witness) for one in found if one.kind == "unlisted")
+
+
+def test_a_pair_that_the_specification_rules_out_is_a_breach_even_when_it_is_listed() -> None:
+    ruled_out = Forbidden("moving", "returned", "toy §9")
+    found = breaches(replace(TOY, run=replace(TOY.run, forbidden=(ruled_out,))))
+    assert [(one.kind, one.source, one.target) for one in found] == [("forbidden", "moving", "returned")]
+    assert "toy §9" in str(found[0])
+
+
+def test_an_extension_for_an_arrow_that_the_specification_has_is_needless() -> None:
+    needless = Extension("moving", "held", "just in case")
+    found = breaches(replace(TOY, run=replace(TOY.run, extensions=(*TOY.run.extensions, needless))))
+    assert [one.kind for one in found] == ["needless"]
+
+
+def test_a_dialect_that_never_shows_the_end_of_a_run_is_found() -> None:
+    shows = {state: shown for state, shown in TOY.run.shows.items() if state != "succeeded"}
+    found = breaches(replace(TOY, run=replace(TOY.run, shows=shows)))
+    assert ("unended", "succeeded", "moving") in {(one.kind, one.source, one.target) for one in found}
+
+
+def test_an_extra_state_that_is_never_shown_and_an_unknown_canonical_one_are_found() -> None:
+    step = replace(TOY.step, extra={**TOY.step.extra, "sunk": "why not"}, shows={**TOY.step.shows, "reddy": "planned"})
+    found = breaches(replace(TOY, step=step))
+    assert sorted((one.kind, one.target) for one in found) == [("unknown", "reddy"), ("unproduced", "sunk")]
+
+
+class Forgetful(RunView):
+    """Counts for ever."""
+
+    def __init__(self, view: MachineView) -> None:
+        super().__init__(view)
+        self.heard = 0
+
+    def feed(self, seen: Seen) -> str | None:
+        self.heard += 1
+        return super().feed(seen)
+
+
+def test_a_view_whose_memory_grows_for_ever_does_not_keep_the_judge_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refinement, "MOST_SITUATIONS", 2_000)
+    assert "endless" in {one.kind for one in breaches(replace(TOY, run_view=Forgetful))}
+
+
+@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+def test_what_real_runs_show_is_among_what_was_explored(judged: Judged) -> None:
+    """The model of a run's conduct must allow all that the engine does, or the proof proves nothing."""
+    explored = refine(judged, MACHINES).shown
+    nouns = {f"{view.noun}_state_transition": name for name, view in views(judged).items()}
+    for world in [*stories(), *walks(150, seed=7)]:
+        for line in told(world, judged)[:-1]:
+            pair = line["from_state"], line["to_state"]
+            assert pair in explored[nouns[line["event_type"]]], (pair, line["metadata"]["because"])
+
+
+def test_more_steps_show_nothing_new() -> None:
+    for judged in (TOY, *dialects()[:1]):
+        assert refine(judged, MACHINES, size=3).shown == refine(judged, MACHINES).shown
