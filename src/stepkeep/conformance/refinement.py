@@ -100,7 +100,7 @@ class Product:
                     continue
                 after = self.view.next_shown(shown, target, trigger)
                 way = (*ways[here], trigger)
-                self._note(shown, after, way)
+                self._note(shown, after, way, repeated=self.view.repeated(shown, trigger))
                 self._note_end(target, after, way)
                 if (target, after) not in ways:
                     ways[target, after] = way
@@ -131,8 +131,8 @@ class Product:
                 break
         self.explored = len(met)
 
-    def _note(self, before: str | None, after: str | None, way: Iterable[str]) -> None:
-        if after is not None and after != before and (before, after) not in self.pairs:
+    def _note(self, before: str | None, after: str | None, way: Iterable[str], *, repeated: bool = False) -> None:
+        if after is not None and (after != before or repeated) and (before, after) not in self.pairs:
             self.pairs[before, after] = tuple(way)
 
     def _note_end(self, canonical: str, shown: str | None, way: Iterable[str]) -> None:
@@ -160,6 +160,9 @@ class Product:
         for state in view.shows:
             if state not in known:
                 yield Breach("unknown", view.noun, None, state, "there is no such canonical state to show")
+        triggers = {trigger for _, trigger, _ in self.arrows}
+        for trigger in sorted((view.quiet | view.repeats) - triggers):
+            yield Breach("unknown", view.noun, None, trigger, "there is no such canonical trigger")
         if self.endless:
             said = f"its view remembers so much that there are more than {MOST_SITUATIONS:,} situations"
             yield Breach("endless", view.noun, None, "", said)
