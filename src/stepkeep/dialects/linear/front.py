@@ -1,0 +1,147 @@
+"""The front end of `linear`: an ordered list of step types in, the kernel's definition out with every default spelled
+out, or all that is wrong with it at once. It runs nothing; the plan is always a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from stepkeep.definition import bounds
+from stepkeep.definition.build import GRACE, WHOLE_INPUT
+from stepkeep.definition.complaints import complaints
+from stepkeep.definition.findings import Finding, Path, Source, as_written, located
+from stepkeep.definition.native import CheckReport
+from stepkeep.definition.registry import Registry
+from stepkeep.dialects.chains import check_known, distinct, placement
+from stepkeep.dialects.linear.written import LinearBlock, LinearStep, RetryPolicy
+from stepkeep.kernel.definition import Backoff, Definition, Dependency, Handler, Retry, StepDefinition
+from stepkeep.kernel.states import OnFailure, StepState
+
+
+class LinearFront:
+    """Workflow definitions of seed 002."""
+
+    def recognises(self, data: Any) -> bool:
+        """Nobody else calls a workflow's name its type."""
+        return isinstance(data, dict) and "workflowType" in data
+
+    def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
+        """Everything there is to say about a definition; never raises for what is written in it."""
+        if not isinstance(data, dict):
+            said = "A linear workflow is a mapping that begins with `workflowType: NAME`."
+            return CheckReport(definition=None, problems=(source.problem((), said),))
+        written, findings = _shaped(data)
+        findings += _backoffs(data)
+        if handlers is not None:
+            findings += check_known(_handlers(data), handlers)
+        if written is None or findings:
+            found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
+            return CheckReport(definition=None, problems=located(source, found))
+        return CheckReport(definition=build(written, handlers))
+
+
+FRONT = LinearFront()
+
+
+def build(written: LinearBlock, handlers: Registry | None = None) -> Definition:
+    """The canonical definition of a workflow that passed every check."""
+    names = distinct([step.step_type for step in written.steps])
+    steps = [
+        _step(step, name, seq, names[seq - 1] if seq else None, written.retry_policy, handlers)
+        for seq, (step, name) in enumerate(zip(written.steps, names, strict=True))
+    ]
+    return Definition(
+        name=written.workflow_type,
+        version=written.workflow_version,
+        dialect="linear",
+        description=written.description,
+        steps=tuple(steps),
+        timeout=None,
+        on_failure=OnFailure.ABORT,
+        lease=written.lease_seconds * bounds.SECOND,
+        grace=GRACE,
+        about={"stepTypes": {name: step.step_type for step, name in zip(written.steps, names, strict=True)}},
+    )
+
+
+def _step(
+    step: LinearStep, name: str, seq: int, before: str | None, policy: RetryPolicy, handlers: Registry | None
+) -> StepDefinition:
+    # Only DONE activates what follows: skipping is not this format's.
+    after = () if before is None else (Dependency(step=before, allow=(StepState.SUCCEEDED,)),)
+    handler = step.handler or step.step_type
+    return StepDefinition(
+        name=name,
+        order=seq,
+        executor=Handler(name=handler),
+        inputs=WHOLE_INPUT,
+        depends_on=after,
+        timeout=step.timeout_ms * bounds.MILLISECOND,
+        retry=_retry(policy.model_copy(update=_given(step.retry_policy))),
+        on_failure=OnFailure.ABORT,
+        takes_timeouts=True,
+        description=step.description,
+        **placement(handler, handlers),
+    )
+
+
+def _given(policy: RetryPolicy) -> dict[str, int]:
+    return {name: getattr(policy, name) for name in policy.model_fields_set}
+
+
+def _retry(policy: RetryPolicy) -> Retry:
+    """min(base × 2^(n-1), max) before try n+1."""
+    return Retry(
+        max_attempts=policy.max_attempts,
+        backoff=Backoff.EXPONENTIAL,
+        initial=policy.base_backoff_ms * bounds.MILLISECOND,
+        factor=2.0,
+        max=policy.max_backoff_ms * bounds.MILLISECOND,
+    )
+
+
+def _shaped(data: dict[str, Any]) -> tuple[LinearBlock | None, list[Finding]]:
+    try:
+        return LinearBlock.model_validate(data), []
+    except ValidationError as error:
+        return None, complaints(error, data, LinearBlock)
+
+
+def _listed(data: dict[str, Any]) -> list[Any]:
+    steps = data.get("steps")
+    return steps if isinstance(steps, list) else []
+
+
+def _backoffs(data: dict[str, Any]) -> Iterator[Finding]:
+    """A cap below the base would make the base a lie; a policy is judged together with what it builds on."""
+    base = data.get("retryPolicy")
+    policies: list[tuple[Path, Any, Any]] = [(("retryPolicy",), base, None)]
+    for place, step in enumerate(_listed(data)):
+        own = step.get("retryPolicy") if isinstance(step, dict) else None
+        policies.append((("steps", place, "retryPolicy"), own, base))
+    for path, policy, below in policies:
+        if not isinstance(policy, dict):
+            continue
+        merged = {
+            "baseBackoffMs": 1_000,
+            "maxBackoffMs": 300_000,
+            **(below if isinstance(below, dict) else {}),
+            **policy,
+        }
+        first, most = merged["baseBackoffMs"], merged["maxBackoffMs"]
+        if type(first) is int and type(most) is int and first > most:
+            said = f"`baseBackoffMs` is {first} and more than `maxBackoffMs`, {most}."
+            yield Finding(path, said, "Write a cap that is not below the first pause.")
+
+
+def _handlers(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    for place, step in enumerate(_listed(data)):
+        path: Path = ("steps", place)
+        if isinstance(step, dict):
+            key = "handler" if isinstance(step.get("handler"), str) else "stepType"
+            path, step = (*path, key), step.get(key)
+        if isinstance(step, str) and step:
+            yield path, step

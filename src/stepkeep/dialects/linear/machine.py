@@ -1,0 +1,129 @@
+"""Seed 002's two machines as data: the instance's four states and the step's six, straight out of its flows.
+
+The seed has no tables but states each write as `FROM → TO`; each arrow cites the flow it comes from. Plain words only:
+the judge and every projection read this file, and nothing of the engine is imported.
+"""
+
+from __future__ import annotations
+
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.linear.defaults import DEFAULTS
+from stepkeep.dialects.linear.invariants import INVARIANTS
+from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+
+START = "002 Start Flow"
+LEASES = "002 Tick Flow 1) Lease Recovery"
+CLAIM = "002 Tick Flow 2) Claim READY Steps"
+TIMEOUT = "002 Tick Flow 3) Claim Timed-out WAITING Steps"
+COMPLETED = "002 A) Completed"
+WAITING = "002 B) Waiting"
+RETRY = "002 C) Retry"
+DEAD = "002 D) Dead"
+WAKE_UP = "002 External Event Wake-up"
+END = "002 Summary of Full Lifecycle: the lifecycle ends there"
+
+# fmt: off
+RUN_ARROWS = (
+    Arrow(None,      "RUNNING",   "start",     START),
+    Arrow("RUNNING", "COMPLETED", "Completed", COMPLETED),
+    Arrow("RUNNING", "FAILED",    "Dead",      DEAD),
+)
+
+RUN_FORBIDDEN = (
+    Forbidden("COMPLETED", ANY, END),
+    Forbidden("FAILED",    ANY, END),
+    Forbidden("CANCELED",  ANY, END),
+)
+
+STEP_ARROWS = (
+    Arrow(None,      "PENDING", "start",           START),
+    Arrow("PENDING", "READY",   "activate",        f"{START}; {COMPLETED}"),
+    Arrow("READY",   "RUNNING", "claim",           CLAIM),
+    Arrow("RUNNING", "DONE",    "Completed",       COMPLETED),
+    Arrow("RUNNING", "WAITING", "Waiting",         WAITING),
+    Arrow("RUNNING", "READY",   "Retry",           RETRY),
+    Arrow("RUNNING", "READY",   "LEASE_EXPIRED",   LEASES),
+    Arrow("RUNNING", "DEAD",    "Dead",            DEAD),
+    Arrow("WAITING", "READY",   "event",           WAKE_UP),
+    Arrow("WAITING", "RUNNING", "WAITING_TIMEOUT", TIMEOUT),
+)
+
+STEP_FORBIDDEN = (
+    Forbidden("PENDING", "RUNNING", f"{CLAIM}: only claimed steps may be executed, and only READY ones are claimed"),
+    Forbidden("DONE",    ANY,       END),
+    Forbidden("DEAD",    ANY,       END),
+)
+# fmt: on
+
+RUN = MachineView(
+    noun="instance",
+    states=("RUNNING", "COMPLETED", "FAILED", "CANCELED"),
+    terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
+    arrows=RUN_ARROWS,
+    forbidden=RUN_FORBIDDEN,
+    # An idle run shows nothing: the seed's instance comes into being when it is started.
+    shows={
+        "queued": "RUNNING",
+        "running": "RUNNING",
+        "blocked": "RUNNING",
+        "validating": "RUNNING",
+        "succeeded": "COMPLETED",
+        "failed": "FAILED",
+        "rolled_back": "FAILED",
+        "cancelled": "CANCELED",
+    },
+    extensions=(
+        Extension("RUNNING", "CANCELED", "the seed reserves CANCELED and leaves open how an instance gets there"),
+        Extension(None, "CANCELED", "cancelled before it was started, so its end is the first that is seen of it"),
+    ),
+)
+
+STEP = MachineView(
+    noun="step",
+    states=("PENDING", "READY", "RUNNING", "WAITING", "DONE", "DEAD"),
+    terminal=frozenset({"DONE", "DEAD", "SKIPPED", "CANCELED"}),
+    arrows=STEP_ARROWS,
+    forbidden=STEP_FORBIDDEN,
+    shows={
+        "pending": "PENDING",
+        "ready": "READY",
+        "running": "RUNNING",
+        "retrying": "READY",
+        "awaiting_event": "WAITING",
+        "awaiting_approval": "WAITING",
+        "awaiting_completion": "WAITING",
+        "succeeded": "DONE",
+        "failed": "DEAD",
+        "skipped": "SKIPPED",
+        "cancelled": "CANCELED",
+    },
+    extra={
+        "SKIPPED": "a step that was left out, or whose failure was tolerated, is neither DONE nor DEAD",
+        "CANCELED": "the seed reserves the word for instances; their steps must end too, not stay RUNNING for ever",
+    },
+    extensions=(
+        Extension("PENDING", "CANCELED", "the instance was cancelled, or a step before it is DEAD"),
+        Extension("READY", "CANCELED", "the instance was cancelled before a worker claimed it"),
+        Extension("RUNNING", "CANCELED", "the instance was cancelled; the worker's late write is refused"),
+        Extension("WAITING", "CANCELED", "the instance was cancelled while the step waited"),
+        Extension("PENDING", "WAITING", "a gate or a `wait:` step opens; no worker runs it first"),
+        Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
+        Extension("PENDING", "DEAD", "denied by policy, or its condition cannot be evaluated"),
+        Extension("WAITING", "DONE", "a gate was approved, a `wait:` step's message came, a person completed it"),
+        Extension("WAITING", "DEAD", "a gate was rejected, or a deadline passed that no handler takes"),
+        Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`"),
+        Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
+    ),
+    # A timed-out WAITING step is claimed as it is; that our row is READY for a moment is not the seed's.
+    quiet=frozenset({"deadline_handed_over"}),
+)
+
+JUDGED = Judged(
+    name="linear",
+    seed="002",
+    title="Persisted linear workflow: leases, waits, inbox and outbox",
+    run=RUN,
+    step=STEP,
+    invariants=INVARIANTS,
+    defaults=DEFAULTS,
+)

@@ -1,0 +1,92 @@
+"""An instance in seed 002's own shapes: its row of `workflow_instance` and its rows of `workflow_step`.
+
+Made from the canonical view and the run's log in this dialect's words; it decides nothing and reads nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+View = Mapping[str, Any]
+
+COUNTED = frozenset({"failed", "timed_out", "lost"})
+"""Attempts grow on retry, loss and death; a wait or a success adds none."""
+
+
+class LinearWords:
+    """The rows that the seed's two tables would hold."""
+
+    def run(self, canonical: View, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        run_id = canonical["run"]["id"]
+        shown = {line["entity_id"]: line["to_state"] for line in lines}
+        main = [step for step in canonical["steps"] if step["phase"] == "main"]
+        types = canonical["definition"]["about"].get("stepTypes", {})
+        limits = {step["name"]: step["retry"]["max_attempts"] for step in canonical["definition"]["steps"]}
+        awaited = {wait["step"]: wait.get("event") for wait in canonical["run"]["waiting_for"]}
+        holders = {line["entity_id"]: line["metadata"]["worker"] for line in lines if "worker" in line["metadata"]}
+        steps = []
+        for seq, step in enumerate(main):
+            entity = f"{run_id}/{step['name']}"
+            steps.append(
+                {
+                    "instance_id": run_id,
+                    "step_seq": seq,
+                    "step_type": types.get(step["name"], step["name"]),
+                    "max_attempts": limits.get(step["name"]),
+                    **_row(step, shown.get(entity), awaited.get(step["name"]), holders.get(entity)),
+                }
+            )
+        instance = _instance(canonical["run"], shown.get(run_id))
+        instance["context_json"] = json.dumps(canonical["run"]["input"], separators=(",", ":"), ensure_ascii=False)
+        current = _current(steps)
+        instance["current_step_seq"], instance["current_step_type"] = current["step_seq"], current["step_type"]
+        return {"workflow_instance": instance, "workflow_step": steps}
+
+    def summary(self, canonical_run: View, shown_state: str) -> dict[str, Any]:
+        return _instance(canonical_run, shown_state or None)
+
+
+WORDS = LinearWords()
+
+
+def _instance(run: View, status: str | None) -> dict[str, Any]:
+    """Without its pointer and its context; a run that is not started is no instance yet and has no status."""
+    return {
+        "instance_id": run["id"],
+        "biz_key": run["business_key"],
+        "workflow_type": run["workflow"],
+        "workflow_version": run["version"],
+        "status": status,
+        "started_at": run["started_at"],
+        "completed_at": run["ended_at"] if status == "COMPLETED" else None,
+        "failed_at": run["ended_at"] if status == "FAILED" else None,
+        "created_at": run["created_at"],
+    }
+
+
+def _row(step: View, status: str | None, event: str | None, holder: str | None) -> dict[str, Any]:
+    is_waiting, is_running = status == "WAITING", status == "RUNNING"
+    return {
+        "status": status,
+        "attempts": sum(attempt["state"] in COUNTED for attempt in step["history"]),
+        "next_run_at": _next_run_at(step) if status == "READY" else None,
+        "waiting_event_type": event if is_waiting else None,
+        "deadline_at": step["due_at"] if is_waiting else None,
+        "locked_by": holder if is_running else None,
+        "locked_until": step["due_at"] if is_running else None,
+        "last_error": None if status in {"DONE", "WAITING"} else step["error"],
+    }
+
+
+def _next_run_at(step: View) -> str | None:
+    """When a READY step may be claimed: the end of its backoff, or the moment it became ready."""
+    due: str | None = step["due_at"] if step["state"] == "retrying" else step["states"][-1]["at"]
+    return due
+
+
+def _current(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """The step that was activated last; the first before anything was."""
+    begun = [step for step in steps if step["status"] in {"READY", "RUNNING", "WAITING", "DONE", "DEAD"}]
+    return begun[-1] if begun else steps[0]

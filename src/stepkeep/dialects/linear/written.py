@@ -1,0 +1,85 @@
+"""Seed 002's workflow definition as people write it: strict models, unknown keys refused, and the JSON Schema.
+
+They say what may be written; `front` fills in the defaults and names the steps.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from stepkeep.definition import bounds
+from stepkeep.definition.schema import tidied
+from stepkeep.definition.written import Block, HandlerName, Name, Text
+from stepkeep.dialects.chains import StepWord
+
+LONGEST_BACKOFF = bounds.DELAY[1] // bounds.MILLISECOND
+LONGEST_TIMEOUT = bounds.STEP_TIMEOUT[1] // bounds.MILLISECOND
+LONGEST_LEASE = bounds.LEASE[1] // bounds.SECOND
+
+
+def _widened(value: Any) -> Any:
+    return {"stepType": value} if isinstance(value, str) else value
+
+
+class RetryPolicy(Block):
+    """How often a step is executed in all, and how long it pauses between two tries."""
+
+    # What a step leaves out is the workflow's, so these defaults only inform the schema.
+    max_attempts: int = Field(default=10, alias="maxAttempts", ge=1, le=bounds.MAX_ATTEMPTS)
+    base_backoff_ms: int = Field(default=1_000, alias="baseBackoffMs", ge=0, le=LONGEST_BACKOFF)
+    max_backoff_ms: int = Field(default=300_000, alias="maxBackoffMs", ge=0, le=LONGEST_BACKOFF)
+
+
+class LinearStep(Block):
+    """One step: its type, which also names its handler unless another is given."""
+
+    step_type: StepWord = Field(alias="stepType")
+    handler: HandlerName | None = None
+    retry_policy: RetryPolicy = Field(default=RetryPolicy(), alias="retryPolicy")
+    timeout_ms: int = Field(default=300_000, alias="timeoutMs", ge=1, le=LONGEST_TIMEOUT)
+    description: Text = ""
+
+
+Step = Annotated[LinearStep, BeforeValidator(_widened, json_schema_input_type=StepWord | LinearStep)]
+
+
+class LinearBlock(Block):
+    """A strictly linear workflow."""
+
+    workflow_type: Name = Field(alias="workflowType")
+    workflow_version: int = Field(default=1, alias="workflowVersion", ge=1, le=bounds.MAX_VERSION)
+    description: Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)] = ""
+    retry_policy: RetryPolicy = Field(default=RetryPolicy(), alias="retryPolicy")
+    lease_seconds: int = Field(default=30, alias="leaseSeconds", ge=1, le=LONGEST_LEASE)
+    steps: list[Step] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+
+
+def json_schema() -> dict[str, Any]:
+    """The format as a JSON Schema, for editors and other programs.
+
+    >>> json_schema()["required"]
+    ['workflowType', 'steps']
+    """
+    schema = tidied(LinearBlock.model_json_schema(by_alias=True, mode="validation"))
+    step = schema["$defs"]["LinearStep"]["properties"]
+    step["handler"] = step["handler"]["anyOf"][0]
+    for holder in (schema["properties"], step):
+        holder["retryPolicy"] = {"$ref": "#/$defs/RetryPolicy"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Stepkeep workflow, as a linear workflow (seed 002)",
+        **schema,
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is published; `python -m stepkeep.dialects.linear.written` prints it."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(schema_text())
