@@ -1,0 +1,108 @@
+"""From a workstream as written to the kernel's definition, with every default spelled out (`machine.DEFAULTS`).
+
+It takes blocks that passed every check and cannot fail. What the engine does not act upon goes to `about`, from which
+the dialect's own words show it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
+from stepkeep.kernel.definition import (
+    SECOND,
+    Backoff,
+    Command,
+    Definition,
+    Dependency,
+    HookFailure,
+    Retry,
+    Rule,
+    StepDefinition,
+)
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, StepState
+
+LEASE = 30 * SECOND
+GRACE = 30 * SECOND
+LOSSES = 3
+
+COMPLETED = (StepState.SUCCEEDED,)
+"""A hard edge: nothing but a completed task satisfies it."""
+
+
+def build(written: WorkstreamBlock) -> Definition:
+    return Definition(
+        name=written.workstream_id,
+        version=written.version,
+        steps=tuple(_step(task) for task in written.tasks),
+        dialect="workstream",
+        description=written.description,
+        timeout=written.max_duration_seconds,
+        on_failure=OnFailure.ABORT,
+        hook_failure=HookFailure.CONTINUE,
+        compensate_always=False,
+        rules=_rules(written.validation_rules.post_execution),
+        lease=LEASE,
+        grace=GRACE,
+        about={
+            "workstream": _said(
+                name=written.name, schema_version=written.schema_version, schema_url=written.schema_url
+            ),
+            "tasks": {task.task_id: _about(task) for task in written.tasks},
+        },
+    )
+
+
+def is_critical(task: TaskBlock) -> bool:
+    return bool(task.critical or task.is_critical)
+
+
+def _step(task: TaskBlock) -> StepDefinition:
+    execution = task.execution
+    return StepDefinition(
+        name=task.task_id,
+        # All the same: ready tasks are taken in the order of their ids.
+        order=0,
+        executor=Command(argv=tuple(execution.command), cwd=execution.working_directory),
+        depends_on=tuple(Dependency(step=name, allow=COMPLETED) for name in task.dependencies),
+        timeout=execution.timeout_seconds,
+        retry=Retry(
+            max_attempts=execution.max_retries + 1,
+            max_losses=LOSSES,
+            backoff=Backoff.EXPONENTIAL,
+            initial=execution.retry_delay_seconds,
+            factor=2.0,
+            max=None,
+            jitter=0.0,
+            on=tuple(sorted(RETRIED_BY_DEFAULT)),
+        ),
+        on_failure=OnFailure.ABORT if is_critical(task) else OnFailure.CONTINUE,
+        rules=_rules(task.validation_rules.post_execution),
+        capabilities=tuple(sorted(set(task.worker_requirements.capabilities))),
+        description=task.description,
+    )
+
+
+def _rules(texts: Iterable[str]) -> tuple[Rule, ...]:
+    return tuple(Rule(expression=text) for text in texts)
+
+
+def _about(task: TaskBlock) -> dict[str, Any]:
+    context = task.context_requirements
+    return {
+        "type": task.type,
+        **_said(
+            name=task.name,
+            min_version=task.worker_requirements.min_version,
+            context_requirements=None if context is None else context.model_dump(exclude_none=True),
+            resource_requirements=task.resource_requirements,
+            schema_version=task.schema_version,
+            schema_url=task.schema_url,
+        ),
+    }
+
+
+def _said(**given: Any) -> dict[str, Any]:
+    """What was written, without what was left open."""
+    return {name: value for name, value in given.items() if value not in (None, "", {})}

@@ -1,0 +1,139 @@
+"""What a workstream may not say, beyond its shape: rules nobody can run, contradictions, bad commands and expressions.
+
+Commands, capabilities and expressions are held to the native format's own checks, by way of the step that the task will
+be; what those say is put into this dialect's words. Each check yields findings and goes on. The front end calls it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from stepkeep.definition.checks import check_step
+from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.graph import Ancestry
+from stepkeep.definition.references import check_expressions
+from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.written import StepBlock
+from stepkeep.dialects.workstream.written import TaskBlock
+
+NAMED_RULES = ("git_clean", "no_lint_errors", "no_security_issues", "tests_passing", "tests_still_passing")
+"""Rules that the specification names; running them takes rules that are programs, which there are not yet."""
+
+INSTEAD = "Write an expression over what the task came to, as in `${{ output.exit_code == 0 }}`."
+
+Tasks = Mapping[Path, TaskBlock]
+
+
+def check_tasks(data: Mapping[str, Any], tasks: Tasks) -> Iterator[Finding]:
+    """Everything wrong with tasks that needs neither the graph nor expressions."""
+    needs = {task.task_id: task.dependencies for task in tasks.values()}
+    for path, task in tasks.items():
+        if task.workstream_id not in (None, data.get("workstream_id")):
+            said = f"This task belongs to another workstream, `{task.workstream_id}`."
+            yield Finding((*path, "workstream_id"), said, "Remove it here: a document is one workstream.")
+        if None not in (task.critical, task.is_critical) and task.critical != task.is_critical:
+            said = "`critical` and `is_critical` contradict each other."
+            yield Finding((*path, "is_critical"), said, "Keep one of them.", key=True)
+        for place, other in enumerate(task.blocks):
+            if task.task_id not in needs.get(other, ()):
+                said = f"`{task.task_id}` is said to block `{other}`, which does not depend on it."
+                hint = f"Add it to the `dependencies` of `{other}`; what a task blocks follows from those."
+                yield Finding((*path, "blocks", place), said, hint)
+        rules = task.validation_rules
+        yield from _no_rules_before(rules.pre_execution, (*path, "validation_rules", "pre_execution"))
+        yield from _expressions_only(rules.post_execution, (*path, "validation_rules", "post_execution"))
+
+
+def check_final_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """The rules of the whole workstream."""
+    yield from _expressions_only(final_rules(data), ("validation_rules", "post_execution"))
+
+
+def final_rules(data: Mapping[str, Any]) -> list[str]:
+    """The texts of the final rules, as far as they can be read."""
+    block = data.get("validation_rules")
+    rules = block.get("post_execution") if isinstance(block, dict) else None
+    return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list) else []
+
+
+def _no_rules_before(rules: Iterable[str], path: Path) -> Iterator[Finding]:
+    for place, rule in enumerate(rules):
+        said = f"`{rule}` cannot be checked before the task runs: only `post_execution` rules are supported so far."
+        yield Finding((*path, place), said, "Make it a task of its own that this one depends on.")
+
+
+def _expressions_only(rules: Iterable[str], path: Path) -> Iterator[Finding]:
+    for place, rule in enumerate(rules):
+        if OPENING in rule:
+            continue
+        if rule in NAMED_RULES:
+            said = f"The rule `{rule}` cannot be run yet: rules are expressions so far."
+            yield Finding((*path, place), said, INSTEAD)
+        else:
+            hint = did_you_mean(rule, NAMED_RULES) or INSTEAD
+            yield Finding((*path, place), f"`{rule}` is no rule.", hint)
+
+
+def check_by_native(data: Mapping[str, Any], tasks: Tasks, ancestry: Ancestry | None, names: set[str]) -> list[Finding]:
+    """What the native format has to say about the commands, capabilities and expressions of these tasks."""
+    steps = {path: _as_step(task) for path, task in tasks.items()}
+    rules = {"rules": [rule if OPENING in rule else "true" for rule in final_rules(data)]}
+    found = [finding for path, step in steps.items() for finding in check_step(step, path)]
+    found += check_expressions(rules, steps, ancestry, names)
+    return [in_our_words(finding) for finding in found]
+
+
+def _as_step(task: TaskBlock) -> StepBlock:
+    # Rules that are no expressions have been complained about; here they hold their place.
+    rules = [rule if OPENING in rule else "true" for rule in task.validation_rules.post_execution]
+    command: dict[str, Any] = {"argv": task.execution.command}
+    if task.execution.working_directory is not None:
+        command["cwd"] = task.execution.working_directory
+    return StepBlock.model_validate(
+        {
+            "name": task.task_id,
+            "command": command,
+            "capabilities": task.worker_requirements.capabilities,
+            "rules": rules,
+        }
+    )
+
+
+_OURS = {"step": "task", "steps": "tasks", "workflow": "workstream", "Step": "Task", "Steps": "Tasks"}
+_OUR_KEYS = {"`depends_on`": "`dependencies`", "`steps`": "`tasks`", "`cwd`": "`working_directory`"}
+_WORDS = re.compile(rf"`[^`]*`|\b(?:{'|'.join(_OURS)})\b")
+
+
+def in_our_words(finding: Finding) -> Finding:
+    """What shared checks say, with this dialect's nouns and keys."""
+    return finding._replace(
+        path=_our_path(finding.path), message=_reworded(finding.message), hint=_reworded(finding.hint)
+    )
+
+
+def _reworded(text: str) -> str:
+    # What stands in backticks is the user's own, except for our keys.
+    return _WORDS.sub(lambda found: _OURS.get(found[0]) or _OUR_KEYS.get(found[0], found[0]), text)
+
+
+def _our_path(path: Path) -> Path:
+    match path:
+        case ("steps", *rest):
+            return ("tasks", *rest)
+        case ("rules", number, *_):
+            return ("validation_rules", "post_execution", number)
+        case ("tasks", place, "name"):
+            return ("tasks", place, "task_id")
+        case ("tasks", place, "depends_on", *rest):
+            return ("tasks", place, "dependencies", *rest)
+        case ("tasks", place, "command", "argv", *rest):
+            return ("tasks", place, "execution", "command", *rest)
+        case ("tasks", place, "command", "cwd", *rest):
+            return ("tasks", place, "execution", "working_directory", *rest)
+        case ("tasks", place, "rules", number, *_):
+            return ("tasks", place, "validation_rules", "post_execution", number)
+        case ("tasks", place, "capabilities", *rest):
+            return ("tasks", place, "worker_requirements", "capabilities", *rest)
+    return path

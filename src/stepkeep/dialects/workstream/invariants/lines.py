@@ -1,0 +1,40 @@
+"""What a line of seed 004's log tells, asked in one place: whose it is, how much it says, how critical a task is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stepkeep.dialects.dialect import Line
+
+TASK, STREAM, WORKER, HEAD = (
+    "task_state_transition",
+    "workstream_state_transition",
+    "worker_state_transition",
+    "journal_head",
+)
+Feed = Callable[[Line], None]
+
+
+def about(line: Line) -> dict[str, Any]:
+    return dict(line.get("metadata") or {})
+
+
+def is_sealed(line: Line) -> bool:
+    """Is this a line of our own export, which leaves nothing out?"""
+    return "written_in" in about(line)
+
+
+def stream_of(line: Line) -> str | None:
+    """The workstream that a line belongs to, where it says so."""
+    said = about(line)
+    own = line["entity_id"] if line["event_type"] == STREAM else None
+    return said.get("run_id") or said.get("workstream_id") or own
+
+
+def is_critical(said: dict[str, Any]) -> bool | None:
+    """Whether a task is critical, as far as a line tells."""
+    if "on_failure" in said:
+        return bool(said["on_failure"] == "abort")
+    told = said.get("critical", said.get("is_critical"))
+    return None if told is None else bool(told)

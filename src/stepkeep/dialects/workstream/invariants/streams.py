@@ -1,0 +1,141 @@
+"""The four invariants of a workstream: functions that look at a line and at all that was told before it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from stepkeep.dialects.dialect import Line, Say
+from stepkeep.dialects.workstream.derivation import (
+    IN_FLIGHT,
+    TASK_ENDED,
+    WORKSTREAM_ENDED,
+    TaskView,
+    agrees,
+    derive_workstream_state,
+)
+from stepkeep.dialects.workstream.invariants.lines import (
+    HEAD,
+    STREAM,
+    TASK,
+    Feed,
+    about,
+    is_critical,
+    is_sealed,
+    stream_of,
+)
+
+
+class Stream:
+    """What the lines have told of one workstream."""
+
+    def __init__(self) -> None:
+        self.state: str | None = None
+        self.tasks: dict[str, TaskView] = {}
+        self.size: int | None = None
+        self.seq: int | None = None
+
+    def hear(self, line: Line) -> None:
+        said = about(line)
+        if line["event_type"] == STREAM:
+            self.state = line["to_state"]
+            self.size = said.get("steps", self.size)
+        elif line["event_type"] == TASK:
+            name = said.get("step") or line["entity_id"]
+            known = self.tasks.get(name, TaskView("pending"))
+            critical = is_critical(said)
+            started = known.started or line["to_state"] == "running"
+            self.tasks[name] = TaskView(line["to_state"], known.critical if critical is None else critical, started)
+
+    def having(self, *states: str) -> list[str]:
+        return [name for name, task in self.tasks.items() if task.state in states]
+
+    @property
+    def critical_failures(self) -> list[str]:
+        return [name for name, task in self.tasks.items() if task.critical and task.state == "failed"]
+
+    @property
+    def unfinished(self) -> list[str]:
+        return [name for name, task in self.tasks.items() if task.state not in TASK_ENDED]
+
+    @property
+    def in_flight(self) -> list[str]:
+        return self.having(*IN_FLIGHT)
+
+
+Look = Callable[[Stream, Line], Iterator[str]]
+
+
+def watching(look: Look, *, before: bool = False) -> Callable[[Say], Feed]:
+    """A checker that keeps every workstream's story and looks at each line once (or before) it is part of it."""
+
+    def check(say: Say) -> Feed:
+        streams: dict[str, Stream] = defaultdict(Stream)
+
+        def feed(line: Line) -> None:
+            name = stream_of(line)
+            if name is None:
+                return
+            stream = streams[name]
+            if before:
+                for said in look(stream, line):
+                    say(said)
+            stream.hear(line)
+            if not before:
+                for said in look(stream, line):
+                    say(said)
+
+        return feed
+
+    return check
+
+
+def consistent(stream: Stream, line: Line) -> Iterator[str]:
+    """1. Between two transactions, the state shown is the one that the tasks make. `seq` numbers transactions."""
+    seq = about(line).get("seq")
+    settled = line["event_type"] == HEAD or (stream.seq is not None and seq != stream.seq)
+    stream.seq = seq
+    if not settled or stream.state is None or not is_sealed(line):
+        return
+    if stream.state == "cancelled":
+        for name in stream.unfinished:
+            yield f"the workstream is cancelled, but {name} is {stream.tasks[name].state}"
+        return
+    derived = derive_workstream_state(stream.tasks.values())
+    if not agrees(derived, stream.state):
+        yield f"the workstream is {stream.state}, but its tasks make it {derived}"
+
+
+def completion(stream: Stream, line: Line) -> Iterator[str]:
+    """2. `completed` only if all tasks are."""
+    if line["event_type"] != STREAM or line["to_state"] != "completed":
+        return
+    for name, task in stream.tasks.items():
+        if task.state != "completed":
+            yield f"the workstream is completed, but {name} is {task.state}"
+    if stream.size is not None and stream.size != len(stream.tasks):
+        yield f"the workstream is completed with {len(stream.tasks)} tasks, but has {stream.size}"
+
+
+def propagation(stream: Stream, line: Line) -> Iterator[str]:
+    """3. A critical failure fails the workstream, once what is in flight has settled. A cancel may come first."""
+    if not stream.critical_failures:
+        return
+    named = stream.critical_failures[0]
+    if line["event_type"] == STREAM and line["to_state"] not in ("failed", "cancelled"):
+        yield f"critical task {named} has failed, and the workstream goes on to {line['to_state']}"
+    if line["event_type"] == HEAD and not stream.in_flight and stream.state not in WORKSTREAM_ENDED:
+        yield f"critical task {named} has failed, and the workstream stays {stream.state}"
+
+
+def preservation(stream: Stream, line: Line) -> Iterator[str]:
+    """4. A failed workstream is kept as it was: whole, every task ended, and nothing changes any more."""
+    if line["event_type"] == HEAD:
+        if stream.state == "failed" and line["to_state"] != "failed":
+            yield f"the workstream has failed and is kept as {line['to_state']}"
+        return
+    if stream.state == "failed":
+        yield f"the workstream has failed, and {line['entity_id']} changes after that"
+    if line["event_type"] == STREAM and line["to_state"] == "failed":
+        for name in stream.unfinished:
+            yield f"the workstream has failed and is kept with {name} {stream.tasks[name].state}"

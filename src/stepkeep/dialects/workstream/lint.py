@@ -1,0 +1,46 @@
+"""Advice on a workstream that is correct and may still surprise: what is carried along but not acted upon, and timers.
+
+Warnings stop nothing. Called by the front end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepkeep.definition.findings import Finding, Path
+from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
+
+
+def lint(written: WorkstreamBlock) -> list[Finding]:
+    """All advice on one workstream."""
+    found = list(_endless(written))
+    for place, task in enumerate(written.tasks):
+        found += _not_enforced(task, ("tasks", place))
+        found += _state_of_its_own(task, ("tasks", place))
+    return found
+
+
+def _endless(written: WorkstreamBlock) -> Iterator[Finding]:
+    if written.max_duration_seconds is None:
+        said = "The workstream has no `max_duration_seconds`: one that is stuck stays so for ever."
+        yield Finding(("workstream_id",), said, "Add one, for example `max_duration_seconds: 3600`.", key=True)
+
+
+def _not_enforced(task: TaskBlock, path: Path) -> Iterator[Finding]:
+    carried = "is shown with the task, but nothing enforces it yet."
+    if task.worker_requirements.min_version is not None:
+        hint = "Ask for a capability that only workers of that version have."
+        yield Finding((*path, "worker_requirements", "min_version"), f"`min_version` {carried}", hint, key=True)
+    if task.resource_requirements:
+        hint = "Let tasks that must not meet depend on each other."
+        yield Finding((*path, "resource_requirements"), f"`resource_requirements` {carried}", hint, key=True)
+    if task.context_requirements is not None:
+        hint = "Let the task's own program see to it."
+        yield Finding((*path, "context_requirements"), f"`context_requirements` {carried}", hint, key=True)
+
+
+def _state_of_its_own(task: TaskBlock, path: Path) -> Iterator[Finding]:
+    for key in ("status", "state"):
+        if key in task.model_fields_set and not (key == "status" and task.status == "pending"):
+            said = f"`{key}` is not read: every run keeps the state of its tasks by itself."
+            yield Finding((*path, key), said, "Remove it.", key=True)

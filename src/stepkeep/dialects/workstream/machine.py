@@ -1,0 +1,152 @@
+"""Seed 004's three machines as plain data: tasks, workstreams and workers, each arrow from the seed's own sections.
+
+The seed draws its transitions and then details most of them; both agree, so the drawing is the table. What the engine
+does beyond it is listed as an extension with its reason. The judge reads this file; it knows nothing of the engine.
+"""
+
+# ruff: noqa: E501 - a machine is a table: its rows stay aligned, one line each
+
+from __future__ import annotations
+
+from stepkeep.dialects.dialect import Default, Judged
+from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.workstream.derivation import TASK_ENDED, WORKSTREAM_ENDED
+from stepkeep.dialects.workstream.invariants import INVARIANTS
+
+TASKS, STREAMS, WORKERS = "004 Task Lifecycle", "004 Workstream Lifecycle", "004 Worker State Machine"
+MONOTONIC = "004 Task invariant 2: terminal states cannot transition to non-terminal states"
+
+# fmt: off
+STEP = MachineView(
+    noun="task",
+    states=("pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"),
+    terminal=TASK_ENDED,
+    arrows=(
+        Arrow(None,         "pending",    "created",             f"{TASKS}, [*] → pending"),
+        Arrow("pending",    "queued",     "scheduler_assigned",  f"{TASKS}, pending → queued"),
+        Arrow("queued",     "running",    "worker_started",      f"{TASKS}, queued → running"),
+        Arrow("running",    "validating", "execution_completed", f"{TASKS}, running → validating"),
+        Arrow("running",    "retrying",   "execution_failed",    f"{TASKS}, running → retrying (retry_count < max_retries)"),
+        Arrow("running",    "failed",     "execution_failed",    f"{TASKS}, running → failed (retry_count >= max_retries)"),
+        Arrow("running",    "cancelled",  "user_cancelled",      f"{TASKS}, running → cancelled"),
+        Arrow("retrying",   "queued",     "retry_delay_elapsed", f"{TASKS}, retrying → queued"),
+        Arrow("validating", "completed",  "validation_passed",   f"{TASKS}, validating → completed"),
+        Arrow("validating", "failed",     "validation_failed",   f"{TASKS}, validating → failed"),
+    ),
+    forbidden=tuple(Forbidden(state, ANY, MONOTONIC) for state in sorted(TASK_ENDED)),
+    shows={
+        "pending":    "pending",
+        "ready":      "queued",
+        "running":    "running",
+        "validating": "validating",
+        "retrying":   "retrying",
+        "succeeded":  "completed",
+        "failed":     "failed",
+        "cancelled":  "cancelled",
+        "skipped":    "cancelled",
+    },
+    extensions=(
+        Extension("pending",    "cancelled", "A workstream is cancelled or fails before this task had its turn, or a task it depends on did not complete: the seed leaves such a task blocked for ever, and a workstream must end."),
+        Extension("queued",     "cancelled", "The seed cancels running tasks only; a cancelled or failed workstream cannot leave tasks in its queue."),
+        Extension("retrying",   "cancelled", "The same for a task that waits for its next attempt."),
+        Extension("validating", "cancelled", "The same for a task whose rules are being checked; also a validation that failed and is tolerated, in other formats."),
+        Extension("running",    "queued",    "A worker that shuts down hands back what it cannot finish, which is no failure and counts as none; in other formats also a task that waited for a message and runs on."),
+        Extension("pending",    "completed", "In other formats only: an approval was given, or a message that a step waits for arrived, without any worker."),
+        Extension("pending",    "failed",    "In other formats only: an approval was refused, a wait ran out, a condition could not be evaluated, or policy denied the step."),
+        Extension("running",    "completed", "In other formats only: a wait shows what was shown before it, so where that was running, its message completes it."),
+    ),
+)
+
+RUN = MachineView(
+    noun="workstream",
+    states=("planned", "ready", "executing", "validating", "completed", "failed", "cancelled"),
+    terminal=WORKSTREAM_ENDED,
+    arrows=(
+        Arrow(None,         "planned",    "created",              f"{STREAMS}, [*] → planned"),
+        Arrow("planned",    "ready",      "all_tasks_created",    f"{STREAMS}, planned → ready"),
+        Arrow("ready",      "executing",  "first_task_started",   f"{STREAMS}, ready → executing"),
+        Arrow("executing",  "validating", "all_tasks_completed",  f"{STREAMS}, executing → validating"),
+        Arrow("executing",  "failed",     "critical_task_failed", f"{STREAMS}, executing → failed"),
+        Arrow("validating", "completed",  "validation_passed",    f"{STREAMS}, validating → completed"),
+        Arrow("validating", "failed",     "validation_failed",    f"{STREAMS}, validating → failed"),
+        Arrow("planned",    "cancelled",  "user_cancelled",       f"{STREAMS}, planned → cancelled"),
+        Arrow("ready",      "cancelled",  "user_cancelled",       f"{STREAMS}, ready → cancelled"),
+        Arrow("executing",  "cancelled",  "user_cancelled",       f"{STREAMS}, executing → cancelled"),
+    ),
+    forbidden=tuple(Forbidden(state, ANY, f"{STREAMS}, States: terminal") for state in sorted(WORKSTREAM_ENDED)),
+    shows={
+        "idle":        "planned",
+        "queued":      "ready",
+        "running":     "executing",
+        "blocked":     "executing",
+        "validating":  "validating",
+        "succeeded":   "completed",
+        "failed":      "failed",
+        "rolled_back": "failed",
+        "cancelled":   "cancelled",
+    },
+    extensions=(
+        Extension("ready",      "failed",    "max_duration_seconds ran out before a worker took the first task."),
+        Extension("validating", "cancelled", "A cancel may come while the final validation runs; the seed names every earlier state and must have meant this one."),
+    ),
+)
+
+WORKER = MachineView(
+    noun="worker",
+    states=("initializing", "idle", "busy", "unresponsive", "shutdown"),
+    terminal=frozenset({"shutdown"}),
+    arrows=(
+        Arrow(None,           "initializing", "created",                f"{WORKERS}, [*] → initializing"),
+        Arrow("initializing", "idle",         "registration_complete",  f"{WORKERS}, initializing → idle"),
+        Arrow("idle",         "busy",         "task_assigned",          f"{WORKERS}, idle → busy"),
+        Arrow("busy",         "idle",         "task_completed",         f"{WORKERS}, busy → idle"),
+        Arrow("busy",         "unresponsive", "health_check_timeout",   f"{WORKERS}, busy → unresponsive"),
+        Arrow("unresponsive", "idle",         "health_check_recovered", f"{WORKERS}, unresponsive → idle"),
+        Arrow("unresponsive", "shutdown",     "max_timeout_exceeded",   f"{WORKERS}, unresponsive → shutdown"),
+        Arrow("idle",         "shutdown",     "shutdown_requested",     f"{WORKERS}, idle → shutdown"),
+        Arrow("busy",         "shutdown",     "shutdown_requested",     f"{WORKERS}, busy → shutdown (after_task_complete)"),
+    ),
+    forbidden=(Forbidden("shutdown", ANY, f"{WORKERS}, States: shutdown is terminal"),),
+    # A draining worker claims nothing more and finishes what it holds. The seed has no word for it: one that was busy
+    # goes on being shown so, and one that held nothing was never busy.
+    shows={
+        "initializing": "initializing",
+        "idle":         "idle",
+        "busy":         "busy",
+        "unresponsive": "unresponsive",
+        "shutdown":     "shutdown",
+    },
+    extensions=(
+        Extension("idle",         "unresponsive", "A worker that holds nothing can fall silent, too; nobody may count on it."),
+        Extension("initializing", "shutdown",     "A worker that cannot start has nothing to recover from."),
+    ),
+)
+
+DEFAULTS = (
+    Default("What does the limit count?", "max_retries counts retries, 3 unless written: stored as max_retries + 1 attempts", "004 Task Lifecycle, running → retrying"),
+    Default("Backoff", "2^retry_count seconds, where retry_count was incremented first: 2 s, 4 s, 8 s …, no cap; retry_delay_seconds replaces the first 2 s", "004 Task Lifecycle, running → retrying"),
+    Default("Is a timeout retried?", "yes: a task that ran out of timeout_seconds failed like any other", "004 Task Lifecycle, running → retrying"),
+    Default("Validation failure", "never retried: validating has no arrow to retrying", "004 Task Lifecycle, validating → failed"),
+    Default("Attempt timeout", "600 s", "004 Task Lifecycle, queued → running: start task timeout timer"),
+    Default("Which policy applies?", "a critical task aborts the workstream, any other continues; a task is not critical unless it says so", "004 Workstream Lifecycle, executing → failed"),
+    Default("Failures that do not stop the run", "non-critical = continue: everything that can still run does, then the workstream has failed", "004 State Derivation from Tasks"),
+    Default("Is a skipped dependency satisfied?", "no: only a completed task satisfies; what depends on any other ends cancelled", "004 Task invariant 6"),
+    Default("Sequence or graph?", "a graph: a task without dependencies is a root", "004 Task Lifecycle, pending → queued"),
+    Default("Order within a run", "ready tasks by task_id", "004 See Also: Scheduling"),
+    Default("When does rollback start?", "never: completed tasks stay as they are", "004 See Also: Recovery"),
+    Default("Who may run a task?", "a worker with all of worker_requirements.capabilities", "004 Task Lifecycle, queued → running"),
+    Default("Cancel", "from any state that is not terminal; for tasks that are not running this is an extension", "004 Task Lifecycle, States"),
+    Default("Run timeout", "max_duration_seconds, none unless written; it ends failed", "004 Workstream Lifecycle, ready → executing: start workstream timer"),
+)
+# fmt: on
+
+JUDGED = Judged(
+    name="workstream",
+    seed="004_f96f9bc638c39ffa",
+    title="State Machine Documentation",
+    run=RUN,
+    step=STEP,
+    worker=WORKER,
+    invariants=INVARIANTS,
+    defaults=DEFAULTS,
+)

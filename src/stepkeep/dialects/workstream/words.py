@@ -1,0 +1,196 @@
+"""A run in seed 004's own shapes: the workstream, its task files, its DAG file, its execution plan, its derived state.
+
+Made from the canonical view and the run's log in this dialect's words; reads nothing else. States, times and counts
+come from the log, what was written from the definition. Runs that were written in other formats can be shown, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
+from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
+
+Line = Mapping[str, Any]
+Plain = Mapping[str, Any]
+
+SECOND = 1_000_000
+WHY = {
+    "dependency_unmet": "{of}, which it depends on, did not complete",
+    "condition_false": "its condition did not hold",
+    "cancelled": "its workstream ended before it",
+}
+"""Why a task was cancelled that nobody cancelled by itself."""
+
+
+class Words:
+    """The seed's words for a run."""
+
+    def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        definition, run = canonical["definition"], canonical["run"]
+        histories = {step["name"]: History() for step in definition["steps"]}
+        stream = History()
+        for line in lines:
+            name = line["metadata"].get("step")
+            (stream if name is None else histories[name]).hear(line)
+        errors = {step["name"]: step["error"] for step in canonical["steps"]}
+        needs = {step["name"]: [edge["step"] for edge in step["depends_on"]] for step in definition["steps"]}
+        blocks = blocked_by(needs)
+        tasks = [
+            _task(definition, step, histories[step["name"]], blocks.get(step["name"], []), errors.get(step["name"]))
+            for step in sorted(definition["steps"], key=lambda step: (step["order"], step["name"]))
+        ]
+        return {
+            "workstream": _workstream(definition, run, stream, tasks, histories),
+            "tasks": tasks,
+            "dag": _dag(definition, stream, tasks, needs),
+            "execution_plan": _plan(definition, tasks, needs, histories),
+        }
+
+    def summary(self, canonical_run: Plain, shown_state: str) -> dict[str, Any]:
+        return {
+            "workstream_id": canonical_run["workflow"],
+            "run_id": canonical_run["id"],
+            "version": canonical_run["version"],
+            "status": shown_state,
+            "created_at": canonical_run["created_at"],
+            "started_at": canonical_run["started_at"],
+            "completed_at": canonical_run["ended_at"],
+            "last_error": canonical_run["error"],
+        }
+
+
+WORDS = Words()
+
+
+class History:
+    """What the log tells of one task, or of the workstream."""
+
+    def __init__(self) -> None:
+        self.status: str | None = None
+        self.moments: dict[str, str] = {}
+        self.worker: str | None = None
+        self.retry_count = 0
+        self.seconds: float | None = None
+        self.reason: str | None = None
+
+    def hear(self, line: Line) -> None:
+        said = line["metadata"]
+        self.status = line["to_state"]
+        self.moments[line["to_state"]] = line["timestamp"]
+        self.moments.setdefault("created", line["timestamp"])
+        self.worker = said.get("worker")
+        self.retry_count = said.get("retry_count", self.retry_count)
+        self.seconds = said.get("duration_seconds", self.seconds)
+        if self.status == "cancelled" and said["because"] in WHY:
+            self.reason = WHY[said["because"]].format(of=said.get("of"))
+
+    @property
+    def ended_at(self) -> str | None:
+        return self.moments[self.status] if self.status in TASK_ENDED else None
+
+
+def is_critical(step: Plain) -> bool:
+    return step["on_failure"] in ("abort", "compensate")
+
+
+def _task(definition: Plain, step: Plain, history: History, blocks: list[str], error: str | None) -> dict[str, Any]:
+    written = _about(definition, step["name"])
+    carried = ("context_requirements", "resource_requirements", "schema_version", "schema_url")
+    requirements = {"capabilities": list(step["capabilities"]), "min_version": written.get("min_version")}
+    return {
+        "task_id": step["name"],
+        "workstream_id": definition["name"],
+        "name": written.get("name") or step["name"],
+        "description": step["description"],
+        "type": written.get("type", "custom"),
+        "status": history.status,
+        "critical": is_critical(step),
+        "dependencies": [edge["step"] for edge in step["depends_on"]],
+        "blocks": sorted(blocks),
+        "worker_requirements": requirements,
+        "execution": _execution(step),
+        "validation_rules": {"pre_execution": [], "post_execution": [rule["expression"] for rule in step["rules"]]},
+        **{key: written[key] for key in carried if key in written},
+        "state": {
+            "created_at": history.moments.get("created"),
+            "started_at": history.moments.get("running"),
+            "completed_at": history.ended_at,
+            "assigned_worker": history.worker,
+            "retry_count": history.retry_count,
+            "last_error": error,
+            "reason": history.reason,
+        },
+    }
+
+
+def _execution(step: Plain) -> dict[str, Any]:
+    executor = step["executor"] or {}
+    return {
+        "command": list(executor["argv"]) if executor.get("kind") == "command" else None,
+        "working_directory": executor.get("cwd"),
+        "timeout_seconds": step["timeout"] / SECOND,
+        "max_retries": step["retry"]["max_attempts"] - 1,
+        "retry_delay_seconds": step["retry"]["initial"] / SECOND,
+    }
+
+
+def _workstream(
+    definition: Plain, run: Plain, stream: History, tasks: list[dict[str, Any]], histories: Mapping[str, History]
+) -> dict[str, Any]:
+    written = definition["about"].get("workstream", {})
+    views = [
+        TaskView(task["status"] or "pending", task["critical"], "running" in histories[task["task_id"]].moments)
+        for task in tasks
+    ]
+    timeout = definition["timeout"]
+    return {
+        "workstream_id": definition["name"],
+        "run_id": run["id"],
+        "name": written.get("name") or definition["name"],
+        "description": definition["description"],
+        "version": definition["version"],
+        "status": stream.status,
+        "derived_status": derive_workstream_state(views, user_cancelled=stream.status == "cancelled"),
+        "max_duration_seconds": None if timeout is None else timeout / SECOND,
+        "validation_rules": {"post_execution": [rule["expression"] for rule in definition["rules"]]},
+        "tasks": [task["task_id"] for task in tasks],
+        "state": {
+            "created_at": stream.moments.get("created"),
+            "started_at": stream.moments.get("executing"),
+            "completed_at": stream.ended_at,
+            "last_error": run["error"],
+        },
+    }
+
+
+def _dag(definition: Plain, stream: History, tasks: list[dict[str, Any]], needs: Mapping[str, list[str]]) -> Plain:
+    """`dag_{workstream_id}.json`; an edge goes from a task to what it depends on."""
+    return {
+        "workstream_id": definition["name"],
+        "generated_at": stream.moments.get("ready") or stream.moments.get("created"),
+        "nodes": [{key: task[key] for key in ("task_id", "name", "type", "status")} for task in tasks],
+        "edges": [
+            {"from": task, "to": other, "type": "depends_on"} for task in sorted(needs) for other in sorted(needs[task])
+        ],
+        "topological_order": topological_order(needs),
+    }
+
+
+def _plan(
+    definition: Plain, tasks: list[dict[str, Any]], needs: Mapping[str, list[str]], histories: Mapping[str, History]
+) -> Plain:
+    """`execution_plan_{workstream_id}.json`; a task takes as long as it took, or else as it may take at most."""
+    resources = {task["task_id"]: task.get("resource_requirements", {}) for task in tasks}
+    seconds = {}
+    for task in tasks:
+        history = histories[task["task_id"]]
+        measured = history.seconds if history.status == "completed" else None
+        seconds[task["task_id"]] = task["execution"]["timeout_seconds"] if measured is None else measured
+    return {"workstream_id": definition["name"], **execution_plan(needs, seconds, resources)}
+
+
+def _about(definition: Plain, task: str) -> Plain:
+    written: Plain = definition["about"].get("tasks", {}).get(task, {})
+    return written

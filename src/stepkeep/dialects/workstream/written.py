@@ -1,0 +1,167 @@
+"""The workstream format as people write it: the seed's task files gathered in one document, one strict model per block.
+
+These models say what may be written and where; `checks` looks at what hangs together, `build` fills in the defaults.
+The published JSON Schema comes from them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition import bounds
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
+from stepkeep.definition.written import Block, Name, Text, Word
+
+TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
+
+
+def _seconds(value: Any, limits: tuple[int, int]) -> int:
+    """A number of seconds within bounds, as whole microseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PydanticCustomError("float_type", "must be a number")
+    least, most = limits
+    if not least <= value * bounds.SECOND <= most:
+        span = {"least": format_duration(least), "most": format_duration(most)}
+        raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
+    return round(value * bounds.SECOND)
+
+
+def _within(limits: tuple[int, int]) -> BeforeValidator:
+    return BeforeValidator(partial(_seconds, limits=limits), json_schema_input_type=float)
+
+
+def _arguments(value: Any) -> Any:
+    """A command as a list; a text is taken apart as a shell would, but no shell ever reads it."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return split_command(value)
+    except ValueError as problem:
+        raise PydanticCustomError("quotes", "cannot be taken apart: {why}", {"why": str(problem).lower()}) from None
+
+
+def split_command(text: str) -> list[str]:
+    """The words of a command line; an expression stays whole, whatever spaces and quotes it holds.
+
+    >>> split_command("pytest -k 'not slow' ${{ input.paths[0] }}")
+    ['pytest', '-k', 'not slow', '${{ input.paths[0] }}']
+    """
+    kept: list[str] = []
+    line = ""
+    for piece in split(text):
+        if isinstance(piece, str):
+            line += piece
+            continue
+        line += f"\0{len(kept)}\0"
+        kept.append(text[piece.offset :] if isinstance(piece, Unclosed) else _whole(piece))
+    return [_put_back(word, kept) for word in shlex.split(line)]
+
+
+def _whole(piece: Embedded) -> str:
+    return f"{OPENING}{piece.source}}}}}"
+
+
+def _put_back(word: str, kept: list[str]) -> str:
+    # Every second piece between the marks is the number of what was taken out.
+    pieces = word.split("\0")
+    return "".join(kept[int(piece)] if place % 2 else piece for place, piece in enumerate(pieces))
+
+
+def _amount(value: Any) -> Any:
+    if value in ("exclusive", "shared") or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise PydanticCustomError("amount", "must be exclusive, shared or a whole number")
+
+
+def _version(value: Any) -> Any:
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return value
+    raise PydanticCustomError("string_type", "must be text")
+
+
+Amount = Annotated[Any, BeforeValidator(_amount, json_schema_input_type=Literal["exclusive", "shared"] | int)]
+SchemaVersion = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str | float)]
+
+
+class RequirementsBlock(Block):
+    """What a worker must have to be given the task."""
+
+    capabilities: list[Word] = Field(default=[], max_length=100)
+    min_version: Word | None = None
+
+
+class ExecutionBlock(Block):
+    """The program that a task is, and how patiently it is tried."""
+
+    command: Annotated[
+        list[Text], BeforeValidator(_arguments, json_schema_input_type=Text | list[Text]), Field(min_length=1)
+    ] = Field(max_length=1000)
+    working_directory: Text | None = None
+    timeout_seconds: Annotated[int, _within(bounds.STEP_TIMEOUT)] = 600 * bounds.SECOND
+    max_retries: int = Field(default=3, ge=0, le=bounds.MAX_ATTEMPTS - 1)
+    retry_delay_seconds: Annotated[int, _within(bounds.DELAY)] = 2 * bounds.SECOND
+
+
+class RulesBlock(Block):
+    """Rules around the execution: expressions in `${{ }}`."""
+
+    pre_execution: list[Text] = Field(default=[], max_length=100)
+    post_execution: list[Text] = Field(default=[], max_length=100)
+
+
+class FinalRulesBlock(Block):
+    """Rules of the whole workstream, checked when all tasks are completed."""
+
+    post_execution: list[Text] = Field(default=[], max_length=100)
+
+
+class ContextBlock(Block):
+    """What a task should be shown of the code; carried and shown, not enforced."""
+
+    max_context_tokens: int | None = Field(default=None, ge=1)
+    required_files: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
+    optional_files: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
+    exclude_patterns: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
+
+
+class TaskBlock(Block):
+    """One task."""
+
+    task_id: Name
+    workstream_id: Text | None = None
+    name: Text = ""
+    description: Text = ""
+    type: Literal["aider", "pytest", "lint", "custom"] = "custom"
+    dependencies: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
+    blocks: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
+    worker_requirements: RequirementsBlock = RequirementsBlock()
+    execution: ExecutionBlock
+    validation_rules: RulesBlock = RulesBlock()
+    critical: bool | None = None
+    is_critical: bool | None = None
+    context_requirements: ContextBlock | None = None
+    resource_requirements: dict[Word, Amount] = Field(default={}, max_length=100)
+    status: TASK_STATES = "pending"
+    state: dict[str, Any] | None = None
+    schema_version: SchemaVersion = None
+    schema_url: Text | None = None
+
+
+class WorkstreamBlock(Block):
+    """A workstream: tasks, what they depend on, and how long all of it may take."""
+
+    workstream_id: Name
+    name: Text = ""
+    description: Text = ""
+    version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
+    max_duration_seconds: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    validation_rules: FinalRulesBlock = FinalRulesBlock()
+    schema_version: SchemaVersion = None
+    schema_url: Text | None = None
+    tasks: list[TaskBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
