@@ -39,6 +39,10 @@ from stepkeep.kernel.states import Category, OnFailure, StepState
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
+NATIVE_EXAMPLES = [
+    path for path in sorted(EXAMPLES.glob("*.yaml")) if "\nworkflow: " in path.read_text(encoding="utf-8")
+]
+"""Those in the native format; the dialects' own have tests of their own."""
 
 
 def load(text: str, handlers: Registry | None = None) -> Definition:
@@ -279,7 +283,7 @@ steps: [{ name: a, uses: x }]
         definition = load_file(EXAMPLES / "onboarding.yaml")
         assert decode_definition(encode_definition(definition)) == definition
 
-    @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+    @pytest.mark.parametrize("path", NATIVE_EXAMPLES, ids=lambda path: path.stem)
     def test_the_examples_have_neither_problems_nor_warnings(self, path: Path) -> None:
         report = check_file(path)
         assert report.definition is not None
