@@ -21,6 +21,7 @@ from stepkeep.dialects.ioa.written import (
     SpecBlock,
     StepBlock,
     WorkflowResource,
+    version_number,
 )
 from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.definition import SECOND, Backoff
@@ -43,11 +44,13 @@ SATISFIED = (StepState.SUCCEEDED, StepState.SKIPPED)
 def build(written: WorkflowResource, handlers: Registry | None = None) -> kernel.Definition:
     """The canonical definition. Agents, where given, add what their authors said about them."""
     metadata, spec = written.metadata, written.spec
+    version = version_number(metadata.version)
+    assert version is not None
     policy = OnFailure(spec.failure_policy or "abort")
     undos = {entry.step: entry for entry in spec.compensation}
     return kernel.Definition(
         name=metadata.name,
-        version=metadata.version,
+        version=version,
         dialect=DIALECT,
         steps=tuple(
             _step(step, place + 1, policy, undos.get(step.name), handlers) for place, step in enumerate(spec.steps)
@@ -67,6 +70,8 @@ def build(written: WorkflowResource, handlers: Registry | None = None) -> kernel
 def _about(metadata: MetadataBlock, spec: SpecBlock) -> dict[str, Any]:
     """What changes nothing in how a run goes and is shown with it."""
     said: dict[str, Any] = {"domainsInvolved": list(spec.domains_involved)}
+    if isinstance(metadata.version, str):
+        said["version"] = metadata.version
     if metadata.owner is not None:
         said["owner"] = metadata.owner.model_dump(exclude_none=True)
     if metadata.annotations:

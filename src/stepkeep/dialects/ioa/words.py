@@ -49,7 +49,7 @@ WORDS = IoaWords()
 
 def _metadata(told: Told) -> dict[str, Any]:
     about = told.definition.get("about", {})
-    said: dict[str, Any] = {"name": told.run["workflow"], "version": told.run["version"]}
+    said: dict[str, Any] = {"name": told.run["workflow"], "version": about.get("version", told.run["version"])}
     if labels := told.definition.get("labels"):
         said["labels"] = labels
     return said | {key: about[key] for key in ("owner", "annotations") if key in about}

@@ -22,6 +22,7 @@ STRATEGIES = ("constant", "linear", "exponential")
 MAX_RETRIES = bounds.MAX_ATTEMPTS - 1
 
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_VERSION = re.compile(r"v?[0-9]{1,10}(\.[0-9]{1,3}){0,2}", re.ASCII)
 RESOURCE_NAME_RULE = "lower-case letters, digits and `-`, starting with a letter, at most 63 characters"
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=bounds.MAX_TEXT)]
@@ -78,19 +79,27 @@ def _backoff(value: Any) -> Any:
 
 
 def _version(value: Any) -> Any:
-    """A whole number. `"3"` and `v3` are 3; of `1.4.2` each part has three digits, so that later ones are higher."""
-    if not isinstance(value, str):
-        return _filled(value)
-    parts = value.removeprefix("v").split(".")
-    if not all(part.isascii() and part.isdigit() for part in parts) or len(parts) > 3:
-        raise PydanticCustomError("version", "must be like 3 or 1.4.2, not {value}", {"value": shown(value)})
-    numbers = [int(part) if len(part) < 10 else bounds.MAX_VERSION + 1 for part in parts]
-    if len(numbers) == 1:
-        return numbers[0]
-    if any(number > 999 for number in numbers):
-        raise PydanticCustomError("version", "cannot have a part above 999, as {value} has", {"value": shown(value)})
-    major, minor, patch = (*numbers, 0, 0)[:3]
-    return (major * 1000 + minor) * 1000 + patch
+    """A version as it was written, if it has a number."""
+    number = version_number(_filled(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if number is None:
+        said = "must be a whole number or like 1.4.2, each part at most 999, not {value}"
+        raise PydanticCustomError("version", said, {"value": shown(value)})
+    return value
+
+
+def version_number(written: int | str) -> int | None:
+    """`3`, `"3"` and `v3` are 3; of `1.4.2` each part has three digits, so that later versions are higher."""
+    if isinstance(written, int):
+        return written if 1 <= written <= bounds.MAX_VERSION else None
+    if not _VERSION.fullmatch(written):
+        return None
+    parts = [int(part) for part in written.removeprefix("v").split(".")]
+    if len(parts) == 1:
+        return version_number(parts[0])
+    major, minor, patch = (*parts, 0)[:3]
+    if max(parts) > 999:
+        return None
+    return version_number((major * 1000 + minor) * 1000 + patch)
 
 
 def _owner(value: Any) -> Any:
@@ -117,9 +126,7 @@ class MetadataBlock(Block):
     owner: Annotated[OwnerBlock | None, BeforeValidator(_owner, json_schema_input_type=str | OwnerBlock)] = None
     labels: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
     annotations: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
-    version: Annotated[
-        int, Field(ge=1, le=bounds.MAX_VERSION), BeforeValidator(_version, json_schema_input_type=int | str)
-    ] = 1
+    version: Annotated[int | str, BeforeValidator(_version, json_schema_input_type=int | str)] = 1
     created_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="createdAt")
     updated_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="updatedAt")
 
