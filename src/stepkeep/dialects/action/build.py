@@ -1,0 +1,155 @@
+"""From a document that passed every check to the canonical definition, with the seed's defaults spelled out.
+
+It cannot fail. What the format says and the engine does not need (families, schema references, tiers) is kept in the
+definition's `about`, from which this dialect's words tell it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepkeep.definition.build import WHOLE_INPUT
+from stepkeep.definition.conditions import own_output
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.dialects.action.parts import Parts
+from stepkeep.dialects.action.written import (
+    Action,
+    Capability,
+    RetryPolicy,
+    Tier,
+    WorkflowV1,
+    is_manual,
+    is_side_effecting,
+    tier_of,
+)
+from stepkeep.kernel import definition as kernel
+from stepkeep.kernel.states import Category, OnFailure, StepState
+
+MILLISECOND = 1_000
+
+ANY_ENDING = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
+"""In a sequence the next action is eligible after any terminal state (section 1.1); fail-fast comes first."""
+
+# Rate limits, 5xx and transport failures are one category of ours; an error of an external system may be any of them.
+CATEGORIES: dict[str, tuple[Category, ...]] = {
+    "timeout": (Category.TIMEOUT,),
+    "rate_limit": (Category.TRANSIENT,),
+    "5xx": (Category.TRANSIENT, Category.EXTERNAL),
+    "transport": (Category.TRANSIENT, Category.EXTERNAL),
+    "unknown": (Category.UNKNOWN, Category.AGENT),
+}
+
+
+def build(written: WorkflowV1, parts: Parts, sequence: bool, handlers: Registry | None = None) -> kernel.Definition:
+    """The canonical definition. Of a handler's author's words only those on where it runs count here."""
+    after = {node.name: [name for name, _ in node.after] for node in parts.nodes}
+    allow = ANY_ENDING if sequence else (StepState.SUCCEEDED,)
+    tiers = {
+        action.action_id: tier_of(written.execution_tier, action, parts.capability_of(action))
+        for action in written.actions
+    }
+    steps = []
+    for action in written.actions:
+        edges = tuple(kernel.Dependency(step=name, allow=allow) for name in after[action.action_id])
+        spec = None if handlers is None else handlers.get(action.handler)
+        steps.append(_step(action, tiers[action.action_id], parts.capability_of(action), edges, spec))
+    return kernel.Definition(
+        name=written.workflow_id,
+        version=written.version,
+        steps=tuple(steps),
+        dialect="action",
+        description=written.description,
+        timeout=None,
+        on_failure=OnFailure.ABORT,
+        hook_failure=kernel.HookFailure.CONTINUE,
+        compensate_always=True,
+        about=_about(written, tiers),
+    )
+
+
+def _step(
+    action: Action,
+    tier: Tier,
+    capability: Capability | None,
+    edges: tuple[kernel.Dependency, ...],
+    spec: HandlerSpec | None,
+) -> kernel.StepDefinition:
+    manual = is_manual(tier, action)
+    return kernel.StepDefinition(
+        name=action.action_id,
+        order=action.order,
+        executor=kernel.Handler(name=action.handler),
+        hold=_hold(action) if tier == "HumanApprove" else None,
+        inputs=action.inputs if "inputs" in action.model_fields_set else WHOLE_INPUT,
+        depends_on=edges,
+        timeout=action.timeout_ms * MILLISECOND,
+        retry=_retry(action.retry_policy),
+        on_failure=OnFailure.ABORT,
+        effect=kernel.Effect.WRITE if is_side_effecting(capability) else kernel.Effect.READ,
+        undo=_undo(action, capability),
+        compensate_when=kernel.CompensateWhen.SUCCEEDED,
+        completion=kernel.Completion.MANUAL if manual else kernel.Completion.AUTO,
+        completion_deadline=_micros(action.completion_deadline_ms) if manual else None,
+        takes_timeouts=spec.takes_timeouts if spec else False,
+        transactional=spec.transactional if spec else False,
+        capabilities=tuple(sorted(set(spec.capabilities))) if spec else (),
+        queue=spec.queue if spec else "",
+    )
+
+
+def _hold(action: Action) -> kernel.Approval:
+    prompt = f"Approve {action.handler} ({action.action_id})?"
+    return kernel.Approval(prompt=prompt, deadline=_micros(action.approval_deadline_ms))
+
+
+def _retry(policy: RetryPolicy) -> kernel.Retry:
+    # Unknown errors are retryable until the attempts are used up (section 3.1), whatever else is listed.
+    categories = {category for name in (*policy.retryable_errors, "unknown") for category in CATEGORIES[name]}
+    return kernel.Retry(
+        max_attempts=policy.max_attempts,
+        backoff=kernel.Backoff.EXPONENTIAL,
+        initial=policy.initial_backoff_ms * MILLISECOND,
+        factor=float(policy.backoff_multiplier),
+        max=policy.max_backoff_ms * MILLISECOND,
+        jitter=0.0,
+        on=tuple(sorted(categories)),
+    )
+
+
+def _undo(action: Action, capability: Capability | None) -> kernel.Undo | None:
+    if capability is None or capability.compensation_operation is None:
+        return None
+    hook = action.compensation
+    written = hook is not None and "compensation_input" in hook.model_fields_set
+    return kernel.Undo(
+        executor=kernel.Handler(name=capability.compensation_operation),
+        inputs=hook.compensation_input if hook is not None and written else own_output(action.action_id),
+        input_schema=capability.compensation_input_schema,
+        timeout=(hook.timeout_ms if hook is not None else 300_000) * MILLISECOND,
+        retry=kernel.HOOK_RETRY,
+    )
+
+
+def _about(written: WorkflowV1, tiers: dict[str, Tier]) -> dict[str, Any]:
+    return {
+        "schemaVersion": written.schema_version,
+        "workspaceId": written.workspace_id,
+        "name": written.name,
+        "executionTier": written.execution_tier,
+        "actions": {action.action_id: _about_action(action, tiers[action.action_id]) for action in written.actions},
+    }
+
+
+def _about_action(action: Action, tier: Tier) -> dict[str, Any]:
+    said = {
+        "portFamily": action.port_family,
+        "capability": action.capability,
+        "executionTier": tier,
+        "inputSchemaRef": action.input_schema_ref,
+        "outputSchemaRef": action.output_schema_ref,
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _micros(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds * MILLISECOND

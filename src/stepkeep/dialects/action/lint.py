@@ -1,0 +1,58 @@
+"""Advice on a document that is correct and may still hurt. Warnings stop nothing; each is a function of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepkeep.definition.findings import Finding
+from stepkeep.dialects.action.parts import Parts
+from stepkeep.dialects.action.written import WorkflowV1
+from stepkeep.kernel.definition import Definition, Effect
+
+
+def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Finding]:
+    """All advice on one document."""
+    return [
+        *_waits_without_end(definition),
+        *_effects_that_stay(definition),
+        *_repeated_effects(written, parts),
+        *_nothing_known(written),
+    ]
+
+
+def _waits_without_end(definition: Definition) -> Iterator[Finding]:
+    """Nothing in the format says how long people may take."""
+    for place, step in enumerate(definition.steps):
+        if step.hold is not None and step.hold.deadline is None:
+            said = f"Action `{step.name}` may wait for its approval for ever."
+            yield Finding(("actions", place, "actionId"), said, "Add `approvalDeadlineMs`.")
+        if step.completion == "manual" and step.completion_deadline is None:
+            said = f"Action `{step.name}` may wait for its manual completion for ever."
+            yield Finding(("actions", place, "actionId"), said, "Add `completionDeadlineMs`.")
+
+
+def _effects_that_stay(definition: Definition) -> Iterator[Finding]:
+    """Section 4: a side effect without metadata is recorded as not compensable."""
+    for place, step in enumerate(definition.steps):
+        if step.effect is Effect.WRITE and step.undo is None:
+            said = f"Action `{step.name}` has a side effect that cannot be compensated: a rollback stays partial."
+            hint = "Give its capability a compensationOperation and a compensationInputSchema."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _repeated_effects(written: WorkflowV1, parts: Parts) -> Iterator[Finding]:
+    """Handlers run at least once: what is not idempotent may happen twice."""
+    for place, action in enumerate(written.actions):
+        capability = parts.capability_of(action)
+        if capability is not None and not capability.safety.idempotent and action.retry_policy.max_attempts > 1:
+            times = action.retry_policy.max_attempts
+            said = f"`{action.handler}` is not idempotent, and action `{action.action_id}` may be tried {times} times."
+            hint = "Write `retryPolicy: {maxAttempts: 1}`, or let its handler use the idempotency key."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _nothing_known(written: WorkflowV1) -> Iterator[Finding]:
+    """Section 4: without metadata nothing counts as a side effect, so nothing is ever compensated."""
+    if written.capabilities is None:
+        said = "There is no `capabilities` section, so no action counts as a side effect and none is compensated."
+        yield Finding(("actions",), said, "Add one that says what each operation does.", key=True)

@@ -1,0 +1,140 @@
+"""The action dialect as plain data: seed 003's action lifecycle, RunV1's run, and how both see the canonical machine.
+
+No kernel import and no front end: the judge reads this file. Seed 003 has no run machine of its own, so its runs follow
+the RunV1 of its companions; where those leave a question open, the design's section 4 answers.
+"""
+
+from __future__ import annotations
+
+from stepkeep.dialects.action.defaults import DEFAULTS
+from stepkeep.dialects.action.invariants import INVARIANTS
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
+from stepkeep.dialects.projection import RunView, Seen
+
+# fmt: off
+STEP = MachineView(
+    noun="action",
+    states=("Pending", "Running", "WaitingForManualCompletion", "Succeeded", "Failed", "Cancelled"),
+    # §2 lists WaitingForManualCompletion among the terminal states and then gives it exits; it is not terminal.
+    terminal=frozenset({"Succeeded", "Failed", "Cancelled"}),
+    arrows=(
+        Arrow(None,                         "Pending",                    "planned",           "003 §2"),
+        Arrow("Pending",                    "Running",                    "eligible",          "003 §2 rule 1"),
+        Arrow("Running",                    "Succeeded",                  "succeeded",         "003 §2 rule 2"),
+        Arrow("Running",                    "Failed",                     "failed",            "003 §2 rule 2"),
+        Arrow("Running",                    "Cancelled",                  "cancelled",         "003 §2 rule 2, §1.3"),
+        Arrow("Running",                    "WaitingForManualCompletion", "completion_opened", "003 §2 rule 3"),
+        Arrow("WaitingForManualCompletion", "Succeeded",                  "succeeded",         "003 §2 rule 4, §3.3"),
+        Arrow("WaitingForManualCompletion", "Failed",                     "failed",            "003 §2 rule 4, §3.3"),
+        Arrow("WaitingForManualCompletion", "Cancelled",                  "cancelled",         "003 §2 rule 4, §3.3"),
+    ),
+    shows={
+        "pending":             "Pending",
+        "running":             "Running",
+        "awaiting_approval":   "Running",
+        "awaiting_event":      "Running",
+        "awaiting_completion": "WaitingForManualCompletion",
+        "succeeded":           "Succeeded",
+        "failed":              "Failed",
+        "skipped":             "Cancelled",
+        "cancelled":           "Cancelled",
+        # ready, retrying and validating are stutters: an action is Pending until its first claim (or until its gate
+        # opens) and Running from then on, so that a retry is no way back.
+    },
+    forbidden=(
+        Forbidden("Succeeded",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        Forbidden("Failed",                     ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        Forbidden("Cancelled",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),
+        Forbidden("Pending",                    "Succeeded",                  "003 §2: it runs before it succeeds"),
+        Forbidden("Pending",                    "WaitingForManualCompletion", "003 §2 rule 3: only from Running"),
+        Forbidden("Running",                    "Pending",                    "003 §2: there is no way back"),
+        Forbidden("WaitingForManualCompletion", "Running",                    "003 §2 rule 4: only a signal ends it"),
+        Forbidden("WaitingForManualCompletion", "Pending",                    "003 §2: there is no way back"),
+    ),
+    extensions=(
+        Extension(
+            "Pending", "Cancelled",
+            "§1.3 schedules nothing after a failure, a run may be cancelled, a predecessor Cancelled by hand: "
+            "what can never run must end. A skip shows like this too; the seed has no other ending for it.",
+        ),
+        Extension(
+            "Pending", "Failed",
+            "§3.1 knows a policy deny; it falls before the action runs, as does a condition that cannot be evaluated.",
+        ),
+    ),
+)
+
+RUN = MachineView(
+    noun="run",
+    states=("Pending", "Running", "WaitingForApproval", "Paused", "Succeeded", "Failed", "Cancelled"),
+    terminal=frozenset({"Succeeded", "Failed", "Cancelled"}),
+    arrows=(
+        Arrow(None,                 "Pending",            "created",            "RunV1: createdAtIso"),
+        Arrow("Pending",            "Running",            "started",            "RunV1 transitions"),
+        Arrow("Pending",            "Cancelled",          "cancelled",          "RunV1 transitions"),
+        Arrow("Running",            "Succeeded",          "succeeded",          "RunV1 transitions"),
+        Arrow("Running",            "Failed",             "failed",             "RunV1 transitions; 003 §4"),
+        Arrow("Running",            "Cancelled",          "cancelled",          "RunV1 transitions"),
+        Arrow("Running",            "WaitingForApproval", "approval_requested", "RunV1 transitions"),
+        Arrow("Running",            "Paused",             "paused",             "RunV1 transitions; never done"),
+        Arrow("WaitingForApproval", "Running",            "resumed",            "RunV1 transitions"),
+        Arrow("WaitingForApproval", "Cancelled",          "cancelled",          "RunV1 transitions"),
+        Arrow("Paused",             "Running",            "resumed",            "RunV1 transitions"),
+        Arrow("Paused",             "Cancelled",          "cancelled",          "RunV1 transitions"),
+    ),
+    shows={
+        "idle":         "Pending",
+        "queued":       "Pending",
+        "running":      "Running",
+        "blocked":      "WaitingForApproval",  # only while an approval is open: see ActionRun
+        "validating":   "Running",
+        "stopping":     "Running",
+        "compensating": "Running",
+        "succeeded":    "Succeeded",
+        "failed":       "Failed",
+        "rolled_back":  "Failed",
+        "cancelled":    "Cancelled",
+    },
+    forbidden=(
+        Forbidden("Succeeded",          ANY,                  "RunV1: terminal"),
+        Forbidden("Failed",             ANY,                  "RunV1: terminal"),
+        Forbidden("Cancelled",          ANY,                  "RunV1: terminal"),
+        Forbidden("WaitingForApproval", "Failed",             "RunV1: a decision resumes the run before it can fail"),
+        Forbidden("WaitingForApproval", "Succeeded",          "RunV1: a decision resumes the run before it can end"),
+        Forbidden("Pending",            "WaitingForApproval", "RunV1: a run is Running before it waits"),
+    ),
+    # None are needed: a run that stops or rolls back is Running until it has ended, so a rejected approval goes
+    # WaitingForApproval → Running → Failed, which RunV1 allows.
+    extensions=(),
+)
+# fmt: on
+
+
+class ActionRun(RunView):
+    """A run waits for approval only while an approval is open: RunV1 has no status for other waits, so it stays."""
+
+    def __init__(self, view: MachineView) -> None:
+        super().__init__(view)
+        self._gates: set[str] = set()
+
+    def feed(self, seen: Seen) -> str | None:
+        if seen.kind == "step":
+            (self._gates.add if seen.target == "awaiting_approval" else self._gates.discard)(seen.name)
+            return self.shown
+        if seen.kind == "run" and seen.target == "blocked" and not self._gates:
+            self.state = seen.target
+            return self.shown
+        return super().feed(seen)
+
+
+JUDGED = Judged(
+    name="action",
+    seed="003",
+    title="Workflow action execution",
+    run=RUN,
+    step=STEP,
+    run_view=ActionRun,
+    invariants=INVARIANTS,
+    defaults=DEFAULTS,
+)

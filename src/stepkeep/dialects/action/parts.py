@@ -1,0 +1,99 @@
+"""The parts of a document that have the right shape by themselves, so that one bad key hides nothing else.
+
+It reads plain data of any kind without raising: actions, capabilities, and who waits for whom (section 1). It judges
+nothing; the front end hands what it finds to the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import ValidationError
+
+from stepkeep.definition.findings import Path
+from stepkeep.definition.graph import Node
+from stepkeep.dialects.action.written import TIERS, Action, Block, Capability, Tier
+
+B = TypeVar("B", bound=Block)
+
+
+class Parts(NamedTuple):
+    """What could be read: blocks by where they stand, and the graph as far as it goes."""
+
+    tier: Tier
+    actions: dict[Path, Action]
+    capabilities: dict[str, Capability]
+    declared: frozenset[str] | None
+    nodes: tuple[Node, ...]
+
+    def capability_of(self, action: Action) -> Capability | None:
+        """What is known of the capability that an action uses."""
+        return self.capabilities.get(action.capability or action.handler)
+
+
+def parts_of(data: dict[str, Any]) -> Parts:
+    tier = data.get("executionTier")
+    declared = data.get("capabilities")
+    return Parts(
+        tier=tier if tier in TIERS else "Auto",
+        actions=dict(_actions(data)),
+        capabilities=dict(_capabilities(declared)),
+        declared=frozenset(declared) if isinstance(declared, dict) else None,
+        nodes=tuple(_nodes(data)),
+    )
+
+
+def is_graph(data: dict[str, Any]) -> bool:
+    """Without `edges` and without a single `dependsOn`, actions follow each other by `order` (section 1.1)."""
+    return "edges" in data or any(isinstance(each, dict) and "dependsOn" in each for each in _list(data, "actions"))
+
+
+def _list(data: dict[str, Any], key: str) -> list[Any]:
+    found = data.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _shaped(block: type[B], data: Any) -> B | None:
+    try:
+        return block.model_validate(data)
+    except ValidationError:
+        return None
+
+
+def _actions(data: dict[str, Any]) -> Iterator[tuple[Path, Action]]:
+    for place, written in enumerate(_list(data, "actions")):
+        if (action := _shaped(Action, written)) is not None:
+            yield ("actions", place), action
+
+
+def _capabilities(declared: Any) -> Iterator[tuple[str, Capability]]:
+    for name, written in (declared if isinstance(declared, dict) else {}).items():
+        if (capability := _shaped(Capability, written)) is not None:
+            yield name, capability
+
+
+def _nodes(data: dict[str, Any]) -> Iterator[Node]:
+    """Ids and predecessors, as far as they can be read."""
+    known = [
+        (("actions", place), action)
+        for place, action in enumerate(_list(data, "actions"))
+        if isinstance(action, dict) and isinstance(action.get("actionId"), str)
+    ]
+    sequence, edges = not is_graph(data), _edges(data)
+    before: str | None = None
+    for path, action in known:
+        name = action["actionId"]
+        after: list[tuple[str, Path]] = [(before, path)] if sequence and before is not None else []
+        waits_for = enumerate(_list(action, "dependsOn"))
+        after += [(other, (*path, "dependsOn", number)) for number, other in waits_for if isinstance(other, str)]
+        yield Node(name, path, (*after, *edges.get(name, ())))
+        before = name
+
+
+def _edges(data: dict[str, Any]) -> dict[str, list[tuple[str, Path]]]:
+    found: dict[str, list[tuple[str, Path]]] = {}
+    for number, edge in enumerate(_list(data, "edges")):
+        if isinstance(edge, dict) and isinstance(edge.get("from"), str) and isinstance(edge.get("to"), str):
+            found.setdefault(edge["to"], []).append((edge["from"], ("edges", number, "from")))
+    return found

@@ -1,0 +1,92 @@
+"""The manual completion signal of section 3.3: a payload in, the arguments of `operations.decisions.complete` out.
+
+It checks the payload's shape and says all that is wrong with it at once; whether the token matches, the action waits
+and the signal came before is the kernel's business. Whoever the payload claims to be is kept as a claim: the actor of
+a signal comes from authentication alone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition.complaints import complaints
+from stepkeep.dialects.action.written import Block, Name, Text, Word
+from stepkeep.errors import InvalidInput
+
+MAX_REFERENCES = 100
+
+
+def _moment(value: str) -> str:
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise PydanticCustomError("moment", "must be a moment with its offset, like 2026-01-31T09:30:00Z")
+    return value
+
+
+Opaque = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+
+class SignalBlock(Block):
+    """What somebody says who has finished a manual action."""
+
+    schema_version: Literal[1]
+    run_id: Opaque
+    action_id: Name
+    completion_token: Opaque
+    outcome: Literal["Succeeded", "Failed", "Cancelled"]
+    actor_user_id: Word
+    completed_at_iso: Annotated[str, StringConstraints(max_length=64), AfterValidator(_moment)]
+    notes: Text = ""
+    evidence_refs: list[Reference] = Field(default=[], max_length=MAX_REFERENCES)
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
+    """A signal of the right shape, in the engine's words. `(run_id, step, token)` is what it is idempotent on."""
+
+    run_id: str
+    step: str
+    token: str
+    outcome: str
+    notes: str
+    evidence: tuple[str, ...]
+    claim: bytes
+
+    def arguments(self) -> dict[str, Any]:
+        """What `operations.decisions.complete` takes besides the transactor, the tenant and the actor."""
+        return msgspec.structs.asdict(self)
+
+
+def read_signal(payload: Any) -> Signal:
+    """The signal in a payload, or InvalidInput that names everything wrong with it.
+
+    >>> read_signal({"schemaVersion": 1})
+    Traceback (most recent call last):
+    stepkeep.errors.InvalidInput: This is no manual completion signal. `runId` is missing. `actionId` is missing. \
+`completionToken` is missing. `outcome` is missing. `actorUserId` is missing. `completedAtIso` is missing.
+    """
+    if not isinstance(payload, dict):
+        raise InvalidInput("A manual completion signal is an object with schemaVersion, runId, actionId and the rest.")
+    try:
+        block = SignalBlock.model_validate(payload)
+    except ValidationError as error:
+        said = " ".join(finding.message for finding in complaints(error, payload, SignalBlock))
+        raise InvalidInput(f"This is no manual completion signal. {said}") from None
+    claim = {"actorUserId": block.actor_user_id, "completedAtIso": block.completed_at_iso}
+    return Signal(
+        run_id=block.run_id,
+        step=block.action_id,
+        token=block.completion_token,
+        outcome=block.outcome,
+        notes=block.notes,
+        evidence=tuple(block.evidence_refs),
+        claim=msgspec.json.encode(claim),
+    )

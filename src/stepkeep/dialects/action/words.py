@@ -1,0 +1,120 @@
+"""A run in this dialect's own shapes: RunV1 with its actions, attempts, evidence and compensation summary.
+
+Made from the canonical view, the definition's `about` and the run's log in this dialect's words. It reads nothing by
+itself and decides nothing; `show --as action` and `runs --as action` print it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.dialects.action.compensation import compensation_summary
+from stepkeep.dialects.action.evidence import evidence_of
+from stepkeep.dialects.action.shapes import (
+    OUTCOMES,
+    Shape,
+    error_shape,
+    filled,
+    iso,
+    key_of,
+    operation_of,
+    written_steps,
+)
+
+
+class ActionWords:
+    """Runs as RunV1."""
+
+    def run(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Shape:
+        """The whole run."""
+        run, about = canonical["run"], canonical["definition"].get("about", {})
+        shown = {line["metadata"].get("step"): line["to_state"] for line in lines}
+        whole = self.summary(run, shown.get(None, "Pending")) | filled(
+            {
+                "workspaceId": about.get("workspaceId"),
+                "executionTier": about.get("executionTier", "Auto"),
+                "controlState": "waiting" if run["state"] == "blocked" else None,
+                "error": error_shape(run["category"], run["error"]),
+                "compensation": compensation_summary(canonical, lines),
+            }
+        )
+        written, told = written_steps(canonical), about.get("actions", {})
+        main = {step["name"]: step for step in canonical["steps"] if step["phase"] == "main"}
+        return whole | {
+            "parameters": run["input"],
+            "actions": [
+                _action(run["id"], step, written[name], told.get(name, {}), shown.get(name, "Pending"))
+                for name, step in main.items()
+            ],
+            "evidence": evidence_of(canonical, lines),
+        }
+
+    def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> Shape:
+        """One row of a list of runs: RunV1 without what only the definition knows."""
+        run = canonical_run
+        return filled(
+            {
+                "schemaVersion": 1,
+                "runId": run["id"],
+                "workflowId": run["workflow"],
+                "workflowVersion": run["version"],
+                "correlationId": run["correlation_id"],
+                "initiatedByUserId": run["created_by"],
+                "status": shown_state,
+                "createdAtIso": run["created_at"],
+                "startedAtIso": run["started_at"],
+                "endedAtIso": run["ended_at"],
+            }
+        )
+
+
+WORDS = ActionWords()
+
+
+def _action(
+    run_id: str, step: Mapping[str, Any], written: Mapping[str, Any], about: Mapping[str, Any], status: str
+) -> Shape:
+    return filled(
+        {
+            "actionId": step["name"],
+            "order": written["order"],
+            "operation": operation_of(written),
+            **about,
+            "completionMode": "ManualOnly" if written["completion"] == "manual" else "Auto",
+            "dependsOn": step["depends_on"],
+            "status": status,
+            "idempotencyKey": key_of(run_id, step),
+            "attempts": [_attempt(attempt) for attempt in step["history"]],
+            "startedAtIso": step["started_at"],
+            "endedAtIso": step["ended_at"],
+            "dueAtIso": step["due_at"],
+            "output": step["output"],
+            "error": error_shape(step["category"], step["error"]),
+            **_record(step["record"]),
+        }
+    )
+
+
+def _attempt(attempt: Mapping[str, Any]) -> Shape:
+    return filled(
+        {
+            "attempt": attempt["number"],
+            "startedAtIso": attempt["started_at"],
+            "endedAtIso": attempt["ended_at"],
+            "outcome": OUTCOMES.get(attempt["state"], attempt["state"]),
+            "error": error_shape(attempt["category"], attempt["error"], lost=attempt["state"] == "lost"),
+        }
+    )
+
+
+def _record(record: Mapping[str, Any] | None) -> Shape:
+    """Who approved the action, or completed it by hand."""
+    if record is None:
+        return {}
+    if "decision" in record:
+        decided = {"decision": record["decision"], "decidedByUserId": record["by"], "decidedAtIso": iso(record["at"])}
+        return {"approval": decided | filled({"rationale": record.get("comment") or None})}
+    completed = {"outcome": record.get("outcome"), "actorUserId": record["by"], "completedAtIso": iso(record["at"])}
+    said = {"notes": record.get("notes"), "evidenceRefs": record.get("evidence"), "claim": record.get("claim")}
+    return {"manualCompletion": filled(completed | said)}

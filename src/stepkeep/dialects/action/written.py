@@ -1,0 +1,211 @@
+"""A `WorkflowV1` document as people write it, with the runtime metadata that seed 003 asks for: one model per block.
+
+The models say what each key may hold and carry the seed's defaults; `checks` says what the parts owe each other and
+`build` makes the canonical definition. The published schema comes from here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+from stepkeep.definition import bounds, written
+from stepkeep.definition.findings import shown
+
+TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
+"""From the freest to the strictest."""
+
+NEVER_RETRYABLE = ("validation", "policy_deny", "auth_deny", "business_conflict")
+
+Tier = Literal["Auto", "Assisted", "HumanApprove", "ManualOnly"]
+PortFamily = Literal[
+    "FinanceAccounting",
+    "PaymentsBilling",
+    "ProcurementSpend",
+    "HrisHcm",
+    "Payroll",
+    "CrmSales",
+    "CustomerSupport",
+    "ItsmItOps",
+    "IamDirectory",
+    "SecretsVaulting",
+    "MarketingAutomation",
+    "AdsPlatforms",
+    "CommsCollaboration",
+    "ProjectsWorkMgmt",
+    "DocumentsEsign",
+    "AnalyticsBi",
+    "MonitoringIncident",
+    "ComplianceGrc",
+    "RoboticsActuation",
+    "SoftwareDev",
+]
+
+_DAY_MS = 86_400_000
+
+
+OPERATION_RULE = "an entity and a verb with a colon between them, like invoice:write"
+
+
+def is_operation(value: str) -> bool:
+    """Whether this is `entity:verb`.
+
+    >>> is_operation("invoice:write"), is_operation("invoice.write")
+    (True, False)
+    """
+    entity, _, verb = value.partition(":")
+    return bool(entity and verb and ":" not in verb and bounds.HANDLER_NAME.fullmatch(value))
+
+
+def _filled(value: Any) -> Any:
+    # `"description": null` is a slip, not a wish for the default.
+    if value is None:
+        raise PydanticCustomError("empty", "is empty")
+    return value
+
+
+def _given(shape: Any) -> BeforeValidator:
+    """A key that may be left out, but not left empty."""
+    return BeforeValidator(_filled, json_schema_input_type=shape)
+
+
+def _entity_and_verb(value: str) -> str:
+    """`entity:verb`, and fit to be the name of the handler that runs it."""
+    if not is_operation(value):
+        said = {"value": shown(value), "rule": OPERATION_RULE}
+        raise PydanticCustomError("operation", "cannot be {value}: write {rule}", said)
+    return value
+
+
+def _error_class(value: Any) -> Any:
+    if value in NEVER_RETRYABLE:
+        raise PydanticCustomError("never_retried", "cannot be {value}: it is never retried", {"value": shown(value)})
+    return value
+
+
+Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
+Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+Operation = Annotated[
+    str, AfterValidator(_entity_and_verb), Field(json_schema_extra={"pattern": r"^[^:\s]+:[^:\s]+$"}, examples=["a:b"])
+]
+Milliseconds = Annotated[int, Field(ge=1, le=7 * _DAY_MS)]
+LongMilliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
+ErrorName = Literal["timeout", "rate_limit", "5xx", "transport", "unknown"]
+ErrorClass = Annotated[ErrorName, BeforeValidator(_error_class, json_schema_input_type=ErrorName)]
+Schema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
+CapabilityName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
+
+
+class Block(written.Block):
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+class RetryPolicy(Block):
+    """How often and how patiently an action is tried (section 3.1); `maxAttempts` counts the first execution too."""
+
+    max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
+    initial_backoff_ms: int = Field(default=1_000, ge=0, le=7 * _DAY_MS)
+    backoff_multiplier: float = Field(default=2.0, ge=1, le=100)
+    max_backoff_ms: int = Field(default=30_000, ge=0, le=7 * _DAY_MS)
+    retryable_errors: list[ErrorClass] = Field(default=["timeout", "rate_limit", "5xx", "transport", "unknown"])
+
+
+class Compensation(Block):
+    """What an action gives its compensation hook (section 4); the operation itself belongs to the capability."""
+
+    compensation_input: Any = None
+    timeout_ms: Milliseconds = 300_000
+
+
+class Action(Block):
+    """One action of the workflow."""
+
+    action_id: Name
+    order: int = Field(ge=1, le=bounds.MAX_ORDER)
+    port_family: PortFamily
+    operation: Annotated[Operation | None, _given(Operation)] = None
+    capability: Annotated[Operation | None, _given(Operation)] = None
+    input_schema_ref: Annotated[Reference | None, _given(Reference)] = None
+    output_schema_ref: Annotated[Reference | None, _given(Reference)] = None
+    execution_tier_override: Annotated[Tier | None, _given(Tier)] = None
+    inputs: Any = None
+    depends_on: Annotated[list[str] | None, _given(list[str])] = None
+    retry_policy: RetryPolicy = RetryPolicy()
+    timeout_ms: Milliseconds = 300_000
+    completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, _given(Literal["Auto", "ManualOnly"])] = None
+    completion_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
+    approval_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
+    compensation: Annotated[Compensation | None, _given(Compensation)] = None
+
+    @property
+    def handler(self) -> str:
+        """The operation to run; a capability alone is its own operation."""
+        return self.operation or self.capability or ""
+
+
+class Edge(Block):
+    """`to` starts only after `from` has succeeded."""
+
+    from_: str = Field(alias="from")
+    to: str
+
+
+class Safety(Block):
+    """What is known about the safety of a capability."""
+
+    idempotent: bool
+    supports_compensation: bool = False
+    supports_dry_run: bool = False
+    supports_rollback: bool = False
+    requires_approval: bool = False
+    default_tier: Tier = "Auto"
+
+
+class Capability(Block):
+    """An entry of the capability matrix: how safe an operation is, and what takes it back."""
+
+    safety: Safety
+    side_effecting: Annotated[bool | None, _given(bool)] = None
+    compensation_operation: Annotated[Operation | None, _given(Operation)] = None
+    compensation_input_schema: Annotated[Schema | None, _given(Schema)] = None
+
+
+class WorkflowV1(Block):
+    """A workflow of actions."""
+
+    schema_version: Literal[1, 2]
+    workflow_id: Name
+    workspace_id: Word
+    name: Annotated[str, StringConstraints(min_length=1, max_length=bounds.MAX_TEXT)]
+    description: Text = ""
+    version: int = Field(ge=1, le=bounds.MAX_VERSION)
+    active: bool
+    execution_tier: Tier
+    actions: list[Action] = Field(min_length=1, max_length=bounds.MAX_STEPS)
+    edges: Annotated[list[Edge] | None, _given(list[Edge])] = None
+    capabilities: Annotated[dict[CapabilityName, Capability] | None, _given(dict[CapabilityName, Capability])] = None
+
+
+def tier_of(workflow_tier: Tier, action: Action, capability: Capability | None) -> Tier:
+    """The strictest tier that anything asks for."""
+    asked: list[Tier] = [workflow_tier, action.execution_tier_override or "Auto"]
+    if capability is not None:
+        asked += [capability.safety.default_tier, "HumanApprove" if capability.safety.requires_approval else "Auto"]
+    return max(asked, key=TIERS.index)
+
+
+def is_manual(tier: Tier, action: Action) -> bool:
+    """Whether a person completes the action by hand."""
+    return tier == "ManualOnly" or action.completion_mode == "ManualOnly"
+
+
+def is_side_effecting(capability: Capability | None) -> bool:
+    """What the capability's metadata says; what has a compensation has an effect."""
+    if capability is None:
+        return False
+    return capability.side_effecting or capability.compensation_operation is not None
