@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.conformance.logs import CORRELATION, STORIES, entries_of, sealed
 from tests.conformance.toy.machine import JUDGED as TOY
 from tests.kernel.driver import World
@@ -46,7 +47,7 @@ def walks(count: int, seed: int = 0) -> Iterator[World]:
         random = Random(seed * 1_000_003 + turn)
         world = world_of(random)
         world.watched = False
-        live(world, random, random.randint(3, 25))
+        live(world, random, random.randint(2, 16))
         if random.random() < 0.9:
             bring_home(world)
         yield world
@@ -58,8 +59,6 @@ def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Li
 
 
 def told_entries(entries: Sequence[Entry], world: World, judged: Judged, written_in: str = "native") -> list[Line]:
-    from msgspec.structs import replace
-
     plan = replace(world.plan, definition=replace(world.plan.definition, dialect=written_in))
     scribe = DialectScribe(judged, subject_of_run(entries[0].run_id, plan, CORRELATION))
     chain = sealed(entries)
