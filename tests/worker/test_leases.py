@@ -19,7 +19,8 @@ from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
 from stepkeep.worker.cancellation import Why
-from stepkeep.worker.loop import Worker
+from stepkeep.worker.loop import WATCH, Worker
+from stepkeep.worker.seams import Seams
 
 SHORT = replace(QUICK, lease=600_000)
 ONCE = Retry(max_attempts=1)
@@ -352,6 +353,40 @@ def test_what_does_not_finish_within_the_grace_is_handed_back_and_nothing_is_cou
         assert (row.state, row.attempts, row.losses) == (StepState.READY, 0, 0)
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.RELEASED]
         assert cancelled.is_set()
+
+    on_store(body)
+
+
+def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
+    class Watched(Seams):
+        """Notes when the worker has begun to wait for what it holds."""
+
+        def __init__(self) -> None:
+            self.patient = False
+
+        async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+            self.patient = self.patient or seconds == WATCH
+            return await super().wait(event, seconds)
+
+    async def body(bed: Bed) -> None:
+        started, seams = threading.Event(), Watched()
+
+        async def slow() -> None:
+            started.set()
+            await asyncio.sleep(600)
+
+        bed.handler("slow", slow)
+        run_id = await bed.start(step("slow"))
+        worker = bed.worker(seams=seams)
+
+        async def stop() -> None:
+            await until(started.is_set)
+            worker.stop(600)
+            await until(lambda: seams.patient)
+
+        async with asyncio.timeout(20):
+            await serving(worker, stop, grace=0)
+        assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.RELEASED]
 
     on_store(body)
 

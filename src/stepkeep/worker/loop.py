@@ -206,8 +206,9 @@ class Worker:
         async with self._claiming:
             # A claim that was under way has come in; from here on nothing more does.
             self._attempts.release_unstarted()
-        until = self._seams.monotonic() + self._grace
-        while len(self._attempts.leases) and (left := until - self._seams.monotonic()) > 0:
+        began = self._seams.monotonic()
+        # The grace is read anew each time: a second signal shortens it while this waits.
+        while len(self._attempts.leases) and (left := began + self._grace - self._seams.monotonic()) > 0:
             self._progress.clear()
             await self._seams.wait(self._progress, min(left, WATCH))
         self._attempts.release_rest()
