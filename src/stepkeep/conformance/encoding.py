@@ -40,7 +40,7 @@ def compact(value: Any) -> str:
         return "{" + ",".join(f"{compact(key)}:{compact(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(compact, value)) + "]"
-    return json.dumps(value)
+    return str(value) if type(value) is int else json.dumps(value)
 
 
 def cause_text(event: str, actor: str, detail: str | None) -> str:
