@@ -11,6 +11,7 @@
     │   └── Fenced             a worker's write came too late; its result is dropped
     ├── StoreError             the database could not do it
     │   ├── StoreUnavailable   not reachable, locked or full: try again later
+    │   │   └── ConnectionLost cut off in the middle: it may have happened all the same
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   └── Contended          two transactions met: re-run the whole of it
     └── Broken                 a promise of the engine does not hold: a defect, never swallowed
@@ -109,6 +110,10 @@ class StoreError(StepkeepError):
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached, is locked or is full; nothing was acknowledged."""
+
+
+class ConnectionLost(StoreUnavailable):
+    """The line to the database broke under way. Whether it was committed is unknown: ask again, it is recognised."""
 
 
 class SchemaMismatch(StoreError):

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, Bed, On, step
 
-from stepkeep.errors import InvariantBroken
+from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
 from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
+from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
 from stepkeep.worker.answers import fail, retry_in, wait_for
 from stepkeep.worker.settle import token_digest
@@ -327,6 +328,26 @@ def test_one_report_that_cannot_be_processed_does_not_take_its_batch_with_it(
 
     on_store(body)
     assert any("cannot be processed" in record.message for record in caplog.records)
+
+
+def test_an_answer_that_cannot_be_recorded_is_a_failure_that_can(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        run_id, real = await bed.start(step("work")), bed.transactor.report
+
+        async def report(events, claimer):
+            if any(isinstance(event.outcome, Completed) for event in events):
+                raise InvalidInput("no row can hold this")
+            return await real(events, claimer)
+
+        bed.transactor.report = report  # type: ignore[method-assign]
+        assert await bed.finish(run_id) is RunState.FAILED
+        [attempt] = await bed.attempts(run_id)
+        assert (attempt.category, attempt.state) == (Category.VALIDATION, AttemptState.FAILED)
+        assert attempt.error is not None
+        assert "no row can hold this" in attempt.error
+
+    on_store(body)
 
 
 def test_a_handler_reads_outputs_that_nobody_loaded_for_it(on_store: On) -> None:

@@ -20,9 +20,11 @@ from stepkeep.kernel.events import (
     MessageArrived,
 )
 from stepkeep.kernel.plan import Plan
+from stepkeep.operations import edge
 from stepkeep.operations.transact import Transactor
 
 MAX_PAYLOAD_BYTES = 262_144
+MAX_EVIDENCE = 100
 
 
 async def decide_gate(
@@ -36,8 +38,14 @@ async def decide_gate(
     comment: str = "",
 ) -> Accepted:
     """Approve or reject the gate `step`, or the one that is open."""
-    no = None if step is None else await _number(transactor, tenant, run_id, step)
-    event = GateDecided(tenant=tenant, run_id=run_id, actor=actor, approve=approve, no=no, comment=comment)
+    event = GateDecided(
+        tenant=tenant,
+        run_id=edge.run_id(run_id),
+        actor=edge.key("the actor", actor),
+        approve=approve,
+        comment=edge.words("the comment", comment),
+        no=None if step is None else await _number(transactor, tenant, run_id, step),
+    )
     return await transactor.submit(event)
 
 
@@ -57,24 +65,26 @@ async def complete(
 ) -> Accepted:
     """Complete a step by hand; the token that was issued for it must be presented."""
     try:
-        said = ManualOutcome(outcome.capitalize())
+        said = ManualOutcome(str(outcome).capitalize())
     except ValueError:
-        raise InvalidInput(f"{outcome!r} is no outcome. Use Succeeded, Failed or Cancelled.") from None
+        raise InvalidInput(f"{outcome!a} is no outcome. Use Succeeded, Failed or Cancelled.") from None
     _bound("output", output)
-    return await transactor.submit(
-        CompletionSignalled(
-            tenant=tenant,
-            run_id=run_id,
-            actor=actor,
-            no=await _number(transactor, tenant, run_id, step),
-            token=token_hash(token),
-            outcome=said,
-            output=output,
-            notes=notes,
-            evidence=evidence,
-            claim=claim,
-        )
+    _bound("claim", claim)
+    if len(evidence) > MAX_EVIDENCE:
+        raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
+    event = CompletionSignalled(
+        tenant=tenant,
+        run_id=edge.run_id(run_id),
+        actor=edge.key("the actor", actor),
+        token=token_hash(edge.words("the completion token", token)),
+        outcome=said,
+        output=output,
+        notes=edge.words("the notes", notes),
+        evidence=tuple(edge.words("a piece of evidence", piece) for piece in evidence),
+        claim=claim,
+        no=await _number(transactor, tenant, run_id, step),
     )
+    return await transactor.submit(event)
 
 
 async def send(
@@ -88,16 +98,14 @@ async def send(
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
-    if not (0 < len(name) <= 255 and name.isprintable()):
-        raise InvalidInput("a message needs a name of 1 to 255 printable characters")
     _bound("payload", payload)
     return await transactor.submit(
         MessageArrived(
             tenant=tenant,
-            run_id=run_id,
-            actor=actor,
-            id=message_id or str(uuid7()),
-            name=name,
+            run_id=edge.run_id(run_id),
+            actor=edge.key("the actor", actor),
+            id=str(uuid7()) if message_id is None else edge.key("the message id", message_id),
+            name=edge.key("the name of a message", name),
             payload=payload,
         )
     )
@@ -108,7 +116,13 @@ async def cancel(
 ) -> Accepted:
     """End a run, with or without undoing what it did."""
     return await transactor.submit(
-        CancelRequested(tenant=tenant, run_id=run_id, actor=actor, compensate=compensate, reason=reason)
+        CancelRequested(
+            tenant=tenant,
+            run_id=edge.run_id(run_id),
+            actor=edge.key("the actor", actor),
+            compensate=compensate,
+            reason=edge.words("the reason", reason),
+        )
     )
 
 
@@ -119,7 +133,7 @@ def token_hash(token: str) -> str:
 
 async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
     """The plan of a run."""
-    found = await transactor.store.read_run(tenant, run_id)
+    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     plan = transactor.plans.get(found.run.definition_id)
@@ -134,7 +148,7 @@ async def _number(transactor: Transactor, tenant: str, run_id: str, step: str) -
     no = plan.number(step)
     if no is None:
         names = ", ".join(planned.name for planned in plan.steps[:20])
-        raise NotFound(f"run {run_id} has no step {step!r}. Its steps: {names}")
+        raise NotFound(f"run {run_id} has no step {step!a}. Its steps: {names}")
     return no
 
 

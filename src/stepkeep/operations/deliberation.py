@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepkeep.errors import NotFound
+from stepkeep.errors import Broken, NotFound
 from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,
@@ -30,6 +30,9 @@ from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
 
 NAMES_A_STEP = StepReported | StepClaimed | TimeCame | GateDecided | CompletionSignalled
+
+Answer = Accepted | Exception
+"""What became of one event: it was accepted, refused (an expected no), or it broke the kernel, alone."""
 
 PATIENCE = 3
 """How often a run may ask for single steps before all of it is loaded."""
@@ -56,9 +59,10 @@ class Deliberation:
         self._loaded = loaded
         self._room = self._claimer.room if self._claimer else 0
         self._asked: dict[RunKey, int] = {}
+        self._sought: set[int] = set()
         self._events: dict[RunKey, list[tuple[int, Event]]] = {}
         self.decisions: dict[RunKey, Decision] = {}
-        self.replies: list[Reply | None] = []
+        self.replies: list[Answer | None] = []
         self.add(self._given)
 
     def add(self, events: Iterable[Event]) -> None:
@@ -90,14 +94,9 @@ class Deliberation:
         """Decide on every run that can be decided; ask for what the others need."""
         if loaded is not self._loaded:
             self._forget(loaded)
-        self._plans.learn(loaded.definitions.values())
-        unknown = {
-            run.definition_id
-            for key, run in loaded.runs.items()
-            if key in self._events and self._plans.get(run.definition_id) is None
-        }
+        unknown = self._unknown(loaded)
         if unknown:
-            return More(definitions=tuple(sorted(unknown)))
+            return More(definitions=unknown)
         wants = []
         for key, events in self._events.items():
             if key in self.decisions:
@@ -107,6 +106,14 @@ class Deliberation:
                 wants.append(self._want_more(key, need))
         return More(wants=tuple(wants)) if wants else self._write()
 
+    def _unknown(self, loaded: Loaded) -> tuple[int, ...]:
+        """The definitions of these runs that nobody has read yet; each is asked for once."""
+        self._plans.learn(loaded.definitions.values())
+        needed = {run.definition_id for run in loaded.runs.values()} - self._sought
+        unknown = {one for one in needed if not self._plans.knows(one)}
+        self._sought |= unknown
+        return tuple(sorted(unknown))
+
     def _decide(self, loaded: Loaded, key: RunKey, events: Sequence[tuple[int, Event]]) -> Need | None:
         run = loaded.runs.get(key)
         if run is None:
@@ -114,7 +121,11 @@ class Deliberation:
                 self.replies[place] = NotFound(f"there is no run {key[1]}")
             return None
         plan = self._plans.get(run.definition_id)
-        assert plan is not None
+        if plan is None:
+            problem = self._plans.problem(run.definition_id)
+            for place, _ in events:
+                self.replies[place] = Broken(f"run {key[1]} cannot go on here: {problem}")
+            return None
         snapshot = Snapshot(
             plan=plan,
             run=run,
@@ -127,7 +138,14 @@ class Deliberation:
             input=loaded.inputs.get(key),
         )
         claimer = replace(self._claimer, room=self._room) if self._claimer and self._room > 0 else None
-        answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
+        try:
+            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
+        except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it
+            sound = self._sound(snapshot, events, loaded.now, claimer)
+            if isinstance(sound, Need):
+                return sound
+            events = sound
+            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         if isinstance(answer, Need):
             return answer
         if claimer is not None:
@@ -136,6 +154,22 @@ class Deliberation:
         for (place, _), reply in zip(events, answer.replies, strict=True):
             self.replies[place] = reply
         return None
+
+    def _sound(
+        self, snapshot: Snapshot, events: Sequence[tuple[int, Event]], now: int, claimer: Claimer | None
+    ) -> list[tuple[int, Event]] | Need:
+        """Of events that cannot be decided together, those that can; the others are answered by what they broke on."""
+        sound: list[tuple[int, Event]] = []
+        for place, event in events:
+            try:
+                answer = decide(snapshot, [*(before for _, before in sound), event], now, claimer)
+            except Exception as problem:  # noqa: BLE001 - see above
+                self.replies[place] = problem
+                continue
+            if isinstance(answer, Need):
+                return answer
+            sound.append((place, event))
+        return sound
 
     def _want_more(self, key: RunKey, need: Need) -> Want:
         asked = self._asked[key] = self._asked.get(key, 0) + 1

@@ -5,9 +5,15 @@ Late, doubled or interrupted sweeps do no harm: the kernel checks each timer aga
 
 from __future__ import annotations
 
+import logging
+
+from stepkeep.errors import Refused
+from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import TimeCame
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
+
+log = logging.getLogger(__name__)
 
 
 async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
@@ -15,6 +21,8 @@ async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep
     due = await transactor.store.find_due(limit)
     if due:
         events = [TimeCame(tenant=d.tenant, run_id=d.run_id, actor=actor, no=d.no) for d in due]
-        await transactor.submit_all(events)
+        for answer in await transactor.submit_all(events):
+            if not isinstance(answer, Accepted | Refused):
+                log.error("something that is due cannot be moved", exc_info=answer)
     await retire_silent(transactor.store, actor=actor)
     return len(due)

@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from stepkeep.errors import SchemaMismatch, StoreUnavailable
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -40,6 +42,28 @@ class Lane(Generic[T, R]):
                 answers = [error] * len(batch)
             for (_, future), answer in zip(batch, answers, strict=True):
                 _resolve(future, answer)
+
+
+async def all_or_each(
+    items: list[T], together: Callable[[list[T]], Awaitable[list[R | Exception]]]
+) -> list[R | Exception]:
+    """Do all of it in one go; where that fails, in halves, until what is at fault stands alone and the rest is done."""
+    try:
+        return await together(items)
+    except (StoreUnavailable, SchemaMismatch):
+        raise
+    except Exception as problem:  # noqa: BLE001 - whatever it is, it belongs to one of them
+        if len(items) == 1:
+            return [problem]
+    middle = len(items) // 2
+    done: list[R | Exception] = []
+    for half in (items[:middle], items[middle:]):
+        try:
+            done += await all_or_each(half, together)
+        except (StoreUnavailable, SchemaMismatch) as problem:
+            # What was done before stays done, and is answered for.
+            done += [problem] * len(half)
+    return done
 
 
 def _resolve(future: asyncio.Future[R], answer: R | BaseException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from stepkeep.definition.conditions import compile_condition
@@ -9,12 +10,19 @@ from stepkeep.kernel.definition import decode_definition
 from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.store.protocol import StoredDefinition
 
+log = logging.getLogger(__name__)
+
 
 class PlanCache:
-    """Every plan this process has met. Bounded by the number of published definitions in use."""
+    """Every plan this process has met. Bounded by the number of published definitions in use.
+
+    A definition that this program cannot read (a newer one wrote it) is remembered with the reason: it must keep
+    nobody from working on the others.
+    """
 
     def __init__(self) -> None:
         self._plans: dict[int, Plan] = {}
+        self._problems: dict[int, Exception] = {}
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -34,4 +42,23 @@ class PlanCache:
 
     def learn(self, definitions: Iterable[StoredDefinition]) -> None:
         for stored in definitions:
-            self.add(stored)
+            if self.knows(stored.id):
+                continue
+            try:
+                self.add(stored)
+            except Exception as problem:
+                log.exception("version %s of %s cannot be read by this program", stored.version, stored.name)
+                self._problems[stored.id] = problem
+
+    def knows(self, definition_id: int) -> bool:
+        """Whether there is nothing more to be learnt about it."""
+        return definition_id in self._plans or definition_id in self._problems
+
+    def problem(self, definition_id: int) -> str:
+        """Why there is no plan."""
+        known = self._problems.get(definition_id)
+        return (
+            f"its definition is missing ({definition_id})"
+            if known is None
+            else f"its definition is unreadable: {known}"
+        )

@@ -1,12 +1,18 @@
-"""Run a finished run again: a new run of the same definition and input that names the old one."""
+"""Run a finished run again: a new run of the same definition and input that names the old one.
+
+It goes by the same business key, correlation id and labels: it is the same piece of work, tried once more.
+"""
 
 from __future__ import annotations
 
 from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations import edge
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
+
+OPERATION = "rerun"
 
 
 async def rerun(
@@ -20,7 +26,7 @@ async def rerun(
     idempotency_key: str | None = None,
 ) -> Started:
     """Start a new run like the old one; terminal states are never left, so the old one stays as it is."""
-    found = await transactor.store.read_run(tenant, run_id)
+    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     if found.run.state not in RUN_TERMINAL:
@@ -31,9 +37,12 @@ async def rerun(
             tenant=tenant,
             actor=actor,
             input=found.details.input if given is None else given,
-            business_key=found.details.business_key,
-            priority=found.run.priority,
+            operation=OPERATION,
             idempotency_key=idempotency_key,
+            business_key=found.details.business_key,
+            correlation_id=found.details.correlation_id,
+            priority=found.run.priority,
             rerun_of=run_id,
+            labels=found.details.labels,
         )
     )

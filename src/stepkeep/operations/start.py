@@ -11,19 +11,23 @@ from typing import Any
 import msgspec
 from uuid_utils import uuid7
 
+from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import Conflict, InvalidInput, KeyReused, Refused
+from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
 from stepkeep.kernel.birth import conceive
 from stepkeep.kernel.events import RunStarted
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details
-from stepkeep.operations.lanes import Lane
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations import edge
+from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, NewRun, Want, Write
 
 OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
-MAX_KEY_LENGTH = 255
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +38,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     input: bytes = b"null"
     run_id: str = ""
+    operation: str = OPERATION
     idempotency_key: str | None = None
     business_key: str | None = None
     correlation_id: str | None = None
@@ -48,13 +53,15 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             self.plan.definition.name,
             self.plan.definition.version,
             self.plan.digest,
-            self.input.decode(),
+            msgspec.json.decode(self.input),
             self.business_key,
+            self.correlation_id,
             self.priority,
             self.start_now,
             self.rerun_of,
+            None if self.labels is None else msgspec.json.decode(self.labels),
         )
-        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+        return hashlib.sha256(_canonical(parts)).hexdigest()
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -75,19 +82,21 @@ class Starter:
         """Create a run (and start it unless it is to stay idle); the same idempotency key makes the same run."""
         return await self._lane.put(accept(request))
 
-    async def _start_batch(self, requests: list[StartRequest]) -> list[Started | BaseException]:
-        tries = 0
+    async def _start_batch(self, requests: list[StartRequest]) -> list[Started | Exception]:
+        return await all_or_each(requests, self._start_together)
 
-        async def once() -> list[Started | Refused]:
-            nonlocal tries
-            tries += 1
-            batch = _Births(requests)
-            # After a first try whose outcome is unknown, runs that exist already under these ids are ours.
-            wants = [Want(tenant=r.tenant, run_id=r.run_id) for r in requests] if tries > 1 else []
-            await self._transactor.store.change(wants, batch.think)
-            return [answer for answer in batch.answers if answer is not None]
+    async def _start_together(self, requests: list[StartRequest]) -> list[Started | Exception]:
+        try:
+            return await again_if_contended(lambda: self._once(requests))
+        except ConnectionLost:
+            # It may have been committed. The ids are ours alone, so runs that exist under them are these.
+            return await again_if_contended(lambda: self._once(requests, again=True))
 
-        return list(await again_if_contended(once))
+    async def _once(self, requests: list[StartRequest], *, again: bool = False) -> list[Started | Exception]:
+        batch = _Births(requests)
+        wants = [Want(tenant=request.tenant, run_id=request.run_id) for request in requests] if again else []
+        await self._transactor.store.change(wants, batch.think)
+        return [answer for answer in batch.answers if answer is not None]
 
 
 def accept(request: StartRequest) -> StartRequest:
@@ -99,12 +108,18 @@ def accept(request: StartRequest) -> StartRequest:
     if request.plan.definition.input_fields is not None:
         check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (
-        ("idempotency key", request.idempotency_key),
-        ("business key", request.business_key),
-        ("correlation id", request.correlation_id),
+        ("the actor", request.actor),
+        ("the idempotency key", request.idempotency_key),
+        ("the business key", request.business_key),
+        ("the correlation id", request.correlation_id),
     ):
-        if key is not None and not (0 < len(key) <= MAX_KEY_LENGTH and key.isprintable()):
-            raise InvalidInput(f"the {name} must have 1 to {MAX_KEY_LENGTH} printable characters")
+        if key is not None:
+            edge.key(name, key)
+    if request.labels is not None:
+        edge.labels(msgspec.json.decode(request.labels))
+    priority = request.priority
+    if priority is not None and not (type(priority) is int and abs(priority) <= MAX_PRIORITY):
+        raise InvalidInput(f"the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
     return msgspec.structs.replace(request, run_id=request.run_id or str(uuid7()))
 
 
@@ -114,14 +129,14 @@ class _Births:
     def __init__(self, requests: list[StartRequest]) -> None:
         self._requests = requests
         self._looked: Loaded | None = None
-        self.answers: list[Started | Refused | None] = [None] * len(requests)
+        self.answers: list[Started | Exception | None] = [None] * len(requests)
 
     def think(self, loaded: Loaded) -> More | Write:
         if self._looked is not loaded:
             self._looked = loaded
             more = More(
                 idempotency=tuple(
-                    sorted({(r.tenant, OPERATION, r.idempotency_key) for r in self._requests if r.idempotency_key})
+                    sorted({(r.tenant, r.operation, r.idempotency_key) for r in self._requests if r.idempotency_key})
                 ),
                 business_keys=tuple(sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})),
             )
@@ -133,8 +148,8 @@ class _Births:
         for place, request in enumerate(self._requests):
             try:
                 self.answers[place] = _answer(request, loaded, made, held, write)
-            except Refused as refusal:
-                self.answers[place] = refusal
+            except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
+                self.answers[place] = problem
         return write
 
 
@@ -164,10 +179,12 @@ def _answer(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-        held[request.tenant, request.business_key] = request.run_id
+    born = _bear(request, loaded.now, key)
+    write.new_runs.append(born)
     if key is not None:
         made[key.tenant, key.operation, key.key] = key
-    write.new_runs.append(_bear(request, loaded.now, key))
+    if request.business_key is not None and born.run.state not in RUN_TERMINAL:
+        held[request.tenant, request.business_key] = request.run_id
     return Started(request.run_id, created=True)
 
 
@@ -176,7 +193,7 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
         return None
     return IdempotencyKey(
         tenant=request.tenant,
-        operation=OPERATION,
+        operation=request.operation,
         key=request.idempotency_key,
         fingerprint=request.fingerprint,
         run_id=request.run_id,
@@ -222,5 +239,6 @@ def _bear(request: StartRequest, now: int, key: IdempotencyKey | None) -> NewRun
 
 async def start_idle(transactor: Transactor, run_id: str, *, tenant: str, actor: str) -> dict[str, Any]:
     """Start a run that was created idle."""
-    accepted = await transactor.submit(RunStarted(tenant=tenant, run_id=run_id, actor=actor))
+    event = RunStarted(tenant=tenant, run_id=edge.run_id(run_id), actor=edge.key("the actor", actor))
+    accepted = await transactor.submit(event)
     return dict(accepted.record)

@@ -7,19 +7,20 @@ is refused alone. Everything that changes a run, from a worker's report to an op
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
-from stepkeep.errors import Contended, Refused
-from stepkeep.kernel.decision import Accepted, Claimer, Reply
+from stepkeep.errors import Contended, Refused, StoreUnavailable
+from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
-from stepkeep.operations.deliberation import Deliberation
-from stepkeep.operations.lanes import Lane
+from stepkeep.operations.deliberation import Answer, Deliberation
+from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Store, Transaction, Write
 
@@ -27,6 +28,8 @@ MEETINGS = 12
 """How often a transaction that met another one is run again before the caller hears of it."""
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,17 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedStep
     plan: Plan
     claimed_at: int
+
+
+class ClaimsInDoubt(StoreUnavailable):
+    """The database fell silent around a commit that claimed steps: this worker may hold them, or not.
+
+    Whoever reports `Released` on each learns which, and burns no attempt on a step that nobody ran.
+    """
+
+    def __init__(self, problem: StoreUnavailable, claims: Sequence[Claim]) -> None:
+        super().__init__(str(problem))
+        self.claims = tuple(claims)
 
 
 class Transactor:
@@ -54,13 +68,18 @@ class Transactor:
         """Let one event take effect, in a transaction shared with whoever else asks at the same time."""
         return await self._lane.put(event)
 
-    async def submit_all(self, events: Sequence[Event]) -> list[Reply]:
-        """Let these events take effect in one transaction; refusals come back as values."""
-        thought = await self._in_transaction(lambda: Deliberation(self.plans, events))
-        return answers(thought)
+    async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
+        """Let these events take effect in one transaction; refusals come back as values.
 
-    async def _submit_batch(self, events: list[Event]) -> list[Accepted | BaseException]:
-        return list(await self.submit_all(events))
+        Events whose rows the database does not take are answered alone, and the others are written without them.
+        """
+        return await all_or_each(list(events), self._submit_together)
+
+    async def _submit_together(self, events: list[Event]) -> list[Answer]:
+        return answers(await self._in_transaction(lambda: Deliberation(self.plans, events)))
+
+    async def _submit_batch(self, events: list[Event]) -> list[Answer]:
+        return await self.submit_all(events)
 
     # -- workers -----------------------------------------------------------------------------------------------------
     async def claim(self, claimer: Claimer, *, limit: int, after: int | None = None) -> list[Claim]:
@@ -72,9 +91,13 @@ class Transactor:
         def think_of() -> Deliberation:
             return _Claiming(self.plans, claimer)
 
-        return self._keep(await self._in_transaction(think_of, propose))
+        thought = await self._in_transaction(think_of, propose)
+        for answer in answers(thought):
+            if not isinstance(answer, Accepted | Refused):
+                log.error("a step that is ready cannot be claimed", exc_info=answer)
+        return self._keep(thought)
 
-    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Reply], list[Claim]]:
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
         expected = self._expect(events)
         thought = await self._in_transaction(lambda: Deliberation(self.plans, events, claimer, expected))
@@ -82,7 +105,7 @@ class Transactor:
             self._held.pop(((event.tenant, event.run_id), event.no, event.fence), None)
         return answers(thought), self._keep(thought)
 
-    async def report_in(self, transaction: Transaction, event: StepReported) -> Reply:
+    async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""
         thought = Deliberation(self.plans, (event,), None, self._expect((event,)))
         await transaction.change(thought.wants(), thought.think)
@@ -108,19 +131,10 @@ class Transactor:
         return expected
 
     def _keep(self, thought: Deliberation) -> list[Claim]:
-        claims = []
-        for plan, step in thought.claimed():
-            self._held[((step.tenant, step.run_id), step.no, step.fence)] = (plan, step)
-            claims.append(
-                Claim(
-                    tenant=step.tenant,
-                    run_id=step.run_id,
-                    step=step,
-                    planned=plan.at(step.no),
-                    plan=plan,
-                    claimed_at=step.claimed_at or 0,
-                )
-            )
+        claims = claims_of(thought)
+        for claim in claims:
+            step = claim.step
+            self._held[((step.tenant, step.run_id), step.no, step.fence)] = (claim.plan, step)
         return claims
 
     # -- the transaction ---------------------------------------------------------------------------------------------
@@ -129,7 +143,12 @@ class Transactor:
     ) -> Deliberation:
         async def once() -> Deliberation:
             thought = think_of()
-            await self.store.change(thought.wants(), thought.think, propose)
+            try:
+                await self.store.change(thought.wants(), thought.think, propose)
+            except StoreUnavailable as problem:
+                if claims := claims_of(thought):
+                    raise ClaimsInDoubt(problem, claims) from problem
+                raise
             return thought
 
         return await again_if_contended(once)
@@ -147,7 +166,22 @@ async def again_if_contended(transaction: Callable[[], Awaitable[T]]) -> T:
     raise AssertionError("unreachable")
 
 
-def answers(thought: Deliberation) -> list[Reply]:
+def claims_of(thought: Deliberation) -> list[Claim]:
+    """The steps that a transaction claimed, if it was committed."""
+    return [
+        Claim(
+            tenant=step.tenant,
+            run_id=step.run_id,
+            step=step,
+            planned=plan.at(step.no),
+            plan=plan,
+            claimed_at=step.claimed_at or 0,
+        )
+        for plan, step in thought.claimed()
+    ]
+
+
+def answers(thought: Deliberation) -> list[Answer]:
     missing = Refused("the event was not decided on")
     return [missing if reply is None else reply for reply in thought.replies]
 
@@ -160,21 +194,19 @@ class _Claiming(Deliberation):
         self._for = claimer
 
     def think(self, loaded: Loaded) -> More | Write:
-        self._plans.learn(loaded.definitions.values())
-        unknown = {run.definition_id for run in loaded.runs.values() if self._plans.get(run.definition_id) is None}
+        unknown = self._unknown(loaded)
         if unknown:
-            return More(definitions=tuple(sorted(unknown)))
+            return More(definitions=unknown)
         self._given = tuple(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed)
         return super().think(loaded)
 
     def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:
         plan = self._plans.get(loaded.runs[tenant, run_id].definition_id)
-        assert plan is not None
         return StepClaimed(
             tenant=tenant,
             run_id=run_id,
             actor=self._for.actor,
             no=no,
             worker=self._for.worker,
-            lease=self._for.lease or plan.definition.lease,
+            lease=self._for.lease or (plan.definition.lease if plan else 0),
         )

@@ -18,6 +18,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
+from stepkeep.operations import edge
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord
@@ -39,7 +40,7 @@ def instant(micros: int | None) -> str | None:
 async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
     """Everything about one run: `{"run": {...}, "steps": [...]}`."""
     store = transactor.store
-    found = await store.read_run(tenant, run_id)
+    found = await store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     plan = await plan_of(transactor, tenant, run_id)

@@ -12,11 +12,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from stepkeep.errors import Refused, StoreError
-from stepkeep.kernel.decision import Claimer, Reply
+from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
-from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
+from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.transact import Claim, ClaimsInDoubt, Transactor
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.code import Codes
@@ -26,6 +27,7 @@ from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
+from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.reports import Report, Reports
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
@@ -67,6 +69,7 @@ class Attempts:
         self.may_chain = True
         self._zombies: set[Job] = set()
         self._reserved = 0
+        self._doubtful: dict[tuple[str, str, int, int], Claim] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
@@ -88,11 +91,35 @@ class Attempts:
         """Claim from the queues, and begin what was claimed."""
         self._reserved += limit
         try:
+            # Before anything else: the same step claimed again would bear the same fence as the claim in doubt.
+            await self.settle_doubts()
             claims = await self._transactor.claim(self.claimer(limit), limit=limit, after=after)
+        except ClaimsInDoubt as doubt:
+            self._doubtful |= {_name(claim): claim for claim in doubt.claims}
+            raise
         finally:
             self._reserved -= limit
         self.accept(claims)
         return claims
+
+    async def settle_doubts(self) -> None:
+        """Hand back claims whose commit was never confirmed; those that were never made are refused, and forgotten."""
+        doubtful, self._doubtful = self._doubtful, {}
+        if not doubtful:
+            return
+        log.info("handing back up to %d steps whose claim was never confirmed", len(doubtful))
+        try:
+            await self._transactor.submit_all([self._event(claim, Released()) for claim in doubtful.values()])
+        except StoreError:
+            self._doubtful |= doubtful
+            raise
+        self._more_work()
+
+    async def _settle_doubts_soon(self) -> None:
+        try:
+            await self.settle_doubts()
+        except StoreError as problem:
+            self._outage.met(problem)
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim]) -> None:
@@ -182,7 +209,10 @@ class Attempts:
         self.reports.put(job, outcome)
 
     def event(self, job: Job, outcome: Outcome) -> StepReported:
-        claim, row = job.claim, self._membership.row
+        return self._event(job.claim, outcome)
+
+    def _event(self, claim: Claim, outcome: Outcome) -> StepReported:
+        row = self._membership.row
         return StepReported(
             tenant=claim.tenant,
             run_id=claim.run_id,
@@ -196,6 +226,7 @@ class Attempts:
     async def _commit(self, batch: list[Report]) -> None:
         """Report a batch, claim what it made ready, and go on with both. Raises nothing."""
         tries = 0
+        doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
             spare = max(0, self.room) if self.may_chain else 0
             room = spare + sum(not job.running for job, _ in batch) if self.may_chain else 0
@@ -205,23 +236,31 @@ class Attempts:
                 events = [self.event(job, outcome) for job, outcome in batch]
                 replies, claims = await self._transactor.report(events, claimer)
             except StoreError as problem:
+                if isinstance(problem, ClaimsInDoubt):
+                    doubtful |= {_name(claim): claim for claim in problem.claims}
                 self._outage.met(problem)
                 await self._outage.pause(tries)
                 tries += 1
                 continue
             except Exception as problem:  # noqa: BLE001 - a defect must not take the whole batch with it
                 await self._commit_apart(batch, problem)
-                return
+                break
             finally:
                 self._reserved -= spare
             self._outage.over()
             for (job, outcome), reply in zip(batch, replies, strict=True):
                 self._answered(job, outcome, reply)
             self.accept(claims)
+            for claim in claims:
+                doubtful.pop(_name(claim), None)
             self._changed()
             if room and len(claims) == room:
                 self._more_work()
-            return
+            break
+        if doubtful:
+            # Claimed by a commit that was not confirmed, if at all: nobody else would run them while their leases last.
+            self._doubtful |= doubtful
+            self._spawn(self._settle_doubts_soon())
 
     async def _commit_apart(self, batch: list[Report], problem: Exception) -> None:
         """One report broke the whole batch: report each alone, and give up the one that breaks by itself."""
@@ -229,19 +268,27 @@ class Attempts:
             for report in batch:
                 await self._commit([report])
             return
-        job = batch[0][0]
-        log.error(
-            "the report on step %s of run %s cannot be processed; its lease is left to run out",
-            job.claim.planned.name,
-            job.claim.run_id,
-            exc_info=problem,
-        )
-        self._let_go(job)
+        self._give_up(*batch[0], problem)
 
-    def _answered(self, job: Job, outcome: Outcome, reply: Reply) -> None:
+    def _give_up(self, job: Job, outcome: Outcome, problem: Exception) -> None:
+        """What cannot be recorded is a failure that can; if not even that, the lease is left to run out."""
+        claim = job.claim
+        which = (claim.planned.name, claim.run_id)
+        log.error("the report on step %s of run %s cannot be processed", *which, exc_info=problem)
+        if isinstance(outcome, Failed | Released | RulesFailed):
+            self._transactor.forget(claim)
+            self._let_go(job)
+            return
+        said = storable_text(f"what the handler answered cannot be recorded: {problem}")
+        self._report(job, Failed(category=Category.VALIDATION, error=said, final=True))
+
+    def _answered(self, job: Job, outcome: Outcome, reply: Answer) -> None:
         if isinstance(reply, Refused):
             log.info("dropped: %s", reply)
             self._let_go(job)
+            return
+        if not isinstance(reply, Accepted):
+            self._give_up(job, outcome, reply)
             return
         state = reply.record.get("state")
         if state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
@@ -361,10 +408,12 @@ class Attempts:
                 self._report(job, Released())
                 self._end(job, Why.DRAINED)
 
-    def cancel_tasks(self) -> None:
-        self.reports.cancel()
-        for task in self._tasks:
+    def cancel_tasks(self) -> list[asyncio.Task[None]]:
+        """End what goes on in the background; the tasks returned are over once they were awaited."""
+        tasks = [*self.reports.tasks, *self._tasks]
+        for task in tasks:
             task.cancel()
+        return tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -375,3 +424,7 @@ class Attempts:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a part of the worker broke", exc_info=task.exception())
+
+
+def _name(claim: Claim) -> tuple[str, str, int, int]:
+    return (claim.tenant, claim.run_id, claim.step.no, claim.step.fence)

@@ -156,13 +156,15 @@ class Worker:
             self._grace = 0.0
             raise
         finally:
-            await self._drain()
-            ending.cancel()
-            for chore in chores:
-                chore.cancel()
-            await asyncio.gather(*chores, ending, return_exceptions=True)
-            self._attempts.cancel_tasks()
-            self._crew.close()
+            try:
+                await self._drain()
+            finally:
+                ending.cancel()
+                for chore in chores:
+                    chore.cancel()
+                tasks = self._attempts.cancel_tasks()
+                self._crew.close()
+                await asyncio.gather(*chores, *tasks, ending, return_exceptions=True)
 
     async def _join(self, ending: asyncio.Future[object]) -> None:
         """Register, waiting for the database if it must."""
@@ -212,6 +214,8 @@ class Worker:
             self._progress.clear()
             await self._seams.wait(self._progress, min(left, WATCH))
         self._attempts.release_rest()
+        with suppress(StoreError):
+            await self._attempts.settle_doubts()
         until = self._seams.monotonic() + self._settings.closing
         while not self._attempts.reports.idle and (left := until - self._seams.monotonic()) > 0:
             self._progress.clear()

@@ -43,10 +43,9 @@ class Reports:
         while not self.idle:
             await asyncio.wait([task for task in self._flushing if task is not None and not task.done()])
 
-    def cancel(self) -> None:
-        for task in self._flushing:
-            if task is not None:
-                task.cancel()
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        return [task for task in self._flushing if task is not None]
 
     async def _flush(self, lane: int) -> None:
         while self._waiting[lane]:

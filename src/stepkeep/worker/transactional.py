@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from stepkeep.errors import Refused, StoreError
-from stepkeep.kernel.decision import Reply
+from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import Category
@@ -53,6 +53,8 @@ async def attempt_in_transaction(
             reply = await transactor.report_in(transaction, event(outcome))
             if isinstance(reply, Refused):
                 raise _RollBack(outcome, reply)
+            if not isinstance(reply, Accepted):
+                raise reply
     except _RollBack as back:
         return back.outcome, back.reply
     except StoreError as problem:

@@ -10,7 +10,15 @@ from types import TracebackType
 
 import asyncpg
 
-from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StoreError, StoreUnavailable
+from stepkeep.errors import (
+    ConnectionLost,
+    Contended,
+    InvalidInput,
+    InvariantBroken,
+    SchemaMismatch,
+    StoreError,
+    StoreUnavailable,
+)
 
 MET = (
     asyncpg.DeadlockDetectedError,
@@ -19,8 +27,14 @@ MET = (
     asyncpg.UniqueViolationError,
 )
 
-UNREACHABLE = (
+CUT_OFF = (
     asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    ConnectionError,
+)
+
+UNREACHABLE = (
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
@@ -50,6 +64,8 @@ def translate(error: BaseException) -> Exception | None:
         return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
     if isinstance(error, UNSTORABLE):
         return InvalidInput(f"PostgreSQL cannot store this value: {_said(error)}")
+    if isinstance(error, CUT_OFF):
+        return ConnectionLost(f"the connection to PostgreSQL broke ({_said(error)}); nothing was acknowledged")
     if isinstance(error, UNREACHABLE):
         return StoreUnavailable(f"PostgreSQL cannot do it now ({_said(error)}); nothing was acknowledged")
     return None

@@ -51,7 +51,10 @@ class ThreadPlace:
 
     def _live(self) -> None:
         while (job := self._queue.get()) is not None:
-            outcome = Stopped() if job.cancelled.why is not None else self._attempt(job)
+            try:
+                outcome = Stopped() if job.cancelled.why is not None else self._attempt(job)
+            except BaseException as problem:  # noqa: BLE001 - no process could be had, say: the next job may fare better
+                outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
             self._jobs.discard(job)
             self._done(job, outcome)
 

@@ -1,0 +1,69 @@
+"""What callers hand over in words: keys, names, comments, reasons, run ids. Refused here if no row could hold them.
+
+A text that a database chokes on would fail the whole transaction it shares with others, so none gets that far. Every
+operation that takes words asks here first; payloads are bounded where they are encoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.errors import InvalidInput, NotFound
+
+MAX_KEY = 255
+MAX_WORDS = 4000
+MAX_LABELS = 64
+
+_is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+
+
+def key(what: str, value: object, limit: int = MAX_KEY) -> str:
+    """A name or key: short, printable, on one line.
+
+    >>> key("the business key", "order-7")
+    'order-7'
+    """
+    if not (isinstance(value, str) and 0 < len(value) <= limit and value.isprintable()):
+        raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
+    return value
+
+
+def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
+    """A text that people wrote, perhaps empty, perhaps of several lines."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text")
+    if len(value) > limit:
+        raise InvalidInput(f"{what} has {len(value)} characters; at most {limit} fit. Pass a reference instead.")
+    if "\x00" in value or not _is_unicode(value):
+        raise InvalidInput(f"{what} has characters that no database keeps (NUL, or half of a surrogate pair)")
+    return value
+
+
+def labels(value: object) -> Mapping[str, str]:
+    """Labels of a run: a few words under a few names."""
+    if not isinstance(value, Mapping) or len(value) > MAX_LABELS:
+        raise InvalidInput(f"labels are at most {MAX_LABELS} texts by name")
+    return {key("the name of a label", name): words(f"the label {name}", text) for name, text in value.items()}
+
+
+def run_id(value: Any) -> str:
+    """A run id as every store knows it; anything else names no run."""
+    if isinstance(value, str) and _is_run_id(value):
+        return value
+    raise NotFound(f"there is no run {_shown(value)}")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: object) -> str:
+    """Something that is no run id, short enough and safe to print."""
+    text = value if isinstance(value, str) and value.isprintable() else ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
