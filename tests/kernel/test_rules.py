@@ -6,6 +6,7 @@ import pytest
 from tests.kernel.driver import LEASE, World, sequence, work
 
 from stepkeep.errors import Conflict
+from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, RulesPassed, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
@@ -56,7 +57,6 @@ def test_rules_that_fail_are_tolerated_where_failures_are() -> None:
 @pytest.mark.parametrize(
     "outcome",
     [
-        Completed(),
         Failed(category=Category.UNKNOWN, error="x"),
         TimedOut(),
         Waiting(event="paid"),
@@ -69,6 +69,17 @@ def test_only_rules_are_reported_on_a_step_that_is_validating(outcome: object) -
     with pytest.raises(Conflict, match="says nothing about that"):
         world.report("a", outcome)  # type: ignore[arg-type]
     assert world.state("a") is S.VALIDATING
+
+
+def test_completing_again_what_is_being_checked_is_recognised_and_changes_nothing() -> None:
+    """A worker that never heard the answer to its report sends it again (rule: an unknown commit outcome is normal)."""
+    world = validating()
+    before = world.row("a")
+    reply = world.report("a", Completed(output=b'{"n":1}'))
+    assert isinstance(reply, Accepted)
+    assert reply.repeated
+    assert reply.record["state"] is S.VALIDATING
+    assert world.row("a") == before
 
 
 def test_a_lease_lost_while_validating_runs_the_rules_alone_again() -> None:

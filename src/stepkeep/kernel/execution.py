@@ -72,6 +72,8 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise Fenced(_too_late(event, "another claim, an expiry or a cancel came first"))
     if step.due_at is None or step.due_at < draft.now:
         raise Fenced(_too_late(event, "the lease had run out"))
+    if _said_before(step, event.outcome):
+        return Accepted({"state": step.state}, repeated=True)
     if not _fits(draft, step, event.outcome):
         said = type(event.outcome).__name__
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
@@ -80,6 +82,12 @@ def report(draft: Draft, event: StepReported) -> Reply:
     draft.caused_by("step_reported", event.actor)
     settle(draft, REPORTS[type(event.outcome)](draft, step, event.outcome))
     return Accepted({"state": draft.step(event.no).state})
+
+
+def _said_before(step: Step, outcome: Outcome) -> bool:
+    """The same holder completes again what is being checked already: it never heard that it was believed."""
+    checked = step.note is not None and step.note.checked == step.fence
+    return step.state is StepState.VALIDATING and checked and isinstance(outcome, Completed)
 
 
 def _fits(draft: Draft, step: Step, outcome: Outcome) -> bool:
