@@ -142,8 +142,8 @@ DEFAULTS = (
 
 JUDGED = Judged(
     name="workstream",
-    seed="004_f96f9bc638c39ffa",
-    title="State Machine Documentation",
+    seed="004",
+    title="Workstreams of tasks: workers, validation, criticality and the transition log",
     run=RUN,
     step=STEP,
     worker=WORKER,

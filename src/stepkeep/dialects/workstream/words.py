@@ -19,9 +19,9 @@ SECOND = 1_000_000
 WHY = {
     "dependency_unmet": "{of}, which it depends on, did not complete",
     "condition_false": "its condition did not hold",
-    "cancelled": "its workstream ended before it",
+    "cancelled": "its workstream ended before it did",
 }
-"""Why a task was cancelled that nobody cancelled by itself."""
+"""Why a task was cancelled that nobody cancelled."""
 
 
 class Words:
@@ -83,12 +83,18 @@ class History:
         self.worker = said.get("worker")
         self.retry_count = said.get("retry_count", self.retry_count)
         self.seconds = said.get("duration_seconds", self.seconds)
-        if self.status == "cancelled" and said["because"] in WHY:
-            self.reason = WHY[said["because"]].format(of=said.get("of"))
+        if self.status == "cancelled":
+            self.reason = _why(said)
 
     @property
     def ended_at(self) -> str | None:
         return self.moments[self.status] if self.status in TASK_ENDED else None
+
+
+def _why(said: Plain) -> str | None:
+    if said["event"] == "cancel_requested":
+        return f"cancelled by {said['actor']}"
+    return WHY[said["because"]].format(of=said.get("of")) if said["because"] in WHY else said.get("error")
 
 
 def is_critical(step: Plain) -> bool:

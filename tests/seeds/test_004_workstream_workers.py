@@ -1,0 +1,327 @@
+"""Seed 004's worker machine on the real engine: every arrow, what it does to the tasks, and the journal of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.databases import database_url  # noqa: F401 - a fixture
+from tests.seeds.workstream import Floor, Line, broken_by, judged, lines_of, on_floor, task, together, workstream
+from tests.workbench import SECOND, TENANT
+
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import Fenced
+from stepkeep.kernel.rows import Worker as Row
+from stepkeep.kernel.states import RUN_TERMINAL, StepState, WorkerState
+from stepkeep.kernel.tables import WorkerTrigger
+from stepkeep.kernel.workers import move_worker
+from stepkeep.operations import workers
+from stepkeep.operations.expire import sweep
+from stepkeep.worker.loop import Worker
+from stepkeep.worker.settings import Settings
+
+QUICK = Settings(concurrency=2, sweep=0.02, idle_poll=0.02, heartbeat=0.02, refresh_queues=0.02, grace=20.0)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/stepkeep.db"
+
+
+async def registered(floor: Floor, capacity: int = 1) -> Row:
+    return await workers.register(floor.store, tenant=TENANT, app="ci", capacity=capacity, capabilities=("python",))
+
+
+async def life(floor: Floor, worker: Row) -> list[str]:
+    return [line["to_state"] for line in _moves(await floor.worker_log(worker.id))]
+
+
+def _moves(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if line["event_type"] == "worker_state_transition"]
+
+
+def arrow(lines: list[Line], source: str, target: str) -> Line:
+    (found,) = [line for line in _moves(lines) if (line["from_state"], line["to_state"]) == (source, target)]
+    return found
+
+
+async def row_of(floor: Floor, worker_id: str) -> Row:
+    return next(row for row in await floor.store.list_workers(TENANT) if row.id == worker_id)
+
+
+# -- idle and busy -----------------------------------------------------------------------------------------------------
+def test_a_worker_registers_works_and_rests(database_url: str) -> None:  # noqa: F811
+    """initializing → idle → busy → idle: registration_complete, task_assigned, task_completed."""
+
+    async def act(floor: Floor) -> None:
+        worker = await registered(floor, capacity=3)
+        busy = await workers.mark_busy(floor.store, worker)
+        await workers.mark_idle(floor.store, busy)
+        lines = _moves(await floor.worker_log(worker.id))
+        assert [(line["to_state"], line["trigger"]) for line in lines] == [
+            ("initializing", "created"),
+            ("idle", "registration_complete"),
+            ("busy", "task_assigned"),
+            ("idle", "task_completed"),
+        ]
+        assert lines[0]["metadata"]["capacity"] == 3
+        assert (await row_of(floor, worker.id)).capabilities == ("python",)
+        assert {line["severity"] for line in lines} == {"info"}
+
+    on_floor(database_url, act)
+
+
+def test_marking_a_worker_busy_twice_is_one_arrow(url: str) -> None:
+    async def act(floor: Floor) -> None:
+        worker = await workers.mark_busy(floor.store, await registered(floor))
+        await workers.mark_busy(floor.store, worker)
+        assert await life(floor, worker) == ["initializing", "idle", "busy"]
+
+    on_floor(url, act)
+
+
+def test_a_worker_that_cannot_start_is_shut_down_at_once(url: str) -> None:
+    """The extension initializing → shutdown."""
+
+    async def act(floor: Floor) -> None:
+        now = await floor.store.now()
+        blank = replace(
+            await registered(floor), id="stillborn", no=0, state=WorkerState.INITIALIZING, seq=0, head=b"", heard_at=now
+        )
+        worker, entry = move_worker(blank, (WorkerTrigger.STARTED, WorkerTrigger.START_FAILED), now=now, actor="ci")
+        await floor.store.add_worker(worker, entry)
+        line = arrow(await floor.worker_log("stillborn"), "initializing", "shutdown")
+        assert (line["metadata"]["extension"], line["severity"]) == (True, "error")
+
+    on_floor(url, act)
+
+
+# -- silence -----------------------------------------------------------------------------------------------------------
+def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_task(database_url: str) -> None:  # noqa: F811
+    """busy → unresponsive: missed N consecutive health checks; its task is given to another, severity="error"."""
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("build")))
+        await floor.claim()
+        assert floor.bench.worker is not None
+        lost = await workers.mark_busy(floor.store, floor.bench.worker)
+        await floor.pass_time(29)
+        assert (await life(floor, lost))[-1] == "busy", "two missed are not three"
+        await floor.pass_time(2)
+        line = arrow(await floor.worker_log(lost.id), "busy", "unresponsive")
+        assert (line["trigger"], line["severity"]) == ("health_check_timeout", "error")
+        assert (await floor.life("build"))[-2:] == ["retrying", "queued"]
+        floor.bench.worker = None
+        assert await floor.claim() == ["build"], "another worker takes it"
+        await floor.report("build")
+        both = together(await floor.log(), await floor.worker_log(lost.id))
+        assert broken_by(both) == set()
+
+    on_floor(database_url, act)
+
+
+def test_an_idle_worker_falls_silent_too(url: str) -> None:
+    """The extension idle → unresponsive."""
+
+    async def act(floor: Floor) -> None:
+        worker = await registered(floor)
+        await floor.pass_time(31)
+        line = arrow(await floor.worker_log(worker.id), "idle", "unresponsive")
+        assert line["metadata"]["extension"] is True
+
+    on_floor(url, act)
+
+
+def test_heartbeats_keep_a_worker_from_being_missed(url: str) -> None:
+    """Health Monitoring: idle and busy workers send heartbeats."""
+
+    async def act(floor: Floor) -> None:
+        worker = await registered(floor)
+        for _ in range(6):
+            await floor.pass_time(20)
+            worker = await workers.beat(floor.store, worker)
+        assert await life(floor, worker) == ["initializing", "idle"]
+
+    on_floor(url, act)
+
+
+def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_are_void(url: str) -> None:
+    """unresponsive → idle: health_check_recovered; resource cleanup: what it held is no longer its own."""
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("build")))
+        await floor.claim()
+        assert floor.bench.worker is not None
+        before = await workers.mark_busy(floor.store, floor.bench.worker)
+        await floor.pass_time(31)
+        back = await workers.beat(floor.store, before)
+        assert (back.id, back.incarnation, back.state) == (before.id, before.incarnation + 1, WorkerState.IDLE)
+        assert isinstance(await floor.bench.report(floor.held["build"]), Fenced)
+        line = arrow(await floor.worker_log(back.id), "unresponsive", "idle")
+        assert (line["trigger"], line["severity"]) == ("health_check_recovered", "info")
+        assert (await floor.life("build"))[-1] == "queued"
+        floor.store.clock_offset += SECOND
+        assert await workers.beat(floor.store, before) == back, "the old incarnation learns of it, and is not heard"
+
+    on_floor(url, act)
+
+
+def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url: str) -> None:  # noqa: F811
+    """unresponsive → shutdown: max_timeout_exceeded; shutdown is terminal, and nobody hears its heartbeats."""
+
+    async def act(floor: Floor) -> None:
+        worker = await registered(floor)
+        await floor.pass_time(31)
+        await floor.pass_time(148)
+        assert (await life(floor, worker))[-1] == "unresponsive"
+        await floor.pass_time(2)
+        line = arrow(await floor.worker_log(worker.id), "unresponsive", "shutdown")
+        assert (line["trigger"], line["severity"]) == ("max_timeout_exceeded", "error")
+        gone = await row_of(floor, worker.id)
+        await floor.pass_time(10)
+        await workers.beat(floor.store, gone)
+        assert await row_of(floor, worker.id) == gone
+
+    on_floor(database_url, act)
+
+
+# -- shutting down -----------------------------------------------------------------------------------------------------
+def test_an_idle_worker_that_drains_is_shown_idle_and_then_shut_down(url: str) -> None:
+    """idle → shutdown: it was never busy, so it must not be shown so."""
+
+    async def act(floor: Floor) -> None:
+        worker = await workers.drain(floor.store, await registered(floor))
+        assert await life(floor, worker) == ["initializing", "idle"]
+        await workers.shut_down(floor.store, worker)
+        line = arrow(await floor.worker_log(worker.id), "idle", "shutdown")
+        assert (line["trigger"], line["metadata"]["because"]) == ("shutdown_requested", "drained")
+
+    on_floor(url, act)
+
+
+def test_a_busy_worker_that_drains_is_shown_busy_and_then_shut_down(url: str) -> None:
+    """busy → shutdown: shutdown_requested (after_task_complete)."""
+
+    async def act(floor: Floor) -> None:
+        worker = await workers.mark_busy(floor.store, await registered(floor))
+        worker = await workers.drain(floor.store, worker)
+        assert await life(floor, worker) == ["initializing", "idle", "busy"]
+        await workers.shut_down(floor.store, worker)
+        assert arrow(await floor.worker_log(worker.id), "busy", "shutdown")["trigger"] == "shutdown_requested"
+
+    on_floor(url, act)
+
+
+def test_a_worker_that_dies_while_it_drains_is_unresponsive_like_any_other(url: str) -> None:
+    async def act(floor: Floor) -> None:
+        worker = await workers.mark_busy(floor.store, await registered(floor))
+        await workers.drain(floor.store, worker)
+        await floor.pass_time(31)
+        assert await life(floor, worker) == ["initializing", "idle", "busy", "unresponsive"]
+
+    on_floor(url, act)
+
+
+def test_a_draining_worker_completes_its_task_before_it_ends(url: str, tmp_path: Path) -> None:
+    """Graceful Shutdown: a real worker, a real program that ends only when it was asked to after the drain began."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("long", command=["cat", str(gate)]), task("next", "long")))
+        worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
+
+        async def begun() -> bool:
+            [first, _] = await floor.store.read_steps(TENANT, floor.run_id)
+            return first.state is StepState.RUNNING
+
+        async def let_go() -> str:
+            while True:
+                rows = await floor.store.list_workers(TENANT)
+                if rows and rows[0].state is WorkerState.DRAINING:
+                    shown = await life(floor, rows[0])
+                    gate.write_text("go on")
+                    return shown[-1]
+                await asyncio.sleep(0.01)
+
+        async with asyncio.timeout(30):
+            shown, _ = await asyncio.gather(let_go(), worker.run_until(begun))
+        assert shown == "busy"
+        assert (await floor.life("long"))[-1] == "completed"
+        assert (await floor.life("next"))[-1] == "queued", "it takes nothing more"
+        assert worker.id is not None
+        log = await floor.worker_log(worker.id)
+        assert [line["to_state"] for line in _moves(log)] == ["initializing", "idle", "busy", "shutdown"]
+        assert broken_by(together(await floor.log(), log)) == set()
+
+    on_floor(url, act)
+
+
+# -- tasks and workers together ----------------------------------------------------------------------------------------
+def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
+    """queued → running, guard: worker with required capabilities available; idle → busy, guard: it provides them."""
+
+    async def act(floor: Floor) -> None:
+        gpu = {"capabilities": ["gpu", "python"]}
+        await floor.start(workstream(task("plain"), task("special", worker_requirements=gpu)))
+
+        def settled(name: str) -> Callable[[], Awaitable[bool]]:
+            async def look() -> bool:
+                return (await floor.life(name))[-1] == "completed"
+
+            return look
+
+        some = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT, capabilities=["python"])
+        await some.run_until(settled("plain"))
+        assert (await floor.life("special"))[-1] == "queued"
+        able = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT, capabilities=["gpu", "python"])
+        await able.run_until(settled("special"))
+        line = lines_of(await floor.log(), "special")[2]
+        assert (line["to_state"], line["metadata"]["worker"]) == ("running", able.id)
+
+    on_floor(url, act)
+
+
+def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:  # noqa: F811
+    """Capacity Limit, on the logs of a run and of its worker together; a smaller limit would have been broken."""
+
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(*(task(f"t{number}") for number in range(6))))
+
+        async def ended() -> bool:
+            found = await floor.store.read_run(TENANT, floor.run_id)
+            assert found is not None
+            return found.run.state in RUN_TERMINAL
+
+        worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
+        await worker.run_until(ended)
+        assert (await floor.life())[-1] == "completed"
+        assert worker.id is not None
+        log = await floor.worker_log(worker.id)
+        run = await floor.log()
+        assert broken_by(together(run, log)) == set()
+        smaller = [{**line, "metadata": line["metadata"] | {"capacity": 1}} for line in log]
+        assert broken_by(together(run, smaller)) == {"capacity-limit"}
+        assert [line["to_state"] for line in _moves(log)][:3] == ["initializing", "idle", "busy"]
+        for place in range(len(log)):
+            assert judged(log[:place] + log[place + 1 :]), f"dropping line {place + 1} goes unseen"
+
+    on_floor(database_url, act)
+
+
+def test_the_clock_alone_decides_whether_a_worker_is_silent(url: str) -> None:
+    """A sweep that looks twice changes nothing the second time."""
+
+    async def act(floor: Floor) -> None:
+        worker = await registered(floor)
+        floor.store.clock_offset += 31 * SECOND
+        await sweep(floor.transactor)
+        before = await floor.worker_log(worker.id)
+        await sweep(floor.transactor)
+        assert await floor.worker_log(worker.id) == before
+
+    on_floor(url, act)
