@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.simulation.model import ModelRaw, model_store
 from tests.store.raw import PostgresRaw, Raw, SqliteRaw
 
 from stepkeep.store.connect import connect
@@ -29,9 +30,13 @@ def runner() -> Iterator[asyncio.Runner]:
         yield runner
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "model"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where an empty database is, or will be."""
+    if request.param == "model":
+        if "test_contract" not in request.module.__name__:
+            pytest.skip("the simulator's model has neither SQL nor a file")
+        return f"model:{tmp_path}"
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres_dsn"))
     return f"sqlite:///{tmp_path}/made/on/the/way/stepkeep.db"
@@ -40,12 +45,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def raw(url: str) -> Raw:
     """The database by its own driver, past the store."""
+    if url.startswith("model:"):
+        return ModelRaw(url)
     return SqliteRaw(url) if url.startswith("sqlite") else PostgresRaw(url)
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    store = connect(url)
+    store = model_store(url) if url.startswith("model:") else connect(url)
     await store.open()
     try:
         await store.migrate()

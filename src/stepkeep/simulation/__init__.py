@@ -1,0 +1,1 @@
+"""Deterministic simulation: virtual time, a seeded scheduler, a model database, faults, and the real engine on top."""
