@@ -150,6 +150,16 @@ def test_start_by_name_idle_and_later(cli: Cli) -> None:
     assert cli("start", "nothing-like-it").status == 1
 
 
+def test_send_says_what_became_of_the_message(cli: Cli) -> None:
+    run = cli("run", "waiting.yaml", "--json").json["run"]["id"]
+    assert cli("send", run, "payed").out == f"payed is kept: no step waits for it yet; run {run} is blocked\n"
+    assert cli("send", run, "paid", "--id", "m1").out == f"paid went to payment; run {run} has succeeded\n"
+    assert "was sent before as m1, and nothing changed" in cli("send", run, "paid", "--id", "m1").out
+    assert "payment  succeeded" in (shown := cli("show", run).out)
+    assert "event paid" in shown
+    assert "None" not in shown
+
+
 def test_no_wait_is_not_finished(cli: Cli) -> None:
     said = cli("run", "flow.yaml", "--no-wait", "--json")
     assert (said.status, said.json["run"]["state"]) == (4, "queued")
@@ -165,7 +175,8 @@ def test_rerun_is_a_new_run_that_names_the_old_one(cli: Cli) -> None:
 
 
 def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:
-    assert cli("runs").out == "no runs\n"
+    assert cli("runs").out == "no runs in sqlite:///.stepkeep/stepkeep.db\n"
+    assert cli("runs", "--state", "failed").out == "no such runs in sqlite:///.stepkeep/stepkeep.db\n"
     assert cli("runs", "--json").json == {"runs": []}
     for file in ("flow", "failing", "flow"):
         cli("run", f"{file}.yaml", "--app", HANDLERS)

@@ -34,6 +34,7 @@ UNKNOWN = "01890000-0000-7000-8000-000000000001"
     [
         (["walk"], "No such command 'walk'"),
         (["runs", "--colour"], "No such option: --colour"),
+        (["--db", "sqlite:///x.db", "runs"], "--db goes behind the command: stepkeep COMMAND --db …"),
         (["runs", "--limit", "many"], "'--limit'"),
         (["runs", "--limit", "0"], "'--limit'"),
         (["runs", "--state", "happy"], "'happy' is no state of a run"),
@@ -71,6 +72,13 @@ def test_bad_usage_is_status_2_in_words_and_as_json(cli: Cli, arguments: list[st
     assert as_json.status == 2
     assert as_json.json["error"]["code"]
     assert as_json.json["error"]["message"]
+
+
+@pytest.mark.parametrize("group", [[], ["log"], ["db"]])
+def test_without_a_command_the_help_is_shown(cli: Cli, group: list[str]) -> None:
+    said = cli(*group)
+    assert (said.status, "Usage:" in said.out) == (2, True)
+    assert said.err == f"error: Say which command. See {' '.join(['stepkeep', *group])} --help.\n"
 
 
 @pytest.mark.parametrize(

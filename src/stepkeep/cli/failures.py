@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import typer
 
+from stepkeep.cli.settings import SHARED_OPTIONS
 from stepkeep.cli.status import BAD_USAGE, FAILED
 from stepkeep.errors import (
     Broken,
@@ -83,7 +84,10 @@ def _code(error: StepkeepError) -> str:
 
 def _usage(error: typer.TyperException) -> str:
     tell = getattr(error, "format_message", None)
-    said = str(tell() if tell is not None else error)
+    said = str(tell() if tell is not None else error) or "Say which command"
     context = getattr(error, "ctx", None)
+    option = getattr(error, "option_name", None)
+    if option in SHARED_OPTIONS and context is not None:
+        return f"{option} goes behind the command: {context.command_path} COMMAND {option} …"
     said = said if said.endswith((".", "?")) else f"{said}."
     return f"{said} See {context.command_path} --help." if context is not None else said

@@ -17,6 +17,7 @@ P = ParamSpec("P")
 
 DEFAULT_DB = "sqlite:///.stepkeep/stepkeep.db"
 PANEL = "Everywhere"
+SHARED_OPTIONS = frozenset({"--db", "--tenant", "--json", "--traceback"})
 
 Db = Annotated[
     str,
@@ -56,7 +57,7 @@ class Settings(NamedTuple):
 
     def command(self, *words: str) -> str:
         """A command as one would type it now, with the same database and tenant."""
-        where = ["--db", _without_password(self.db)] if self.db_was_typed else []
+        where = ["--db", without_password(self.db)] if self.db_was_typed else []
         whose = ["--tenant", self.tenant] if self.tenant != "default" else []
         return shlex.join(["stepkeep", *words, *where, *whose])
 
@@ -92,7 +93,7 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     return shown  # type: ignore[no-any-return]
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """Hints end up in logs and on shared screens."""
     password = urlsplit(url).password
     return url.replace(f":{password}@", ":…@", 1) if password else url

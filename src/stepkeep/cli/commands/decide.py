@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import RunId
 from stepkeep.cli.printer import answer, say
+from stepkeep.cli.render.look import words
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
@@ -46,7 +47,7 @@ def cancel(
 
 def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:
     """Let somebody decide, then say what was recorded and how the run stands."""
-    said = asyncio.run(_decide(settings, run, decide))
+    said = asyncio.run(ask(settings, run, decide))
     if settings.json:
         answer(said)
         return SUCCEEDED
@@ -55,15 +56,22 @@ def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], A
     step = f"{record['step']} " if record.get("step") else ""
     again = " (as before)" if record.get("repeated") else ""
     if what:
-        say(f"{step}{str(what).lower()} by {record['by']}{again}; run {now['id']} is {now['state'].replace('_', ' ')}")
+        say(f"{step}{str(what).lower()} by {record['by']}{again}; {stands(now)}")
     else:
-        say(f"run {now['id']} is {now['state'].replace('_', ' ')}{again}")
+        say(f"{stands(now)}{again}")
     return SUCCEEDED
 
 
-async def _decide(
+def stands(run: Mapping[str, Any]) -> str:
+    """How a run stands now: `run ID is blocked`, `run ID has succeeded`."""
+    verb = "has" if run["state"] in {"succeeded", "failed"} else "is"
+    return f"run {run['id']} {verb} {words(run['state'])}"
+
+
+async def ask(
     settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
+    """Put a request to the engine; returns its answer together with the run as it then stands."""
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)
         record = await decide(engine, run_id)

@@ -79,7 +79,8 @@ def verify(
     if found.omitted:
         say(f"{file}: {found.omitted:,} more findings")
     verdict = "no findings" if found.ok else f"{len(found.findings) + found.omitted:,} findings"
-    say(f"{file}: {found.lines:,} lines, {found.runs:,} journals, {verdict}")
+    journals = "1 journal" if found.runs == 1 else f"{found.runs:,} journals"
+    say(f"{file}: {found.lines:,} lines, {journals}, {verdict}")
     return SUCCEEDED if found.ok else FAILED
 
 

@@ -10,7 +10,7 @@ import typer
 from stepkeep.cli.arguments import As
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
-from stepkeep.cli.settings import Settings
+from stepkeep.cli.settings import Settings, without_password
 from stepkeep.cli.status import SUCCEEDED
 
 
@@ -35,7 +35,8 @@ def runs(
     if settings.json:
         answer(found)
     elif not found["runs"]:
-        say("no runs")
+        which = "such runs" if state or workflow or business_key or before else "runs"
+        say(f"no {which} in {without_password(settings.db)}")
     elif as_ is not None:
         from stepkeep.cli.render.tables import plain_table
 

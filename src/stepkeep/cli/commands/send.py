@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from stepkeep.cli.arguments import RunId
-from stepkeep.cli.commands.decide import decided
+from stepkeep.cli.commands.decide import ask, stands
+from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value
 from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
 
 
 def send(
@@ -26,4 +30,18 @@ def send(
 ) -> int:
     """Send a message to a run."""
     value = json_value(payload, "--payload")
-    return decided(settings, run, lambda engine, found: engine.send(found, name, value, message_id=message_id))
+    said = asyncio.run(ask(settings, run, lambda engine, found: engine.send(found, name, value, message_id=message_id)))
+    if settings.json:
+        answer(said)
+        return SUCCEEDED
+    say(f"{name} {_fate(said['decision'], said['steps'])}; {stands(said['run'])}")
+    return SUCCEEDED
+
+
+def _fate(record: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str:
+    """What became of a message: people who mistype an event's name should see that nobody waited for it."""
+    if record["repeated"]:
+        return f"was sent before as {record['id']}, and nothing changed"
+    if record.get("consumed_by") is None:
+        return "is kept: no step waits for it yet"
+    return f"went to {steps[record['consumed_by']]['name']}"

@@ -7,10 +7,10 @@ progress all say it the same way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from stepkeep.cli.render.times import moment, seconds_between, span
+from stepkeep.cli.render.times import clock, moment, seconds_between, span
 
 LONGEST = 160
 NEVER_ACTIVE = frozenset({"pending", "ready", "succeeded", "failed", "skipped", "cancelled"})
@@ -25,7 +25,7 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
     if state.startswith("awaiting_"):
-        until = f" until {clock_of(step['due_at'])}" if step["due_at"] else ""
+        until = f" until {clock_of(step['due_at'], now)}" if step["due_at"] else ""
         event = f"event {step['event']}" if step.get("event") else ""
         return shorten(f"{event}{until}".strip())
     return shorten(decided(step))
@@ -38,9 +38,13 @@ def failure(step: Mapping[str, Any]) -> str:
 
 
 def decided(step: Mapping[str, Any]) -> str:
-    """Who settled a step and how: `approved by ada: looks fine`."""
+    """Who or what settled a step, and how: `approved by ada: looks fine`, `event paid`."""
     record = step.get("record")
     if not record:
+        return ""
+    if "message" in record:
+        return f"event {record['message']['name']}"
+    if not record.get("by"):
         return ""
     verdict = str(record.get("decision") or f"completed as {record.get('outcome')}")
     words = record.get("comment") or record.get("notes") or ""
@@ -69,13 +73,18 @@ def in_time(text: str | None, now: datetime | None) -> str:
     if due is None:
         return "soon"
     if now is None:
-        return f"at {clock_of(text)}"
+        return f"at {clock_of(text, now)}"
     left = (due - now).total_seconds()
     return f"in {span(left)}" if left > 0 else "now"
 
 
-def clock_of(text: str | None) -> str:
-    return "" if text is None else f"{text[11:19]}Z"
+def clock_of(text: str | None, now: datetime | None = None) -> str:
+    """The time of day, with the date when it is known not to be today's."""
+    if text is None:
+        return ""
+    if now is None or text[:10] == now.astimezone(UTC).date().isoformat():
+        return f"{text[11:19]}Z"
+    return clock(text)
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
