@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -122,10 +123,22 @@ def test_a_run_that_was_rolled_back_shows_its_failure_and_its_hooks_in_the_order
 
 
 def test_a_run_that_waits_shows_for_what_and_for_how_long() -> None:
-    from datetime import datetime
-
     now = datetime.fromisoformat(at(5))
     assert_golden("waiting", as_text(report(waiting(), now=now, hints=["type this"])))
+
+
+def test_a_deadline_on_another_day_is_shown_with_its_date() -> None:
+    gate = step("sign-off", "awaiting_approval", times=(("awaiting_approval", 0),), due_at="2026-11-04T10:15:00.000Z")
+    now = datetime.fromisoformat(at(1))
+    assert "until 2026-11-04 10:15:00Z" in as_text(draw_graph(view(gate), now=now))
+    assert "until 10:15:59Z" in as_text(draw_graph(view({**gate, "due_at": at(59)}), now=now))
+
+
+def test_a_narrow_terminal_cuts_remarks_to_one_line() -> None:
+    steps = [step(f"step-{n}-with-a-long-name", "failed", error="no " * 40, category="unknown") for n in range(3)]
+    lines = as_text(draw_graph(view(*steps), width=50), width=50).splitlines()
+    assert [line.endswith("…") for line in lines] == [True] * 3
+    assert all("failed" in line for line in lines)
 
 
 def test_a_run_that_succeeded_shows_who_decided_its_warnings_cost_and_output() -> None:

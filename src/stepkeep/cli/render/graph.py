@@ -5,7 +5,7 @@ Pure: from the steps of a `describe_run` view to a rich table. Large plans are f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,24 +18,45 @@ from stepkeep.cli.render.look import look, words
 from stepkeep.cli.render.remarks import remark, took, tries
 
 ROWS = 40
+COLUMNS, NAME, GAP = 5, 1, 2
+LONGEST_NAME, SHORTEST_NAME = 48, 12
+ROOM_TO_WRAP = 32
 LANES = 16
 """More lanes than this cannot be followed by eye: what comes after what is then said in words."""
 
 
-def draw_graph(view: Mapping[str, Any], *, rows: int = ROWS, now: datetime | None = None) -> Table:
-    """The main steps with their dependencies, then the hooks that undid them, in the order they ran."""
+def draw_graph(
+    view: Mapping[str, Any], *, rows: int = ROWS, now: datetime | None = None, width: int | None = None
+) -> Table:
+    """The main steps with their dependencies, then the hooks that undid them, in the order they ran.
+
+    Where `width` leaves little room behind the states, remarks are cut to one line: the errors are told below anyway.
+    """
     waits = {wait["step"]: wait.get("event") for wait in view["run"].get("waiting_for", ())}
     steps = [{**step, "event": waits.get(step["name"])} for step in view["steps"]]
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, overflow="ellipsis", max_width=48)
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    lines: list[tuple[Text, ...]] = []
     for part in parts_of(steps):
-        if table.row_count:
-            table.add_row()
-        _add(table, fold(part, rows), now)
+        if lines:
+            lines.append(())
+        lines += _rows(fold(part, rows), now)
+    return _table(lines, width)
+
+
+def _table(lines: Sequence[tuple[Text, ...]], width: int | None) -> Table:
+    longest = [
+        max((len(line[place]) for line in lines if len(line) > place), default=0) for place in range(COLUMNS - 1)
+    ]
+    longest[NAME] = min(longest[NAME], LONGEST_NAME if width is None else max(SHORTEST_NAME, width // 3))
+    room = None if width is None else width - sum(longest) - GAP * COLUMNS
+    table = Table.grid(padding=(0, GAP, 0, 0))
+    for place in range(COLUMNS - 1):
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=longest[NAME] if place == NAME else None)
+    if room is None or room >= ROOM_TO_WRAP:
+        table.add_column(overflow="fold")
+    else:
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room))
+    for line in lines:
+        table.add_row(*line)
     return table
 
 
@@ -52,7 +73,7 @@ def parts_of(steps: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]
     return [part for part in (main, check, chain) if part]
 
 
-def _add(table: Table, nodes: Sequence[Node], now: datetime | None) -> None:
+def _rows(nodes: Sequence[Node], now: datetime | None) -> Iterator[tuple[Text, ...]]:
     by_name = {node.name: node for node in nodes}
     lines = draw_lanes({node.name: node.after for node in nodes}, {node.name: look(node.state).mark for node in nodes})
     too_wide = max((len(line.art) for line in lines), default=0) > 2 * LANES
@@ -60,10 +81,10 @@ def _add(table: Table, nodes: Sequence[Node], now: datetime | None) -> None:
         node = by_name[line.node] if line.node else None
         if node is None:
             if not too_wide:
-                table.add_row(Text(line.art, "dim"))
+                yield (Text(line.art, "dim"),)
             continue
         art = Text(look(node.state).mark, look(node.state).style) if too_wide else _art(line, node.state)
-        table.add_row(art, *_cells(node, now, after=node.after if too_wide else ()))
+        yield art, *_cells(node, now, after=node.after if too_wide else ())
 
 
 def _art(line: Line, state: str) -> Text:

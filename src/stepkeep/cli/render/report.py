@@ -27,7 +27,7 @@ def report(
     view: Mapping[str, Any], *, width: int = 100, now: datetime | None = None, hints: Sequence[str] = ()
 ) -> Group:
     """The whole of it."""
-    parts: list[RenderableType] = [*head(view["run"]), Text(), draw_graph(view, now=now)]
+    parts: list[RenderableType] = [*head(view["run"]), Text(), draw_graph(view, now=now, width=width)]
     if any(map(began, view["steps"])):
         parts += [Text(), draw_timeline(view, width=max(20, min(80, width - 48)), now=now)]
     attempts = attempts_table(view["steps"])
