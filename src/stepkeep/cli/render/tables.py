@@ -15,6 +15,7 @@ from stepkeep.cli.render.times import clock, seconds_between, span
 View = Mapping[str, Any]
 
 WIDE = 110
+SHORT = 16
 ENOUGH_OF_AN_ID = 12
 """The end of an id is random; commands take it in place of the whole."""
 
@@ -63,11 +64,15 @@ def workers_table(workers: Sequence[View]) -> Table:
 
 
 def plain_table(rows: Sequence[View]) -> Table:
-    """Rows of whatever shape: one column per key that any of them has."""
+    """Rows of whatever shape: one column per key that any of them has. Where room is short, long values are folded."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    table = _table(*(column.upper() for column in columns))
-    for row in rows:
-        table.add_row(*(Text(shorten("" if row.get(key) is None else str(row[key]), 80)) for key in columns))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    texts = [[shorten("" if row.get(key) is None else str(row[key]), 160) for key in columns] for row in rows]
+    for place, column in enumerate(columns):
+        longest = max((len(text[place]) for text in texts), default=0)
+        table.add_column(column.upper(), no_wrap=longest <= SHORT, overflow="fold")
+    for text in texts:
+        table.add_row(*map(Text, text))
     return table
 
 
