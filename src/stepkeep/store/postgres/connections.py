@@ -16,8 +16,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import asyncpg
 import msgspec
 
-from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.errors import ConnectionLost, InvalidInput, StoreUnavailable
 from stepkeep.store.postgres.failures import translated
+
+LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -135,8 +137,12 @@ class Pool:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        with translated():
-            return await self._connect()
+        try:
+            with translated():
+                return await self._connect()
+        except ConnectionLost as problem:
+            # Nothing was asked yet, so nothing can have happened.
+            raise StoreUnavailable(str(problem)) from problem.__cause__
 
     async def _connect(self) -> Connection:
         if not self._settings or self.local:
@@ -173,7 +179,7 @@ class Pool:
             return
         try:
             await connection.execute("rollback", timeout=5)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except LOST:
             connection.terminate()
         else:
             self._idle.append(connection)
@@ -181,7 +187,7 @@ class Pool:
     async def _part(self, connection: Connection) -> None:
         try:
             await connection.close(timeout=5)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        except LOST:
             connection.terminate()
 
 

@@ -31,8 +31,10 @@ CUT_OFF = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
+    asyncpg.InternalClientError,
     ConnectionError,
 )
+"""The line broke. The driver speaks of an internal error when the server ended a connection that was idle."""
 
 UNREACHABLE = (
     asyncpg.OperatorInterventionError,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import ConnectionLost, StoreUnavailable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -288,6 +288,13 @@ class PostgresStore:
                 await commit(connection)
 
     async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+        try:
+            return await self._read_once(convert, statement, *arguments)
+        except ConnectionLost:
+            # A connection that the server ended while it lay idle: looking again does no harm.
+            return await self._read_once(convert, statement, *arguments)
+
+    async def _read_once(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
         async with self._looking() as connection:
             return [convert(row) for row in await fetch(connection, statement, *arguments)]
 

@@ -1,0 +1,162 @@
+"""Commits whose answer never arrives: what was claimed or reported by them is neither lost nor done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import asyncpg
+import pytest
+from tests.worker.bed import TENANT, Bed, On, step
+
+from stepkeep.errors import ConnectionLost
+from stepkeep.kernel.definition import Retry, Rule
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
+from stepkeep.store.protocol import Write
+
+ONCE = Retry(max_attempts=1)
+
+
+def lose_the_reply(bed: Bed, to: Callable[[Write], bool], times: int = 1) -> None:
+    """The next commits that write what is asked for happen, and the line breaks before anybody hears of it."""
+    real = bed.store.change
+    left = times
+
+    async def change(wants, think, propose=None):
+        nonlocal left
+        written = Write()
+
+        def overheard(loaded):
+            nonlocal written
+            answer = think(loaded)
+            written = answer if isinstance(answer, Write) else Write()
+            return answer
+
+        await real(wants, overheard, propose)
+        if left and to(written):
+            left -= 1
+            raise ConnectionLost("the line broke after the commit")
+
+    bed.store.change = change  # type: ignore[method-assign]
+
+
+def claims(write: Write) -> bool:
+    return any(row.worker is not None for row in write.steps) and not write.attempts
+
+
+def reports(write: Write) -> bool:
+    return bool(write.attempts)
+
+
+def test_a_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        run_id = await bed.start(step("work", retry=ONCE))
+        lose_the_reply(bed, claims, times=3)
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert [each.state for each in await bed.attempts(run_id)] == [AttemptState.RELEASED] * 3 + [
+            AttemptState.SUCCEEDED
+        ]
+
+    on_store(body)
+
+
+def test_a_chained_claim_whose_answer_was_lost_burns_no_attempt(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        first, second = (
+            step("first", uses="work", retry=ONCE),
+            step("second", "first", order=1, uses="work", retry=ONCE),
+        )
+        run_id = await bed.start(first, second)
+        lose_the_reply(bed, lambda write: reports(write) and any(row.worker is not None for row in write.steps))
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert [(each.no, each.state) for each in await bed.attempts(run_id)] == [
+            (0, AttemptState.SUCCEEDED),
+            (1, AttemptState.RELEASED),
+            (1, AttemptState.SUCCEEDED),
+        ]
+
+    on_store(body)
+
+
+def test_a_report_whose_answer_was_lost_is_made_once(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        calls = []
+        bed.handler("work", lambda: calls.append(1))
+        run_id = await bed.start(step("work", retry=ONCE))
+        lose_the_reply(bed, reports)
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert [each.state for each in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED]
+        assert len(calls) == 1
+
+    on_store(body)
+
+
+def test_a_completion_whose_answer_was_lost_is_still_checked_by_its_own_worker(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        rule = Rule(expression="output == 1")
+        run_id = await bed.start(step("work", retry=Retry(max_attempts=1, max_losses=1), rules=(rule,)))
+        lose_the_reply(bed, reports)
+        assert await bed.finish(run_id) is RunState.SUCCEEDED
+        assert (await bed.steps(run_id))[0].losses == 0
+
+    on_store(body)
+
+
+def test_a_start_whose_answer_was_lost_makes_one_run(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        run_id = await bed.start(step("work"))
+        plan = bed.transactor.plans.get((await bed.run(run_id)).definition_id)
+        lose_the_reply(bed, lambda write: bool(write.new_runs))
+        again = await bed.start_again(plan)
+        assert sum((await bed.store.count_runs(TENANT)).values()) == 2
+        assert await bed.finish(run_id, again) is RunState.SUCCEEDED
+
+    on_store(body)
+
+
+@pytest.mark.postgres
+def test_runs_end_well_while_their_connections_are_cut_all_the_time(on_postgres: On, postgres_dsn: str) -> None:
+    async def body(bed: Bed) -> None:
+        async def work() -> int:
+            return 1
+
+        bed.handler("work", work)
+        first, second = (
+            step("first", uses="work", retry=ONCE),
+            step("second", "first", order=1, uses="work", retry=ONCE),
+        )
+        runs = [await bed.start(first, second)]
+        plan = bed.transactor.plans.get((await bed.run(runs[0])).definition_id)
+        runs += [await bed.start_again(plan) for _ in range(150)]
+        cut = 0
+
+        async def is_done() -> bool:
+            nonlocal cut
+            found = await knife.fetch(
+                "select pid from pg_stat_activity where application_name = 'stepkeep' and datname = current_database()"
+            )
+            if found and cut < 60:
+                await knife.execute("select pg_terminate_backend($1)", random.choice(found)[0])
+                cut += 1
+            counts = await bed.store.count_runs(TENANT)
+            return sum(number for state, number in counts.items() if state in RUN_TERMINAL) == len(runs)
+
+        knife = await asyncpg.connect(postgres_dsn)
+        try:
+            async with asyncio.timeout(120):
+                await bed.worker().run_until(is_done)
+        finally:
+            await knife.close()
+        ends = Counter([each.state for run_id in runs for each in await bed.attempts(run_id)])
+        assert cut > 5, "hardly anything was cut"
+        assert ends[AttemptState.SUCCEEDED] == 2 * len(runs)
+        assert set(ends) <= {AttemptState.SUCCEEDED, AttemptState.RELEASED}
+        assert await bed.store.stuck_runs() == []
+
+    on_postgres(body)
