@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationError
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition.complaints import complaints
-from stepkeep.dialects.action.written import Block, Name, Text, Word
+from stepkeep.dialects.action.written import Block, Name, Text, WholeNumber, Word
 from stepkeep.errors import InvalidInput
 
 MAX_REFERENCES = 100
@@ -38,7 +38,7 @@ Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 class SignalBlock(Block):
     """What somebody says who has finished a manual action."""
 
-    schema_version: Literal[1]
+    schema_version: Annotated[Literal[1], WholeNumber]
     run_id: Opaque
     action_id: Name
     completion_token: Opaque

@@ -63,7 +63,7 @@ class ActionWords:
                 "initiatedByUserId": run["created_by"],
                 "status": shown_state,
                 "createdAtIso": run["created_at"],
-                "startedAtIso": run["started_at"],
+                "startedAtIso": None if shown_state == "Pending" else run["started_at"],
                 "endedAtIso": run["ended_at"],
             }
         )

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from stepkeep.definition import bounds, written
 from stepkeep.definition.findings import shown
@@ -80,6 +80,13 @@ def _entity_and_verb(value: str) -> str:
     return value
 
 
+def _whole(value: Any) -> Any:
+    # A choice of numbers takes true for 1.
+    if type(value) is not int:
+        raise PydanticKnownError("int_type")
+    return value
+
+
 def _error_class(value: Any) -> Any:
     if value in NEVER_RETRYABLE:
         raise PydanticCustomError("never_retried", "cannot be {value}: it is never retried", {"value": shown(value)})
@@ -93,8 +100,10 @@ Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 Operation = Annotated[
     str, AfterValidator(_entity_and_verb), Field(json_schema_extra={"pattern": r"^[^:\s]+:[^:\s]+$"}, examples=["a:b"])
 ]
+WholeNumber = BeforeValidator(_whole)
 Milliseconds = Annotated[int, Field(ge=1, le=7 * _DAY_MS)]
-LongMilliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
+LongWholeNumber = BeforeValidator(_whole)
+Milliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
 ErrorName = Literal["timeout", "rate_limit", "5xx", "transport", "unknown"]
 ErrorClass = Annotated[ErrorName, BeforeValidator(_error_class, json_schema_input_type=ErrorName)]
 Schema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
@@ -119,7 +128,8 @@ class Compensation(Block):
     """What an action gives its compensation hook (section 4); the operation itself belongs to the capability."""
 
     compensation_input: Any = None
-    timeout_ms: Milliseconds = 300_000
+    timeout_ms: WholeNumber = BeforeValidator(_whole)
+Milliseconds = 300_000
 
 
 class Action(Block):
@@ -136,7 +146,8 @@ class Action(Block):
     inputs: Any = None
     depends_on: Annotated[list[str] | None, _given(list[str])] = None
     retry_policy: RetryPolicy = RetryPolicy()
-    timeout_ms: Milliseconds = 300_000
+    timeout_ms: WholeNumber = BeforeValidator(_whole)
+Milliseconds = 300_000
     completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, _given(Literal["Auto", "ManualOnly"])] = None
     completion_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
     approval_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
@@ -178,7 +189,7 @@ class Capability(Block):
 class WorkflowV1(Block):
     """A workflow of actions."""
 
-    schema_version: Literal[1, 2]
+    schema_version: Annotated[Literal[1, 2], WholeNumber]
     workflow_id: Name
     workspace_id: Word
     name: Annotated[str, StringConstraints(min_length=1, max_length=bounds.MAX_TEXT)]
