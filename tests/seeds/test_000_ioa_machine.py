@@ -1,0 +1,228 @@
+"""Seed 000's machines as data: they are what its tables say, the engine refines them, and each invariant can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.conformance.logs import STORIES, entries_of
+from tests.kernel.driver import World
+
+from stepkeep.conformance.refinement import refine
+from stepkeep.dialects.ioa.machine import JUDGED, RUN, STEP
+from stepkeep.dialects.machine import Extension
+from stepkeep.dialects.projection import Seen, Shown
+from stepkeep.kernel.journal import RUN_ENTITY
+from stepkeep.operations.log import canonical_machines
+
+# fmt: off
+TABLE = {
+    ("idle",         "queued"),
+    ("queued",       "executing"),
+    ("executing",    "blocked"),
+    ("executing",    "completed"),
+    ("executing",    "failed"),
+    ("executing",    "compensating"),
+    ("blocked",      "executing"),
+    ("blocked",      "failed"),
+    ("compensating", "completed"),
+    ("compensating", "failed"),
+}
+# fmt: on
+
+
+def pairs(arrows: Iterable[Any]) -> set[tuple[str | None, str]]:
+    return {(arrow.source, arrow.target) for arrow in arrows}
+
+
+def test_the_workflows_arrows_are_the_seeds_table() -> None:
+    """Section 1, valid state transitions."""
+    assert pairs(RUN.arrows) == TABLE | {(None, "idle")}
+
+
+def test_the_steps_arrows_are_the_seeds_picture() -> None:
+    """Section 2."""
+    endings = {("running", "completed"), ("running", "skipped"), ("running", "failed")}
+    assert pairs(STEP.arrows) == {(None, "pending"), ("pending", "running")} | endings
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("idle", "executing"),
+        ("completed", "executing"),
+        ("completed", "failed"),
+        ("failed", "executing"),
+        ("compensating", "executing"),
+    ],
+)
+def test_what_must_not_occur_is_neither_an_arrow_nor_an_extension(source: str, target: str) -> None:
+    """Section 1, invalid transitions."""
+    assert not RUN.legal(source, target)
+    assert RUN.extended(source, target) is None
+    assert any(rule.source == source and rule.target in ("*", target) for rule in RUN.forbidden)
+
+
+# -- refinement ------------------------------------------------------------------------------------------------------
+def test_whatever_the_engine_does_is_an_arrow_a_stutter_or_a_listed_extension() -> None:
+    found = refine(JUDGED, canonical_machines())
+    assert [str(breach) for breach in found.breaches] == []
+
+
+@pytest.mark.parametrize(
+    "left_out", [*RUN.extensions, *STEP.extensions], ids=lambda one: f"{one.source} → {one.target}"
+)
+def test_no_extension_can_be_left_out(left_out: Extension) -> None:
+    run = replace(RUN, extensions=tuple(one for one in RUN.extensions if one != left_out))
+    step = replace(STEP, extensions=tuple(one for one in STEP.extensions if one != left_out))
+    found = refine(replace(JUDGED, run=run, step=step), canonical_machines())
+    assert {(breach.kind, breach.source, breach.target) for breach in found.breaches} >= {
+        ("unlisted", left_out.source, left_out.target)
+    }
+
+
+def test_no_extension_too_many_is_listed() -> None:
+    idle_talk = Extension("executing", "idle", "never happens")
+    found = refine(replace(JUDGED, run=replace(RUN, extensions=(*RUN.extensions, idle_talk))), canonical_machines())
+    assert [breach.kind for breach in found.breaches] == ["unproduced"]
+
+
+# -- the projection --------------------------------------------------------------------------------------------------
+def seen_in(world: World) -> Iterator[Seen]:
+    """The hops of a run on the kernel."""
+    for entry in entries_of(world):
+        for hop in entry.hops:
+            if hop.no == RUN_ENTITY:
+                yield Seen("run", "r", hop.source, hop.trigger, hop.target)
+            else:
+                planned = world.plan.at(hop.no)
+                yield Seen("step", planned.name, hop.source, hop.trigger, hop.target, str(planned.phase))
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_runs_of_any_format_can_be_told_in_these_words(story: str) -> None:
+    projection = JUDGED.projection()
+    shown = [arrow for seen in seen_in(STORIES[story]()) for arrow in projection.feed(seen)]
+    assert shown
+    for arrow in shown:
+        view = RUN if arrow.kind == "run" else STEP
+        assert view.legal(arrow.source, arrow.target) or view.extended(arrow.source, arrow.target), arrow
+
+
+def feed(*hops: Seen) -> list[Shown]:
+    projection = JUDGED.projection()
+    return [arrow for hop in hops for arrow in projection.feed(hop)]
+
+
+def test_hooks_are_not_steps_of_the_workflow() -> None:
+    assert feed(Seen("step", "undo:a", None, "planned", "pending", "undo")) == []
+
+
+def test_the_machines_can_be_judged_by_without_front_end_or_kernel() -> None:
+    code = (
+        "import sys, stepkeep.dialects.ioa.machine\n"
+        "heavy = ('pydantic', 'stepkeep.kernel', 'stepkeep.definition')\n"
+        "bad = [name for name in sys.modules if name.startswith(heavy)]\n"
+        "sys.exit(' '.join(bad) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+
+
+# -- invariants ------------------------------------------------------------------------------------------------------
+def line(noun: str, source: str | None, target: str, step: str = "", **metadata: Any) -> dict[str, Any]:
+    said = {"step": step, **metadata} if step else metadata
+    entity = f"r/{step}" if step else "r"
+    return {
+        "event_type": f"{noun}_state_transition",
+        "entity_id": entity,
+        "from_state": source,
+        "to_state": target,
+        "metadata": said,
+    }
+
+
+def flow(source: str | None, target: str, **metadata: Any) -> dict[str, Any]:
+    return line("workflow", source, target, **metadata)
+
+
+def task(name: str, source: str | None, target: str, **metadata: Any) -> dict[str, Any]:
+    return line("step", source, target, name, **metadata)
+
+
+def born(name: str, *after: str, on_failure: str = "abort") -> dict[str, Any]:
+    return task(name, None, "pending", depends_on=list(after), on_failure=on_failure)
+
+
+BEGUN = [flow(None, "idle"), born("a"), born("b", "a"), flow("idle", "queued"), flow("queued", "executing")]
+RAN = [task("a", "pending", "running"), task("a", "running", "completed"), task("b", "pending", "running")]
+GOOD = [*BEGUN, *RAN, task("b", "running", "completed"), flow("executing", "completed")]
+FAILED = [*BEGUN, *RAN, task("b", "running", "failed")]
+
+VIOLATIONS = {
+    "nothing-after-the-end": [*GOOD, flow("completed", "executing")],
+    "steps-start-while-it-executes": [*BEGUN[:-1], task("a", "pending", "running")],
+    "dependencies-first": [*BEGUN, task("b", "pending", "running")],
+    "none-starts-after-a-failure": [
+        *BEGUN,
+        born("c"),
+        *RAN,
+        task("b", "running", "failed"),
+        task("c", "pending", "running"),
+    ],
+    "skip-is-asked-for": [*BEGUN, *RAN, task("b", "running", "skipped")],
+    "completed-means-finished": [*FAILED, flow("executing", "completed")],
+    "failed-has-a-reason": [*BEGUN, *RAN, task("b", "running", "completed"), flow("executing", "failed")],
+    "blocked-on-a-step": [*BEGUN, flow("executing", "blocked")],
+    "only-completed-is-undone": [
+        *BEGUN,
+        task("a", "pending", "cancelled"),
+        task("b", "pending", "cancelled"),
+        flow("executing", "compensating"),
+    ],
+    "every-step-is-settled": [*BEGUN, task("a", "pending", "running"), flow("executing", "failed", category="timeout")],
+}
+
+
+def found_in(lines: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What each invariant has to say about these lines."""
+    found: dict[str, list[str]] = {}
+    for invariant in JUDGED.invariants:
+        said: list[str] = []
+        take = invariant.check(said.append)
+        for one in lines:
+            take(one)
+        if said:
+            found[invariant.name] = said
+    return found
+
+
+def test_a_good_run_breaks_none() -> None:
+    assert found_in(GOOD) == {}
+    assert found_in([*FAILED, flow("executing", "failed")]) == {}
+    assert found_in([*FAILED, flow("executing", "compensating"), flow("compensating", "completed")]) == {}
+
+
+@pytest.mark.parametrize("name", [invariant.name for invariant in JUDGED.invariants])
+def test_each_invariant_finds_what_breaks_it(name: str) -> None:
+    assert name in found_in(VIOLATIONS[name])
+
+
+def test_a_step_that_fails_under_skip_must_be_skipped() -> None:
+    lines = [*BEGUN[:1], born("a", on_failure="skip"), *BEGUN[3:], *RAN[:1], task("a", "running", "failed")]
+    assert "skip-is-asked-for" in found_in(lines)
+
+
+def test_a_workflow_that_timed_out_needs_no_failed_step() -> None:
+    """Section 3.4."""
+    cancelled = [task(name, "pending", "cancelled") for name in "ab"]
+    assert found_in([*BEGUN, *cancelled, flow("executing", "failed", category="timeout")]) == {}
+
+
+def test_each_default_and_invariant_says_where_it_comes_from() -> None:
+    for one in (*JUDGED.invariants, *JUDGED.defaults):
+        assert one.cites.startswith(("000 §", "design §")), one

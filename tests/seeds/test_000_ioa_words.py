@@ -1,0 +1,274 @@
+"""A run as a workflow resource: its status, its steps, its compensation and its telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.seeds.ioa_stage import Stage, stage_on
+
+import stepkeep as sk
+from stepkeep.definition.apps import load_app
+from stepkeep.definition.registry import default_registry
+from stepkeep.dialects.ioa.story import latency
+from stepkeep.dialects.registry import load_file
+from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.states import Category
+from stepkeep.operations.projected import list_runs_as
+from stepkeep.store.protocol import RunFilter
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FLOW = """
+failurePolicy: compensate
+steps:
+  - { name: a, agent: maker, action: do, timeout: 1m }
+  - { name: sign, agent: asker, action: "GATE: ok?", dependsOn: [a], timeout: 24h }
+  - { name: b, agent: other, action: do, dependsOn: [sign], timeout: 1m, retryPolicy: { maxRetries: 1, backoff: "7s" } }
+  - { name: tell, agent: maker, action: mail, dependsOn: [b], timeout: 1m, onFailure: skip }
+compensation: [{ step: a, action: undo, agent: maker }]
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with stage_on(f"sqlite:///{tmp_path}/ioa.db") as opened:
+        yield opened
+
+
+def conditions(view: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {one["type"]: (one["status"], one["reason"]) for one in view["status"]["conditions"]}
+
+
+class TestStatus:
+    def test_before_it_starts(self, stage: Stage) -> None:
+        view = stage.start(FLOW, start_now=False).view()
+        assert (view["apiVersion"], view["kind"]) == ("ioa.dev/v0.2", "Workflow")
+        assert view["metadata"] == {"name": "flow", "version": 1}
+        assert view["status"] == {
+            "state": "idle",
+            "currentStep": None,
+            "completedSteps": [],
+            "failedSteps": [],
+            "startedAt": None,
+            "completedAt": None,
+            "retries": 0,
+            "latency": None,
+            "costAccumulated": {"tokens": 0, "cost": 0, "currency": "USD"},
+            "conditions": view["status"]["conditions"],
+        }
+        assert conditions(view) == {"StepsHealthy": ("Unknown", "NotStarted")}
+        assert view["events"] == []
+
+    def test_while_a_gate_is_open(self, stage: Stage) -> None:
+        view = stage.start(FLOW).finish("a").view()
+        assert view["status"]["state"] == "blocked"
+        assert view["status"]["currentStep"] == "sign"
+        assert view["status"]["completedSteps"] == ["a"]
+        assert conditions(view) == {"StepsHealthy": ("True", "NoFailures"), "Blocked": ("True", "AwaitingInput")}
+        assert [(one["name"], one["state"], one["agent"]) for one in view["steps"]] == [
+            ("a", "completed", "maker"),
+            ("sign", "running", "asker"),
+            ("b", "pending", "other"),
+            ("tell", "pending", "maker"),
+        ]
+
+    def test_at_the_end_with_a_retry_and_a_tolerated_failure(self, stage: Stage) -> None:
+        stage.start(FLOW).finish("a").approve().fail("b").later(7).finish("b").fail("tell", error="no mail today")
+        view = stage.view()
+        status = view["status"]
+        assert status["state"] == "completed"
+        assert status["completedSteps"] == ["a", "sign", "b"]
+        assert status["failedSteps"] == [], "skipped is not failed, and the schema has no skippedSteps"
+        assert status["retries"] == 1
+        assert status["latency"] == "7s"
+        assert status["costAccumulated"] == {"tokens": 200, "cost": 1.0, "currency": "USD"}
+        assert conditions(view) == {"StepsHealthy": ("True", "FailuresTolerated")}
+        assert view["steps"][-1]["state"] == "skipped"
+        assert view["steps"][-1]["error"] == "no mail today"
+
+    def test_after_a_whole_rollback(self, stage: Stage) -> None:
+        view = stage.start(FLOW).finish("a").reject().finish("undo:a").view()
+        assert view["status"]["state"] == "completed"
+        assert view["status"]["failedSteps"] == ["sign"]
+        assert conditions(view) == {
+            "StepsHealthy": ("False", "StepFailed"),
+            "RolledBack": ("True", "RollbackComplete"),
+        }
+        assert [(one["step"], one["state"]) for one in view["compensation"]] == [("a", "completed")]
+
+    @pytest.mark.parametrize(
+        ("seconds", "said"), [(512, "8m32s"), (0.25, "250ms"), (0, "0s"), (59.999, "59s"), (90_000, "1d1h")]
+    )
+    def test_a_latency_reads_like_eight_minutes_and_thirty_two_seconds(self, seconds: float, said: str) -> None:
+        day, rest = divmod(seconds, 86_400)
+        minutes, rest = divmod(rest, 60)
+        hours, minutes = divmod(minutes, 60)
+        end = f"2026-02-{25 + int(day):02}T{int(hours):02}:{int(minutes):02}:{rest:06.3f}Z"
+        assert latency("2026-02-25T00:00:00.000Z", end) == said
+
+    def test_one_row_of_a_list(self, stage: Stage) -> None:
+        stage.start(FLOW).finish("a")
+        listed = stage.wait(list_runs_as(stage.bench.transactor, RunFilter(tenant="default"), "ioa"))
+        [row] = listed["runs"]
+        assert (row["run"], row["name"], row["state"], row["latency"]) == (stage.run_id, "flow", "blocked", None)
+
+
+MANDATORY = {
+    "workflow_started": ("audit", {"workflowName", "trigger", "domainsInvolved"}),
+    "workflow_step_completed": ("trace", {"workflowName", "stepName", "agent", "durationMs", "correlationId"}),
+    "workflow_step_failed": ("alert", {"workflowName", "stepName", "error", "onFailure"}),
+    "workflow_completed": ("audit", {"workflowName", "totalDurationMs", "stepsCompleted", "costAccumulated"}),
+    "workflow_failed": ("alert", {"workflowName", "failedStep", "failurePolicy"}),
+    "workflow_compensating": ("alert", {"workflowName", "failedStep", "compensationSteps"}),
+}
+
+
+class TestTelemetry:
+    """Guideline 6, with the mandatory payloads."""
+
+    def check(self, stage: Stage) -> dict[str, Any]:
+        """Every event has its category, its payload and the one correlation id; the last of each kind is returned."""
+        view = stage.view()
+        for event in view["events"]:
+            category, payload = MANDATORY[event["event"]]
+            assert event["category"] == category
+            assert payload <= set(event["payload"])
+            assert event["name"] == f"growth.{event['event']}"
+            assert event["correlationId"] == view["correlationId"] == "order-7"
+        return {event["event"]: event["payload"] for event in view["events"]}
+
+    def test_of_a_run_that_completes(self, stage: Stage) -> None:
+        stage.start(FLOW, correlation_id="order-7").finish("a").later(60).approve().finish("b").fail("tell")
+        assert stage.events() == [
+            "workflow_started",
+            "workflow_step_completed",
+            "workflow_step_completed",
+            "workflow_step_completed",
+            "workflow_step_failed",
+            "workflow_completed",
+        ]
+        told = self.check(stage)
+        assert told["workflow_started"]["domainsInvolved"] == ["growth", "product"]
+        assert told["workflow_step_failed"]["onFailure"] == "skip"
+        assert told["workflow_completed"]["stepsCompleted"] == 3
+        assert 60_000 <= told["workflow_completed"]["totalDurationMs"] < 120_000
+        signed = stage.view()["events"][2]["payload"]
+        assert (signed["stepName"], signed["agent"]) == ("sign", "asker")
+        assert 60_000 <= signed["durationMs"] < 120_000
+
+    def test_of_a_run_that_fails_and_cannot_be_taken_back(self, stage: Stage) -> None:
+        stage.start(FLOW, correlation_id="order-7").finish("a").reject().fail("undo:a", "validation")
+        assert stage.events() == [
+            "workflow_started",
+            "workflow_step_completed",
+            "workflow_step_failed",
+            "workflow_compensating",
+            "workflow_failed",
+        ]
+        told = self.check(stage)
+        assert told["workflow_compensating"] == {
+            "workflowName": "flow",
+            "failedStep": "sign",
+            "compensationSteps": ["a"],
+        }
+        assert told["workflow_failed"]["failurePolicy"] == "compensate"
+
+    def test_a_retry_is_no_failure_of_the_step(self, stage: Stage) -> None:
+        stage.start(FLOW, correlation_id="order-7").finish("a").approve()
+        stage.report("b", Failed(category=Category.AGENT, error="once"))
+        assert "workflow_step_failed" not in stage.events()
+
+    def test_a_cancel_is_told_as_an_extension(self, stage: Stage) -> None:
+        stage.start(FLOW).cancel()
+        last = stage.view()["events"][-1]
+        assert (last["event"], last["extension"]) == ("workflow_cancelled", True)
+
+
+# -- the examples, with real workers ---------------------------------------------------------------------------------
+@pytest.fixture
+def agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    load_app(str(EXAMPLES / "ioa_handlers.py"))
+
+
+def run_example(url: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    async def go() -> dict[str, Any]:
+        async with sk.AsyncEngine(url) as engine:
+            definition = load_file(EXAMPLES / f"{name}.yaml", default_registry, "ioa")
+            result = await engine.run(definition, given)
+            return await engine.show(result.id, as_="ioa")
+
+    return asyncio.run(go())
+
+
+@pytest.mark.usefixtures("agents")
+class TestExamples:
+    def test_onboarding_completes_on_both_databases(self, database_url: str) -> None:
+        view = run_example(database_url, "ioa", {"email": "ada@example.com"})
+        assert view["status"]["completedSteps"] == [
+            "create-account",
+            "provision-workspace",
+            "setup-analytics",
+            "send-welcome",
+        ]
+        assert view["status"]["costAccumulated"]["tokens"] == 600
+
+    @pytest.mark.parametrize(
+        ("given", "state", "undone"),
+        [
+            ({"fail_at": "create-account"}, "failed", []),
+            ({"fail_at": "setup-analytics"}, "completed", ["provision-workspace", "create-account"]),
+            ({"fail_at": "send-welcome"}, "completed", []),
+        ],
+    )
+    def test_onboarding_fails_as_the_seed_says(
+        self, tmp_path: Path, given: dict[str, str], state: str, undone: list[str]
+    ) -> None:
+        """Section 4.3: the mail cannot be unsent, so its failure is skipped; all others undo."""
+        view = run_example(f"sqlite:///{tmp_path}/db", "ioa", given)
+        assert view["status"]["state"] == state
+        assert [entry["step"] for entry in view["compensation"]] == undone
+
+    def test_an_undo_that_is_stuck_leaves_the_rest_as_it_is(self, tmp_path: Path) -> None:
+        """Section 4.2 rule 4."""
+        view = run_example(
+            f"sqlite:///{tmp_path}/db", "ioa", {"fail_at": "setup-analytics", "stuck_at": "provision-workspace"}
+        )
+        assert view["status"]["state"] == "failed"
+        assert [entry["state"] for entry in view["compensation"]] == ["failed", "cancelled"]
+
+    def test_the_review_goes_on_without_what_was_skipped(self, tmp_path: Path) -> None:
+        view = run_example(f"sqlite:///{tmp_path}/db", "ioa_content_review", {"fail_at": "check-facts"})
+        assert {one["name"]: one["state"] for one in view["steps"]} == {
+            "draft": "completed",
+            "check-facts": "skipped",
+            "check-style": "completed",
+            "check-rights": "completed",
+            "decide": "completed",
+        }
+
+    def test_the_deployment_waits_for_approval(self, tmp_path: Path) -> None:
+        view = run_example(f"sqlite:///{tmp_path}/db", "ioa_deployment", {})
+        assert view["status"]["state"] == "blocked"
+        assert view["status"]["currentStep"] == "approve-production"
+
+
+def test_show_on_the_command_line_has_status_and_events(tmp_path: Path) -> None:
+    def stepkeep(*words: str) -> dict[str, Any]:
+        told = [sys.executable, "-m", "stepkeep.cli", *words, "--db", f"sqlite:///{tmp_path}/db", "--json"]
+        ran = subprocess.run(told, capture_output=True, text=True, check=False)
+        assert ran.returncode in (0, 4), ran.stderr
+        found: dict[str, Any] = json.loads(ran.stdout)
+        return found
+
+    app = str(EXAMPLES / "ioa_handlers.py")
+    run = stepkeep("run", str(EXAMPLES / "ioa_deployment.yaml"), "--as", "ioa", "--app", app)["run"]["id"]
+    shown = stepkeep("show", run, "--as", "ioa")
+    assert shown["status"]["state"] == "blocked"
+    assert [event["event"] for event in shown["events"]] == ["workflow_started", "workflow_step_completed"]
