@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,9 @@ from stepkeep.kernel.definition import Agent, Completion, Handler, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Stopped, TimedOut, Waiting
 from stepkeep.kernel.rows import Note
 from stepkeep.kernel.states import Category
+from stepkeep.worker.answers import StepError
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.payloads import Unstorable
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.settle import token_digest
 
@@ -385,3 +389,35 @@ def test_a_handlers_process_ends_when_its_worker_is_killed(tmp_path: Path) -> No
     worker.wait()
     assert is_gone(int(marker.read_text().split()[0]))
     os.kill(int(marker.read_text().split()[1]), signal.SIGKILL)
+
+
+# -- surprises ---------------------------------------------------------------------------------------------------------
+def test_an_exception_that_nothing_explains_leaves_its_traceback_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def looks_up() -> object:
+        return {}["email"]
+
+    async def awaits() -> object:
+        return looks_up()
+
+    for handler in (looks_up, awaits):
+        caplog.clear()
+        outcome_of(handler_job(handler, inputs={}))
+        [record] = caplog.records
+        assert (record.name, record.levelname) == ("stepkeep.handler", "WARNING")
+        assert re.fullmatch(rf"attempt 1 of step \S+ of run {RUN} raised KeyError", record.getMessage())
+        assert record.exc_info is not None
+        frames = traceback.extract_tb(record.exc_info[2])
+        assert [frame.name for frame in frames][-1] == "looks_up"
+        assert {frame.filename for frame in frames} == {__file__}
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [StepError("told so", category="auth"), ConnectionError("refused"), TimeoutError("slow"), Unstorable("x")],
+)
+def test_what_explains_itself_leaves_no_traceback(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    def handler() -> None:
+        raise problem
+
+    failure(outcome_of(handler_job(handler, inputs={})))
+    assert not caplog.records

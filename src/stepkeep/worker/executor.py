@@ -171,6 +171,12 @@ class Job:
         self.running = False
         self.reported = False
 
+    @property
+    def title(self) -> str:
+        """What people call this attempt."""
+        claim = self.claim
+        return f"attempt {claim.step.attempts + 1} of step {claim.planned.name} of run {claim.run_id}"
+
     def input(self) -> Any:
         return None if self.details is None else _decode(self.details.input)
 

@@ -20,6 +20,7 @@ from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import MAX_RESULT, Unstorable, encode
+from stepkeep.worker.surprises import tell
 
 MAX_EMITTED = 1000
 
@@ -50,14 +51,19 @@ def raised(
     context: Context | None,
     cancelled: Cancellation,
     otherwise: Category = Category.UNKNOWN,
+    whose: str = "a handler",
 ) -> Outcome:
-    """What a handler that raised has said. Events it emitted are dropped with its result; costs are kept."""
+    """What a handler that raised has said. Events it emitted are dropped with its result; costs are kept.
+
+    `whose` names the step in the log, where an exception that nothing explains leaves its traceback.
+    """
     if isinstance(problem, asyncio.CancelledError | HandlerCancelled) and cancelled.why is not None:
         outcome: Outcome = TimedOut() if cancelled.why is Why.TIMED_OUT else Stopped()
     elif isinstance(problem, asyncio.CancelledError):
         outcome = Failed(category=Category.UNKNOWN, error="the handler cancelled itself")
     else:
         outcome = failure_of(problem, otherwise=otherwise)
+        tell(problem, outcome, whose, otherwise)
     return _with_cost(outcome, context)
 
 

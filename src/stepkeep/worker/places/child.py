@@ -44,6 +44,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None
     otherwise: Category
     result_limit: int
+    title: str = "a handler"
 
 
 def describe(job: Job, result_limit: int) -> Task:
@@ -68,6 +69,7 @@ def describe(job: Job, result_limit: int) -> Task:
         context=_portable(job.context) if takes_context and job.context is not None else None,
         otherwise=job.code.otherwise,
         result_limit=result_limit,
+        title=job.title,
     )
 
 
@@ -130,7 +132,7 @@ def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
         args = task.args if context is None else (context, *task.args)
         outcome = settle.answered(function(*args, **task.kwargs), context, task.result_limit)
     except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
-        outcome = settle.raised(problem, context, cancelled, task.otherwise)
+        outcome = settle.raised(problem, context, cancelled, task.otherwise, task.title)
     try:
         pickle.dumps(outcome)
     except Exception as problem:  # noqa: BLE001 - an outcome that cannot travel is a failure that can

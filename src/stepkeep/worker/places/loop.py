@@ -87,7 +87,7 @@ class LoopPlace:
                 answer = await job.code.executor.run(job)
                 outcome = settle.answered(answer, job.context, self._result_limit)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
-            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
         self._jobs.discard(job)
         self._done(job, outcome)
 

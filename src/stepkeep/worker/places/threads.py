@@ -62,4 +62,4 @@ class ThreadPlace:
         try:
             return settle.answered(job.code.executor.run(job), job.context, self._result_limit)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
-            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
