@@ -102,8 +102,7 @@ Operation = Annotated[
 ]
 WholeNumber = BeforeValidator(_whole)
 Milliseconds = Annotated[int, Field(ge=1, le=7 * _DAY_MS)]
-LongWholeNumber = BeforeValidator(_whole)
-Milliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
+LongMilliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
 ErrorName = Literal["timeout", "rate_limit", "5xx", "transport", "unknown"]
 ErrorClass = Annotated[ErrorName, BeforeValidator(_error_class, json_schema_input_type=ErrorName)]
 Schema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
@@ -128,8 +127,7 @@ class Compensation(Block):
     """What an action gives its compensation hook (section 4); the operation itself belongs to the capability."""
 
     compensation_input: Any = None
-    timeout_ms: WholeNumber = BeforeValidator(_whole)
-Milliseconds = 300_000
+    timeout_ms: Milliseconds = 300_000
 
 
 class Action(Block):
@@ -146,8 +144,7 @@ class Action(Block):
     inputs: Any = None
     depends_on: Annotated[list[str] | None, _given(list[str])] = None
     retry_policy: RetryPolicy = RetryPolicy()
-    timeout_ms: WholeNumber = BeforeValidator(_whole)
-Milliseconds = 300_000
+    timeout_ms: Milliseconds = 300_000
     completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, _given(Literal["Auto", "ManualOnly"])] = None
     completion_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
     approval_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
