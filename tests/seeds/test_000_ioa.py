@@ -233,6 +233,15 @@ class TestErrorCategories:
         assert not self.retried(stage, category, self.WRITTEN)
 
 
+    def test_a_worker_that_dies_is_replaced_and_the_step_runs_on(self, stage: Stage) -> None:
+        stage.start(ONE).claim("a", lease=30 * SECOND)
+        stage.later(31)
+        stage.claim("a")
+        stage.finish("a")
+        assert stage.step("a") == ["pending", "running", "completed"]
+        assert stage.view()["status"]["retries"] == 1
+
+
 class TestRetryPolicy:
     """Section 3.2."""
 

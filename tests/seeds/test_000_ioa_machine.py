@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -226,3 +227,16 @@ def test_a_workflow_that_timed_out_needs_no_failed_step() -> None:
 def test_each_default_and_invariant_says_where_it_comes_from() -> None:
     for one in (*JUDGED.invariants, *JUDGED.defaults):
         assert one.cites.startswith(("000 §", "design §")), one
+
+
+def test_the_documentation_tells_every_arrow_extension_default_and_invariant() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "dialects" / "ioa.md").read_text(encoding="utf-8")
+    rows = [
+        *(f"| {one.source or '(new)'} | {one.target} | {one.trigger} | {one.cites} |" for one in RUN.arrows),
+        *(f"| {one.source or '(new)'} | {one.target} | {one.trigger} | {one.cites} |" for one in STEP.arrows),
+        *(f"| workflow | {one.source} | {one.target} | {one.reason} |" for one in RUN.extensions),
+        *(f"| step | {one.source} | {one.target} | {one.reason} |" for one in STEP.extensions),
+        *(f"| {one.question} | {one.answer} | {one.cites} |" for one in JUDGED.defaults),
+        *(f"| {one.name} | {one.cites} |" for one in JUDGED.invariants),
+    ]
+    assert [row for row in rows if row not in page] == []
