@@ -10,6 +10,7 @@ import asyncio
 import getpass
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,11 +22,11 @@ from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import decisions, projected, views
+from stepkeep.operations import decisions, edge, projected, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.publish import find_plan, publish
@@ -76,8 +77,8 @@ class AsyncEngine:
         registry: Registry | None = None,
     ) -> None:
         self.store: Store = connect(url)
-        self.tenant = tenant
-        self.actor = actor or getpass.getuser()
+        self.tenant = edge.key("the tenant", tenant)
+        self.actor = edge.key("the actor", actor or getpass.getuser())
         self.registry = default_registry if registry is None else registry
         self.transactor = Transactor(self.store)
         self._starter = Starter(self.transactor)
@@ -106,7 +107,12 @@ class AsyncEngine:
         elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
             workflow = load_file(Path(workflow))
         if isinstance(workflow, str):
-            return await find_plan(self.transactor, workflow, None, tenant=self.tenant)
+            name = edge.key("the name of a workflow", workflow)
+            return await find_plan(self.transactor, name, None, tenant=self.tenant)
+        if not isinstance(workflow, Definition):
+            raise InvalidInput(
+                f"a {type(workflow).__name__} is no workflow. Pass a Workflow, a file or a published name."
+            )
         return await publish(self.transactor, workflow, tenant=self.tenant, actor=self.actor)
 
     # -- runs --------------------------------------------------------------------------------------------------------
@@ -153,7 +159,7 @@ class AsyncEngine:
         settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
 
         async def reached() -> bool:
-            found = await self.store.read_run(self.tenant, run_id)
+            found = await self.store.read_run(self.tenant, edge.run_id(run_id))
             if found is None:
                 raise NotFound(f"there is no run {run_id}")
             return found.run.state in settled
@@ -316,6 +322,8 @@ class Engine:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
+        if self._loop is not None:
+            raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_spin, args=(self._loop, ready), name="stepkeep-engine", daemon=True)
@@ -332,22 +340,30 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self._call(_end_tasks())
             self._call(self._engine.__aexit__(kind, error, trace))
         finally:
             self._end()
 
     def _end(self) -> None:
-        if self._loop is not None and self._thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        loop, thread = self._loop, self._thread
         self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        loop = self._loop
+        if loop is None or threading.current_thread() is self._thread:
             work.close()
-            raise InvalidInput("the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            raise InvalidInput(
+                "the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …"
+                if loop is None
+                else "the engine cannot wait for itself; await the method of an AsyncEngine here"
+            )
+        return _wait_for(work, loop)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Every method of AsyncEngine, called and waited for."""
@@ -368,6 +384,43 @@ class Engine:
     def start(self, workflow: Runnable, input: Any = None, **options: Any) -> Started:  # noqa: A002
         """Create a run and start it; workers do the rest."""
         return self._call(self._engine.start(workflow, input, **options))
+
+
+def _wait_for(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Have work done on a loop in another thread and wait for it."""
+    answer: Future[T] = Future()
+    tasks: list[asyncio.Task[T]] = []
+
+    def begin() -> None:
+        tasks.append(loop.create_task(work))
+        tasks[0].add_done_callback(lambda task: _tell(task, answer))
+
+    loop.call_soon_threadsafe(begin)
+    try:
+        return answer.result()
+    except BaseException:
+        if not answer.done():
+            # Interrupted (Ctrl-C): the work must not go on unwatched. It is called off, and hands back what it holds.
+            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
+            wait([answer])
+        raise
+
+
+def _tell(task: asyncio.Task[T], answer: Future[T]) -> None:
+    if task.cancelled():
+        answer.set_exception(StoreUnavailable("the engine was closed while this call was under way"))
+    elif (problem := task.exception()) is not None:
+        answer.set_exception(problem)
+    else:
+        answer.set_result(task.result())
+
+
+async def _end_tasks() -> None:
+    """Call off what other threads have not waited for."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def _spin(loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:

@@ -65,7 +65,7 @@ async def complete(
 ) -> Accepted:
     """Complete a step by hand; the token that was issued for it must be presented."""
     try:
-        said = ManualOutcome(str(outcome).capitalize())
+        said = ManualOutcome(edge.key("the outcome", outcome).capitalize())
     except ValueError:
         raise InvalidInput(f"{outcome!a} is no outcome. Use Succeeded, Failed or Cancelled.") from None
     _bound("output", output)
@@ -145,7 +145,7 @@ async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
 
 async def _number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
     plan = await plan_of(transactor, tenant, run_id)
-    no = plan.number(step)
+    no = plan.number(edge.key("the name of a step", step))
     if no is None:
         names = ", ".join(planned.name for planned in plan.steps[:20])
         raise NotFound(f"run {run_id} has no step {step!a}. Its steps: {names}")

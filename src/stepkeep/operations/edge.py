@@ -65,5 +65,7 @@ def _is_unicode(text: str) -> bool:
 
 def _shown(value: object) -> str:
     """Something that is no run id, short enough and safe to print."""
-    text = value if isinstance(value, str) and value.isprintable() else ascii(value)
+    if not isinstance(value, str):
+        return f"called by a {type(value).__name__}"
+    text = value if value.isprintable() else ascii(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

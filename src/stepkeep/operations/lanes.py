@@ -36,6 +36,10 @@ class Lane(Generic[T, R]):
     async def _flush_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
+            # Whoever gave up before the work began does not want it done.
+            batch = [(item, future) for item, future in batch if not future.done()]
+            if not batch:
+                continue
             try:
                 answers = await self._flush([item for item, _ in batch])
             except Exception as error:  # noqa: BLE001 - the batch failed as a whole: everybody in it hears why

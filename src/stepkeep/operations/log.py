@@ -17,6 +17,7 @@ from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
+from stepkeep.operations import edge
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
@@ -35,7 +36,7 @@ async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
     """The whole journal of a run, then its head as the run's row has it; in canonical names or a dialect's words."""
-    found = await transactor.store.read_run(tenant, run_id)
+    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     plan = await plan_of(transactor, tenant, run_id)

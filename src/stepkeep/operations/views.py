@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.conditions import render_output
-from stepkeep.errors import ExpressionError, NotFound
+from stepkeep.errors import ExpressionError, InvalidInput, NotFound
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
@@ -28,6 +28,7 @@ UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
 BEGUN = STEP_WAITING | {StepState.RUNNING}
 """A step has begun once a worker held it or it opened for people or messages; a cancelled one may never have."""
 JOURNAL_PAGE = 1000
+MAX_PAGE = 10_000
 
 
 def instant(micros: int | None) -> str | None:
@@ -68,6 +69,13 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
 
 async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
     """`{"runs": [...]}`, newest first."""
+    if type(which.limit) is not int or not 0 < which.limit <= MAX_PAGE:
+        raise InvalidInput(f"the limit must be a whole number from 1 to {MAX_PAGE}")
+    for name, key in (("workflow", which.workflow), ("key", which.business_key), ("id", which.correlation_id)):
+        if key is not None:
+            edge.key(f"the {name} to look for", key)
+    if which.before is not None:
+        edge.run_id(which.before)
     return {"runs": [summarise(record) for record in await transactor.store.list_runs(which)]}
 
 
@@ -195,6 +203,11 @@ def _waiting_for(plan: Plan, step: Step) -> dict[str, Any]:
     waits: dict[str, Any] = {"step": plan.at(step.no).name, "for": step.state.removeprefix("awaiting_")}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
+    gate = plan.at(step.no).definition.approval
+    if gate is not None and gate.prompt:
+        waits["prompt"] = gate.prompt
+    if gate is not None and gate.roles:
+        waits["roles"] = list(gate.roles)
     return waits | {"until": instant(step.due_at)}
 
 

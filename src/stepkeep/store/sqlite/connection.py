@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 
-from stepkeep.errors import Contended, InvariantBroken, SchemaMismatch, StoreError, StoreUnavailable
+from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StepkeepError, StoreUnavailable
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction that user code takes part in."""
@@ -23,6 +23,10 @@ _UNIQUE = (
     apsw.SQLITE_CONSTRAINT_UNIQUE,
     apsw.SQLITE_CONSTRAINT_ROWID,
 )
+
+
+UNSTORABLE = (UnicodeError, OverflowError, apsw.TooBigError)
+"""Half a surrogate pair, a number of more than 64 bits, a gigabyte of text."""
 
 
 def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
@@ -68,14 +72,16 @@ def translated(path: Path) -> Iterator[None]:
     """Turn the driver's errors into ours."""
     try:
         yield
-    except apsw.Error as error:
+    except (apsw.Error, *UNSTORABLE) as error:
         raise explain(error, path) from error
     except OSError as error:
         raise StoreUnavailable(f"{path} cannot be used: {error}") from error
 
 
-def explain(error: apsw.Error, path: Path) -> StoreError | InvariantBroken:
+def explain(error: Exception, path: Path) -> StepkeepError:
     """What an error of the driver means to a caller."""
+    if isinstance(error, UNSTORABLE):
+        return InvalidInput(f"SQLite cannot store this value: {error}")
     if isinstance(error, apsw.ConstraintError):
         if getattr(error, "extendedresult", None) in _UNIQUE:
             return Contended(f"somebody else was first: {error}. Run the whole transaction again.")

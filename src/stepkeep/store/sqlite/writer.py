@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.sqlite.connection import explain, open_connection
+from stepkeep.store.sqlite.connection import UNSTORABLE, explain, open_connection
 from stepkeep.store.sqlite.turns import Turns
 
 T = TypeVar("T")
@@ -95,8 +95,14 @@ class Writer:
                 self._turns.take()
                 try:
                     self._transact(batch)
+                except BaseException as error:
+                    # If this thread died, every later caller would wait for ever.
+                    log.exception("the writer of %s met what it does not know", self._path)
+                    for call in batch:
+                        call.error = error
                 finally:
                     self._turns.give_back()
+                self._explain(batch)
                 _answer(batch)
         self._connection.close()
 
@@ -132,8 +138,10 @@ class Writer:
             # SQLite has rolled back by itself after some of its errors; a second rollback would hide the first.
             if connection.in_transaction:
                 connection.execute("rollback")
+
+    def _explain(self, batch: list[_Call]) -> None:
         for call in batch:
-            if isinstance(call.error, apsw.Error):
+            if isinstance(call.error, (apsw.Error, *UNSTORABLE)):
                 call.error = _explained(call.error, self._path)
 
 
@@ -152,7 +160,7 @@ def _run_alone(connection: apsw.Connection, call: _Call) -> None:
     connection.execute("release work")
 
 
-def _explained(error: apsw.Error, path: Path) -> Exception:
+def _explained(error: Exception, path: Path) -> Exception:
     explained = explain(error, path)
     explained.__cause__ = error
     return explained

@@ -1,0 +1,182 @@
+"""The engine as a host program holds it: odd values, odd names, several threads, Ctrl-C, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.engine import AsyncEngine, Engine
+from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.operations.start import MAX_INPUT_BYTES
+
+ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
+
+
+def greet() -> str:
+    return "hello"
+
+
+def workflow(name: str = "odd", handler: Callable[..., Any] = greet) -> tuple[sk.Workflow, Registry]:
+    registry = Registry()
+    registry.register(HandlerSpec(name=f"{name}.handler", function=handler))
+    made = sk.Workflow(name, version=1)
+    made.step("only", f"{name}.handler")
+    return made, registry
+
+
+def deep(levels: int) -> list[Any]:
+    outermost: list[Any] = []
+    inner = outermost
+    for _ in range(levels):
+        inner.append([])
+        inner = inner[0]
+    return outermost
+
+
+def test_what_no_run_is_called_is_not_found_by_anything(database_url: str) -> None:
+    with sk.open(database_url) as engine:
+        ways: list[Callable[[Any], Any]] = [
+            engine.show,
+            engine.result,
+            engine.log,
+            engine.work_on,
+            engine.start_idle,
+            engine.approve,
+            engine.reject,
+            engine.cancel,
+            engine.rerun,
+            lambda run_id: engine.send(run_id, "name"),
+            lambda run_id: engine.complete(run_id, "only", token="t"),
+            lambda run_id: engine.approve(run_id, "only"),
+        ]
+        for run_id in [*ODD_IDS, "01a1e12c-57d6-75bf-abba-e99e88c4e41f"]:
+            for way in ways:
+                with pytest.raises(NotFound):
+                    way(run_id)
+
+
+def test_values_that_cannot_be_stored_are_refused_before_anything_happens(database_url: str) -> None:
+    made, registry = workflow()
+    with sk.open(database_url, registry=registry) as engine:
+        run_id = engine.start(made, start_now=False).run_id
+        for odd in (float("nan"), float("inf"), "a\x00b", "\ud800", deep(100_000), 10**5000, {1: 2}, object()):
+            for refused in (
+                lambda odd=odd: engine.start(made, {"value": odd}),
+                lambda odd=odd: engine.start(made, odd),
+                lambda odd=odd: engine.start(made, labels={"label": odd}),
+                lambda odd=odd: engine.start(made, labels=[odd]),
+                lambda odd=odd: engine.start(made, priority=odd),
+                lambda odd=odd: engine.start(made, idempotency_key=odd),
+                lambda odd=odd: engine.start(made, business_key=odd),
+                lambda odd=odd: engine.start(made, correlation_id=odd),
+                lambda odd=odd: engine.start(odd),
+                lambda odd=odd: engine.send(run_id, odd),
+                lambda odd=odd: engine.send(run_id, "name", odd),
+                lambda odd=odd: engine.send(run_id, "name", message_id=odd),
+                lambda odd=odd: engine.complete(run_id, "only", token=odd),
+                lambda odd=odd: engine.complete(run_id, "only", token="t", notes=odd),
+                lambda odd=odd: engine.complete(run_id, "only", token="t", evidence=[odd]),
+                lambda odd=odd: engine.complete(run_id, "only", token="t", outcome=odd),
+                lambda odd=odd: engine.approve(run_id, comment=odd),
+                lambda odd=odd: engine.reject(run_id, comment=odd),
+                lambda odd=odd: engine.cancel(run_id, reason=odd),
+                lambda odd=odd: engine.runs(workflow=odd),
+                lambda odd=odd: engine.runs(limit=odd),
+            ):
+                with pytest.raises(InvalidInput):
+                    refused()
+        assert [run["id"] for run in engine.runs()["runs"]] == [run_id]
+        assert engine.show(run_id)["run"]["state"] == "idle"
+
+
+def test_an_input_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(database_url: str) -> None:
+    made, registry = workflow()
+    with sk.open(database_url, registry=registry) as engine:
+        just = "x" * (MAX_INPUT_BYTES - 2)
+        run_id = engine.start(made, just).run_id
+        assert engine.show(run_id)["run"]["input"] == just
+        with pytest.raises(InvalidInput, match="limit"):
+            engine.start(made, just + "x")
+
+
+@pytest.mark.parametrize("odd", ["", "a\x00b", "\ud800", "x" * 300])
+def test_a_tenant_or_actor_that_cannot_be_stored_opens_nothing(tmp_path: object, odd: str) -> None:
+    with pytest.raises(InvalidInput, match="the tenant"):
+        AsyncEngine(f"sqlite:///{tmp_path}/x.db", tenant=odd)
+    if odd:
+        with pytest.raises(InvalidInput, match="the actor"):
+            AsyncEngine(f"sqlite:///{tmp_path}/x.db", actor=odd)
+
+
+def test_many_threads_may_use_one_engine(database_url: str) -> None:
+    made, registry = workflow()
+    results: list[Any] = []
+    with sk.open(database_url, registry=registry) as engine:
+        threads = [threading.Thread(target=lambda: results.append(engine.run(made).output)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert results == ["hello"] * 6
+
+
+def test_ctrl_c_hands_back_what_was_running_and_leaves_no_thread_behind(tmp_path: object) -> None:
+    before = set(threading.enumerate())
+
+    async def endless() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(600)
+
+    made, registry = workflow("endless", endless)
+    url = f"sqlite:///{tmp_path}/x.db"
+    with pytest.raises(KeyboardInterrupt), sk.open(url, registry=registry) as engine:
+        engine.run(made)
+    assert set(threading.enumerate()) == before
+    with sk.open(url, registry=registry) as engine:
+        [run] = engine.runs()["runs"]
+        [step] = engine.show(run["id"])["steps"]
+        assert (step["state"], step["attempts"]) == ("ready", 0)
+
+
+def test_whoever_waits_in_another_thread_hears_that_the_engine_was_closed(tmp_path: object) -> None:
+    begun = threading.Event()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.sleep(600)
+
+    made, registry = workflow("endless", endless)
+    heard: list[BaseException] = []
+
+    def work(engine: Engine) -> None:
+        try:
+            engine.run(made)
+        except StoreUnavailable as problem:
+            heard.append(problem)
+
+    with sk.open(f"sqlite:///{tmp_path}/x.db", registry=registry) as engine:
+        waiting = threading.Thread(target=work, args=(engine,))
+        waiting.start()
+        assert begun.wait(30)
+    waiting.join(30)
+    assert "closed" in str(heard[0])
+
+
+def test_an_engine_says_when_it_is_not_open_or_open_twice(tmp_path: object) -> None:
+    engine = sk.open(f"sqlite:///{tmp_path}/x.db")
+    with pytest.raises(InvalidInput, match="not open"):
+        engine.runs()
+    with engine:
+        with pytest.raises(InvalidInput, match="open already"), engine:
+            pass
+        assert engine.runs() == {"runs": []}
+    with engine:
+        assert engine.runs() == {"runs": []}
