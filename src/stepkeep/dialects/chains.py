@@ -22,6 +22,8 @@ WORD_RULE = "letters, digits, `_`, `.` and `-`, starting with a letter, at most 
 
 
 def _word(value: str) -> str:
+    if not value.strip():
+        raise PydanticCustomError("word", "must not be empty: use {rule}", {"rule": WORD_RULE})
     if not WORD.fullmatch(value):
         cut = value if len(value) <= 60 else f"{value[:60]}…"
         said = "cannot be `{value}`: use {rule}"

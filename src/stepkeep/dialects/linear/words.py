@@ -34,14 +34,23 @@ class LinearWords:
                     "instance_id": run_id,
                     "step_seq": seq,
                     "step_type": types.get(step["name"], step["name"]),
-                    "max_attempts": limits.get(step["name"]),
-                    **_row(step, shown.get(entity), awaited.get(step["name"]), holders.get(entity)),
+                    **_row(
+                        step,
+                        shown.get(entity),
+                        limit=limits.get(step["name"]),
+                        event=awaited.get(step["name"]),
+                        holder=holders.get(entity),
+                    ),
                 }
             )
-        instance = _instance(canonical["run"], shown.get(run_id))
-        instance["context_json"] = json.dumps(canonical["run"]["input"], separators=(",", ":"), ensure_ascii=False)
         current = _current(steps)
-        instance["current_step_seq"], instance["current_step_type"] = current["step_seq"], current["step_type"]
+        instance = _instance(
+            canonical["run"],
+            shown.get(run_id),
+            current_step_seq=current["step_seq"],
+            current_step_type=current["step_type"],
+            context_json=json.dumps(canonical["run"]["input"], separators=(",", ":"), ensure_ascii=False),
+        )
         return {"workflow_instance": instance, "workflow_step": steps}
 
     def summary(self, canonical_run: View, shown_state: str) -> dict[str, Any]:
@@ -51,14 +60,15 @@ class LinearWords:
 WORDS = LinearWords()
 
 
-def _instance(run: View, status: str | None) -> dict[str, Any]:
-    """Without its pointer and its context; a run that is not started is no instance yet and has no status."""
+def _instance(run: View, status: str | None, **more: Any) -> dict[str, Any]:
+    """A row in the order of its columns. A run that is not started is no instance yet and has no status."""
     return {
         "instance_id": run["id"],
         "biz_key": run["business_key"],
         "workflow_type": run["workflow"],
         "workflow_version": run["version"],
         "status": status,
+        **more,
         "started_at": run["started_at"],
         "completed_at": run["ended_at"] if status == "COMPLETED" else None,
         "failed_at": run["ended_at"] if status == "FAILED" else None,
@@ -66,11 +76,12 @@ def _instance(run: View, status: str | None) -> dict[str, Any]:
     }
 
 
-def _row(step: View, status: str | None, event: str | None, holder: str | None) -> dict[str, Any]:
+def _row(step: View, status: str | None, *, limit: int | None, event: str | None, holder: str | None) -> dict[str, Any]:
     is_waiting, is_running = status == "WAITING", status == "RUNNING"
     return {
         "status": status,
         "attempts": sum(attempt["state"] in COUNTED for attempt in step["history"]),
+        "max_attempts": limit,
         "next_run_at": _next_run_at(step) if status == "READY" else None,
         "waiting_event_type": event if is_waiting else None,
         "deadline_at": step["due_at"] if is_waiting else None,

@@ -10,6 +10,7 @@ import sys
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
 from stepkeep.definition.schema import tidied
@@ -22,7 +23,11 @@ LONGEST_LEASE = bounds.LEASE[1] // bounds.SECOND
 
 
 def _widened(value: Any) -> Any:
-    return {"stepType": value} if isinstance(value, str) else value
+    if isinstance(value, str):
+        return {"stepType": value}
+    if not isinstance(value, dict):
+        raise PydanticCustomError("step", "must be a step type, or a mapping with `stepType`")
+    return value
 
 
 class RetryPolicy(Block):
