@@ -34,7 +34,7 @@ class Front:
             said = "A workstream is a mapping with `workstream_id` and `tasks`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
         written, findings = _shaped(data)
-        findings += _findings(data)
+        findings += _findings(data, dict(_tasks(data) if written is None else _numbered(written)))
         if written is None or findings:
             return CheckReport(definition=None, problems=located(source, findings))
         return CheckReport(definition=build(written), warnings=located(source, lint(written)))
@@ -50,13 +50,12 @@ def _shaped(data: dict[str, Any]) -> tuple[WorkstreamBlock | None, list[Finding]
         return None, [in_our_words(finding) for finding in complaints(error, data, WorkstreamBlock)]
 
 
-def _findings(data: dict[str, Any]) -> Iterator[Finding]:
+def _findings(data: dict[str, Any], tasks: dict[Path, TaskBlock]) -> Iterator[Finding]:
     """Everything beyond the shape, from all tasks that have the right shape by themselves."""
     nodes = list(_outline(data))
     tangles = check_graph(nodes)
     yield from (in_our_words(finding) for finding in tangles)
     ancestry = None if tangles else Ancestry({node.name: [name for name, _ in node.after] for node in nodes})
-    tasks = dict(_tasks(data))
     yield from check_tasks(data, tasks)
     yield from check_final_rules(data)
     yield from check_by_native(data, tasks, ancestry, {node.name for node in nodes})
@@ -65,6 +64,10 @@ def _findings(data: dict[str, Any]) -> Iterator[Finding]:
 def _listed(data: dict[str, Any]) -> list[Any]:
     tasks = data.get("tasks")
     return tasks if isinstance(tasks, list) else []
+
+
+def _numbered(written: WorkstreamBlock) -> Iterator[tuple[Path, TaskBlock]]:
+    yield from ((("tasks", place), task) for place, task in enumerate(written.tasks))
 
 
 def _tasks(data: dict[str, Any]) -> Iterator[tuple[Path, TaskBlock]]:
