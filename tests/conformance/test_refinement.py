@@ -79,7 +79,7 @@ def test_an_arrow_more_in_the_canonical_table_is_found(
         tables[machine] = (tables[machine][0], tables[machine][1] - {source})
     found = breaches(judged, tables)
     view = getattr(judged, machine)
-    before, after = view.shows[source], view.shows[target]
+    before, after = view.shows.get(source), view.shows[target]  # an idle run may show nothing yet
     assert any((one.source, one.target) == (before, after) and one.machine == view.noun for one in found), found
     assert all(trigger in " ".join(one.witness) for one in found if one.kind == "unlisted")
 
