@@ -29,6 +29,8 @@ from stepkeep.kernel.definition import (
 TIMES = frozenset({"timeout", "initial", "max", "deadline", "completion_deadline", "lease", "grace"})
 WHAT_IT_IS = frozenset({"executor", "approval", "wait", "hold", "undo", "condition"})
 """Parts that a step has or has not: where they are missing there is nothing to explain."""
+PLAIN = frozenset({"order", "dialect"})
+"""What needs no remark."""
 ANY = "*"
 MILLISECOND, SECOND = 1_000, 1_000_000
 
@@ -43,7 +45,7 @@ def explained(definition: Definition, file: str | None) -> Iterator[str]:
         known, default = _default(path, defaults)
         if value is None or (known and value == default):
             return "default"
-        if written is None or definition.dialect == "native" or value in ("", (), [], {}):
+        if written is None or definition.dialect == "native" or value in ("", (), [], {}) or path[-1] in PLAIN:
             return ""
         return "" if written & _spellings(value) else f"by the {definition.dialect} dialect"
 
@@ -57,7 +59,8 @@ def explained(definition: Definition, file: str | None) -> Iterator[str]:
         yield ""
         yield f"The {definition.dialect} dialect answers differently from the native format:"
         for default in judged(definition.dialect).defaults:
-            yield f"- {default.question} {default.answer} ({default.cites})"
+            question = default.question if default.question.endswith("?") else f"{default.question}:"
+            yield f"- {question} {default.answer} ({default.cites})"
     yield ""
 
 
