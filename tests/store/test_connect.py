@@ -36,11 +36,16 @@ def test_a_database_that_would_not_last_is_refused(url: str) -> None:
         connect(url)
 
 
-@pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "app.db", "", "sqlite://app.db"])
-def test_anything_else_is_refused_without_repeating_a_password(url: str) -> None:
+def test_anything_else_is_refused_without_repeating_a_password() -> None:
     with pytest.raises(InvalidInput, match="is not a database Stepkeep knows") as refusal:
-        connect(url)
+        connect("mysql://user:secret@host/db")
     assert "secret" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["app.db", "", "sqlite:app.db", "sqlite://app.db"])
+def test_whoever_means_a_file_is_told_how_to_name_it(url: str) -> None:
+    with pytest.raises(InvalidInput, match=r"For a file, write sqlite:///app\.db\."):
+        connect(url)
 
 
 def test_without_the_driver_the_extra_is_named() -> None:

@@ -23,6 +23,10 @@ def connect(url: str) -> Store:
         return SqliteStore(_path(url))
     if url.startswith(_POSTGRES):
         return _postgres(url)
+    if "://" not in url or url.startswith("sqlite:"):
+        # Somebody who means a file is told how to name one; a URL may hold a password and is not repeated.
+        file = url.removeprefix("sqlite:").lstrip("/") or "app.db"
+        raise InvalidInput(f"{url!r} is not the URL of a database. For a file, write sqlite:///{file}.")
     raise InvalidInput(
         f"{_scheme(url)!r} is not a database Stepkeep knows. Use sqlite:///file.db (relative), "
         "sqlite:////absolute/file.db, or postgresql://user@host/database."
