@@ -153,10 +153,10 @@ def _plain(texts: Any, path: Path) -> Iterator[Finding]:
 
 def _known(block: StepBlock | UndoBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
     if block.uses is not None and handlers.get(block.uses) is None:
-        hint = did_you_mean(block.uses, handlers.names) or "Load the code that registers it."
+        hint = did_you_mean(block.uses, handlers.names) or "Load the code that registers it (--app FILE.py)."
         yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
     if block.agent is not None and handlers.agent(block.agent) is None:
-        hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it."
+        hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it (--app FILE.py)."
         yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
 
 
