@@ -1,0 +1,194 @@
+"""Promise 5: messages are never lost for being early and never consumed twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition, Wait
+from stepkeep.kernel.outcomes import Waiting
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations.decisions import MAX_PAYLOAD_BYTES
+from stepkeep.operations.expire import sweep
+from stepkeep.operations.start import start_idle
+from tests.operations.scene import NOBODYS, cancel, on, on_several, send
+from tests.workbench import SECOND, TENANT, Bench, chain, gate, task
+
+PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))
+LATER = Definition(name="later", version=1, steps=(task("pack"), gate("wait", 1, ["pack"], wait=Wait(event="paid"))))
+ONE = chain("one", 1)
+
+
+async def outputs(bench: Bench, run_id: str, no: int) -> object:
+    key = (TENANT, run_id, no)
+    found = (await bench.store.read_outputs([key]))[key]
+    return None if found is None else json.loads(found)
+
+
+async def consumers(bench: Bench, run_id: str) -> list[int | None]:
+    return [message.consumed_by for message in await bench.store.read_messages(TENANT, run_id)]
+
+
+def test_a_message_ends_the_wait_for_it_and_is_its_output(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(PAID)
+        assert await bench.state(run_id) is RunState.BLOCKED
+        await send(bench, run_id, "shipped", b"1")
+        assert await bench.state(run_id) is RunState.BLOCKED
+        reply = await send(bench, run_id, "paid", b'{"amount":7}')
+        assert reply.record["consumed_by"] == 0
+        assert await outputs(bench, run_id, 0) == {"amount": 7}
+        await bench.work_off()
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+
+    on(database_url, act)
+
+
+def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_first(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(LATER)
+        for number in range(3):
+            reply = await send(bench, run_id, "paid", str(number).encode())
+            assert reply.record["consumed_by"] is None
+        await bench.work_off()
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+        assert await outputs(bench, run_id, 1) == 0
+        assert await consumers(bench, run_id) == [1, None, None]
+
+    on(database_url, act)
+
+
+def test_a_message_to_an_idle_run_is_kept_for_its_life(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(PAID, start_now=False)
+        await send(bench, run_id, "paid", b"5")
+        assert await bench.state(run_id) is RunState.IDLE
+        await start_idle(bench.transactor, run_id, tenant=TENANT, actor="somebody")
+        assert await outputs(bench, run_id, 0) == 5
+
+    on(database_url, act)
+
+
+def test_a_handler_that_parks_finds_the_message_that_came_while_it_ran(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(ONE)
+        [claim] = await bench.claim()
+        await send(bench, run_id, "paid", b'"now"')
+        await bench.report(claim, Waiting(event="paid"))
+        assert await bench.step_states(run_id) == [StepState.READY]
+        [again] = await bench.claim()
+        assert again.step.note is not None
+        assert again.step.note.woken_by is not None
+        assert json.loads(again.step.note.woken_by)["message"]["payload"] == "now"
+        assert again.step.attempts == 0, "a wake-up after a wait is no attempt"
+        await bench.report(again)
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+
+    on(database_url, act)
+
+
+def test_the_same_message_again_changes_nothing(database_url: str) -> None:
+    async def act(opened: list[Bench]) -> None:
+        run_id = await opened[0].start(LATER)
+        replies = await asyncio.gather(
+            *(send(opened[place % len(opened)], run_id, "paid", b"1", message_id="m-1") for place in range(30))
+        )
+        assert sum(not reply.repeated for reply in replies) == 1
+        assert len(await opened[0].store.read_messages(TENANT, run_id)) == 1
+        await opened[0].work_off()
+        reply = await send(opened[1], run_id, "paid", b"1", message_id="m-1")
+        assert reply.repeated, "also after it was consumed, and after the run has ended"
+
+    on_several(database_url, 3, act)
+
+
+def test_of_many_messages_at_once_each_wait_takes_exactly_one(database_url: str) -> None:
+    waits = Definition(
+        name="three", version=1, steps=tuple(gate(f"w{no}", no, wait=Wait(event="go")) for no in range(3))
+    )
+
+    async def act(opened: list[Bench]) -> None:
+        run_id = await opened[0].start(waits)
+        replies = await asyncio.gather(
+            *(send(opened[place % len(opened)], run_id, "go", str(place).encode()) for place in range(20)),
+            return_exceptions=True,
+        )
+        taken = [reply.record["consumed_by"] for reply in replies if not isinstance(reply, BaseException)]
+        assert sorted(no for no in taken if no is not None) == [0, 1, 2]
+        assert await opened[0].state(run_id) is RunState.SUCCEEDED
+        assert all(isinstance(reply, Conflict) for reply in replies if isinstance(reply, BaseException))
+
+    on_several(database_url, 3, act)
+
+
+def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database_url: str) -> None:
+    async def act(opened: list[Bench]) -> None:
+        plan = await opened[0].publish(ONE)
+        for _ in range(20):
+            run_id = await opened[0].start(plan)
+            [claim] = await opened[0].claim()
+            await asyncio.gather(opened[0].report(claim, Waiting(event="paid")), send(opened[1], run_id, "paid", b"1"))
+            assert await opened[0].step_states(run_id) == [StepState.READY]
+            [again] = await opened[0].claim()
+            await opened[0].report(again)
+
+    on_several(database_url, 2, act)
+
+
+def test_a_late_message_is_refused_by_a_run_that_has_ended(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(PAID)
+        await cancel(bench, run_id)
+        with pytest.raises(Conflict, match="takes no more messages"):
+            await send(bench, run_id, "paid")
+
+    on(database_url, act)
+
+
+def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(database_url: str) -> None:
+    hurried = Definition(
+        name="hurried",
+        version=1,
+        steps=(gate("wait", wait=Wait(event="paid", deadline=60 * SECOND)),),
+    )
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(hurried)
+        bench.store.clock_offset = 61 * SECOND
+        await sweep(bench.transactor)
+        assert await bench.state(run_id) is RunState.FAILED
+        with pytest.raises(Conflict):
+            await send(bench, run_id, "paid")
+
+    on(database_url, act)
+
+
+def test_a_run_that_does_not_exist_takes_no_message(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        for run_id in (NOBODYS, "nothing-like-an-id"):
+            with pytest.raises(NotFound):
+                await send(bench, run_id, "paid")
+
+    on(database_url, act)
+
+
+def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(PAID)
+        runs = [await bench.start(plan) for _ in range(9)]
+        good = [send(bench, run_id, "paid", b"1") for run_id in runs]
+        replies = await asyncio.gather(
+            *good[:4],
+            send(bench, runs[0], "paid", b"1", message_id="a\x00b"),
+            send(bench, NOBODYS, "paid"),
+            send(bench, runs[0], "paid", b"x" * (MAX_PAYLOAD_BYTES + 1)),
+            *good[4:],
+            return_exceptions=True,
+        )
+        assert [type(reply) for reply in replies[4:7]] == [InvalidInput, NotFound, InvalidInput]
+        assert not any(isinstance(reply, BaseException) for reply in (*replies[:4], *replies[7:]))
+
+    on(database_url, act)

@@ -1,0 +1,193 @@
+"""Promise 1: one run per (tenant, operation, idempotency key); one live run per business key; idle until started."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations.decisions import cancel
+from stepkeep.operations.rerun import rerun
+from stepkeep.operations.start import Started, StartRequest, start_idle
+from tests.operations.scene import NOBODYS, on, on_several
+from tests.workbench import ACTOR, TENANT, Bench, chain, task
+
+ONE = chain("one", 1)
+NEVER = Definition(name="never", version=1, steps=(task("not", condition="false"),))
+
+
+def test_fifty_parallel_starts_with_one_key_make_one_run_and_refuse_every_other_body(database_url: str) -> None:
+    async def act(opened: list[Bench]) -> None:
+        plan = await opened[0].publish(ONE)
+        bodies = [b'{"n":1}', b'{"n":2}']
+        requests = [
+            StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=bodies[place % 2], idempotency_key="order-1")
+            for place in range(50)
+        ]
+        replies = await asyncio.gather(
+            *(opened[place // 2 % len(opened)].starter.start(request) for place, request in enumerate(requests)),
+            return_exceptions=True,
+        )
+        kinds = Counter(type(reply) for reply in replies)
+        assert kinds == {Started: 25, KeyReused: 25}
+        started = [reply for reply in replies if isinstance(reply, Started)]
+        assert len({reply.run_id for reply in started}) == 1
+        assert sum(reply.created for reply in started) == 1
+        assert sum((await opened[0].store.count_runs(TENANT)).values()) == 1
+
+    on_several(database_url, 4, act)
+
+
+def test_the_same_key_answers_with_the_same_run_also_after_its_end(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        first = await bench.start(ONE, idempotency_key="k")
+        await bench.work_off()
+        assert await bench.state(first) is RunState.SUCCEEDED
+        assert await bench.start(ONE, idempotency_key="k") == first
+
+    on(database_url, act)
+
+
+def test_the_order_of_fields_does_not_make_another_body(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        first = await bench.start(ONE, b'{"a":1,"b":{"c":2,"d":3}}', idempotency_key="k")
+        assert await bench.start(ONE, b'{"b":{"d":3,"c":2},"a":1}', idempotency_key="k") == first
+
+    on(database_url, act)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"business_key": "b"},
+        {"correlation_id": "c"},
+        {"priority": 7},
+        {"start_now": False},
+        {"labels": b'{"colour":"red"}'},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_whatever_else_differs_makes_another_body(database_url: str, other: dict[str, object]) -> None:
+    async def act(bench: Bench) -> None:
+        await bench.start(ONE, idempotency_key="k")
+        with pytest.raises(KeyReused, match="another body"):
+            await bench.start(ONE, idempotency_key="k", **other)
+
+    on(database_url, act)
+
+
+def test_a_key_of_one_operation_is_free_in_another(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        first = await bench.start(ONE, idempotency_key="k")
+        await bench.work_off()
+        again = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
+        assert again.created
+        once_more = await rerun(bench.transactor, bench.starter, first, tenant=TENANT, actor=ACTOR, idempotency_key="k")
+        assert once_more == Started(again.run_id, created=False)
+
+    on(database_url, act)
+
+
+def test_of_fifty_parallel_starts_under_one_business_key_one_lives(database_url: str) -> None:
+    async def act(opened: list[Bench]) -> None:
+        plan = await opened[0].publish(ONE)
+        replies = await asyncio.gather(
+            *(opened[place % len(opened)].start(plan, business_key="customer-7") for place in range(50)),
+            return_exceptions=True,
+        )
+        [winner] = [reply for reply in replies if isinstance(reply, str)]
+        refused = [reply for reply in replies if isinstance(reply, Conflict)]
+        assert len(refused) == 49
+        assert all(refusal.winner == {"run_id": winner} for refusal in refused)
+
+    on_several(database_url, 4, act)
+
+
+@pytest.mark.parametrize("ending", ["success", "cancel"])
+def test_a_business_key_is_free_again_when_its_run_has_ended(database_url: str, ending: str) -> None:
+    async def act(bench: Bench) -> None:
+        first = await bench.start(ONE, business_key="customer-7")
+        with pytest.raises(Conflict, match=first):
+            await bench.start(ONE, business_key="customer-7")
+        if ending == "success":
+            await bench.work_off()
+        else:
+            await cancel(bench.transactor, first, tenant=TENANT, actor=ACTOR)
+        second = await bench.start(ONE, business_key="customer-7")
+        assert second != first
+        with pytest.raises(Conflict, match=second):
+            await bench.start(ONE, business_key="customer-7")
+
+    on(database_url, act)
+
+
+def test_a_run_that_ends_at_birth_holds_no_business_key(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(NEVER)
+        both = await asyncio.gather(*(bench.start(plan, business_key="customer-7") for _ in range(2)))
+        assert [await bench.state(run_id) for run_id in both] == [RunState.SUCCEEDED] * 2
+
+    on(database_url, act)
+
+
+def test_an_idle_run_waits_to_be_started_and_is_started_once(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(ONE, start_now=False)
+        assert await bench.state(run_id) is RunState.IDLE
+        assert await bench.claim() == []
+        assert await bench.store.stuck_runs() == []
+        replies = await asyncio.gather(
+            *(start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR) for _ in range(5))
+        )
+        assert {reply["state"] for reply in replies} == {RunState.QUEUED}
+        assert await bench.work_off() == 1
+        with pytest.raises(Conflict, match="Rerun it instead"):
+            await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+
+    on(database_url, act)
+
+
+def test_a_run_that_does_not_exist_cannot_be_started(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        for run_id in (NOBODYS, "nothing-like-an-id"):
+            with pytest.raises(NotFound):
+                await start_idle(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+
+    on(database_url, act)
+
+
+def test_one_bad_start_is_refused_alone_among_good_ones(database_url: str) -> None:
+    """The actor slips past the edge here, so that it is the database (or the encoder) that chokes on it."""
+
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(ONE)
+        bad = StartRequest(plan=plan, tenant=TENANT, actor="half\ud800", input=b"{}", run_id=NOBODYS)
+        good = [bench.starter.start(StartRequest(plan=plan, tenant=TENANT, actor=ACTOR)) for _ in range(9)]
+        replies = await asyncio.gather(*good[:4], bench.starter._lane.put(bad), *good[4:], return_exceptions=True)
+        assert isinstance(replies[4], Exception)
+        assert not isinstance(replies[4], asyncio.CancelledError)
+        assert [type(reply) for reply in replies].count(Started) == 9
+        assert sum((await bench.store.count_runs(TENANT)).values()) == 9
+
+    on(database_url, act)
+
+
+def test_a_priority_beyond_its_bounds_is_refused(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        for priority in (10**7, -(10**7), 2**70, True, 1.5):
+            with pytest.raises(InvalidInput, match="priority"):
+                await bench.start(ONE, priority=priority)
+
+    on(database_url, act)
+
+
+def test_all_steps_are_there_from_the_start(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(chain("long", 5))
+        assert await bench.step_states(run_id) == [StepState.READY, *[StepState.PENDING] * 4]
+
+    on(database_url, act)
