@@ -150,6 +150,15 @@ def test_start_by_name_idle_and_later(cli: Cli) -> None:
     assert cli("start", "nothing-like-it").status == 1
 
 
+def test_a_gate_shows_its_question_and_whom_it_asks(cli: Cli, home: Path) -> None:
+    gated = home / "gated.yaml"
+    gated.write_text(
+        gated.read_text().replace("{deadline: 1h}", "{prompt: Is it fit to print?, roles: [editors, law]}")
+    )
+    run = cli("run", "gated.yaml", "--app", HANDLERS).out
+    assert "sign-off waits for approval by editors or law:\n  Is it fit to print?\n  stepkeep approve " in run
+
+
 def test_send_says_what_became_of_the_message(cli: Cli) -> None:
     run = cli("run", "waiting.yaml", "--json").json["run"]["id"]
     assert cli("send", run, "payed").out == f"payed is kept: no step waits for it yet; run {run} is blocked\n"

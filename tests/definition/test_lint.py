@@ -91,3 +91,10 @@ def test_guideline_7_irreversible_without_an_approval_before_it() -> None:
     (found,) = warnings(CALM + pay + gate)
     assert "Step `pay` cannot be taken back and nobody approves it" in found
     assert warnings(CALM + gate + pay) == []
+
+
+def test_guideline_7_a_gate_is_settled_by_the_first_decision_whoever_makes_it() -> None:
+    gate = "  - { name: gate, approval: { deadline: 1h, roles: [finance], quorum: 2, not: [requester] } }\n"
+    quorum, excluded = warnings(CALM + gate)
+    assert "The first decision settles `gate`: its `quorum` of 2 is not enforced." in quorum
+    assert "Anybody may decide `gate`: who is named in `not` is not kept out." in excluded

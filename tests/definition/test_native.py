@@ -176,7 +176,7 @@ class TestEverythingThatCanBeWritten:
         account, gate, workspace, welcome = definition.steps
         assert account.retry.on == (Category.TIMEOUT, Category.TRANSIENT, Category.UNKNOWN)
         assert gate.approval is not None
-        assert gate.approval.excluded == ("requester",)
+        assert gate.approval.roles == ("finance",)
         assert workspace.inputs["account_id"] == '${{ steps["create-account"].output.account_id }}'
         assert welcome.on_failure is OnFailure.SKIP
 

@@ -27,7 +27,9 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
     until = f" (until {wait['until']})" if wait.get("until") else ""
     if wait["for"] == "approval":
         approve, reject = settings.command("approve", run, step), settings.command("reject", run, step)
-        return [f"{step} waits for approval{until}:", f"  {approve}", f"  {reject}"]
+        whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
+        asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
+        return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
     if wait["for"] == "event":
         event = str(wait.get("event") or "NAME")
         send = settings.command("send", run, event, "--payload", "{}")

@@ -26,6 +26,7 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_many_steps(definition),
         *_write_without_undo(definition),
         *_irreversible_without_approval(definition, ancestry),
+        *_gate_that_promises_more(definition),
         *_nothing_to_take_back(definition),
         *_failure_that_is_never_seen(definition),
     ]
@@ -88,6 +89,21 @@ def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -
         if step.effect is Effect.IRREVERSIBLE and not guarded:
             said = f"Step `{step.name}` cannot be taken back and nobody approves it."
             yield Finding(_at(number, "effect"), said, "Put an `approval` step before it.", key=True)
+
+
+def _gate_that_promises_more(definition: Definition) -> Iterator[Finding]:
+    """Guideline 7: whoever relies on a second pair of eyes must know that nothing counts them yet."""
+    for number, step in enumerate(definition.steps):
+        if step.approval is None:
+            continue
+        if step.approval.quorum > 1:
+            said = f"The first decision settles `{step.name}`: its `quorum` of {step.approval.quorum} is not enforced."
+            hint = f"For {step.approval.quorum} signatures, write as many `approval` steps."
+            yield Finding((*_at(number, "approval"), "quorum"), said, hint, key=True)
+        if step.approval.excluded:
+            said = f"Anybody may decide `{step.name}`: who is named in `not` is not kept out."
+            hint = "Let only the right people reach the command line or your own front."
+            yield Finding((*_at(number, "approval"), "not"), said, hint, key=True)
 
 
 def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:
