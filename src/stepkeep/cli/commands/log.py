@@ -78,14 +78,17 @@ def verify(
         say(f"{file}:{one.line}: {one.code}: {one.message}")
     if found.omitted:
         say(f"{file}: {found.omitted:,} more findings")
-    verdict = "no findings" if found.ok else f"{len(found.findings) + found.omitted:,} findings"
-    journals = "1 journal" if found.runs == 1 else f"{found.runs:,} journals"
-    say(f"{file}: {found.lines:,} lines, {journals}, {verdict}")
+    verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
+    say(f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}")
     return SUCCEEDED if found.ok else FAILED
 
 
 app.command("export")(with_settings(export))
 app.command("verify")(with_settings(verify))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 async def _export(settings: Settings, runs: list[str], output: str | None, as_: str | None) -> int:
