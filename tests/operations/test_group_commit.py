@@ -1,0 +1,252 @@
+"""Group commit: many events share a transaction, and one bad event is refused alone, never with its batch."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.errors import Broken, Conflict, InvariantBroken, NotFound
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.plan import queue_specs
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations import deliberation
+from stepkeep.operations.expire import sweep
+from stepkeep.operations.lanes import Lane
+from tests.operations.scene import NOBODYS, on
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, task
+
+SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
+
+
+def approval(run_id: str, actor: str = ACTOR, comment: str = "") -> GateDecided:
+    return GateDecided(tenant=TENANT, run_id=run_id, actor=actor, approve=True, no=0, comment=comment)
+
+
+def half_a_character(run_id: str) -> Event:
+    """Breaks the encoder in the middle of the decision."""
+    return approval(run_id, comment="half \ud800")
+
+
+def a_name_too_long(run_id: str) -> Event:
+    """Decided on without complaint; no index takes its row on PostgreSQL, so there the whole write fails."""
+    return MessageArrived(
+        tenant=TENANT, run_id=run_id, actor=ACTOR, id="".join(map(chr, range(0x4E00, 0x9000))), name="n", payload=b"1"
+    )
+
+
+def a_nul(run_id: str) -> Event:
+    """Decided on without complaint, and no text column of PostgreSQL holds it."""
+    return CancelRequested(tenant=TENANT, run_id=run_id, actor=ACTOR, reason="a\x00b")
+
+
+def a_clock_beyond_all_clocks(run_id: str) -> Event:
+    """Not an event of a person at all: there is no such step."""
+    return TimeCame(tenant=TENANT, run_id=run_id, actor=ACTOR, no=99)
+
+
+@pytest.mark.parametrize("bad", [half_a_character, a_name_too_long, a_nul, a_clock_beyond_all_clocks])
+def test_one_bad_event_harms_none_of_its_neighbours(database_url: str, bad: Any) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(SIGNED)
+        runs = [await bench.start(plan) for _ in range(20)]
+        events = [approval(run_id) for run_id in runs]
+        events[7] = bad(runs[7])
+        replies = await bench.transactor.submit_all(events)
+        good = [reply for place, reply in enumerate(replies) if place != 7]
+        assert all(isinstance(reply, Accepted) and not reply.repeated for reply in good)
+        states = [await bench.state(run_id) for run_id in runs]
+        assert states[:7] + states[8:] == [RunState.SUCCEEDED] * 19
+        if isinstance(replies[7], Exception):
+            assert states[7] is RunState.BLOCKED, "what was refused left no trace"
+
+    on(database_url, act)
+
+
+def test_callers_who_share_a_transaction_hear_only_of_their_own_events(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(SIGNED)
+        runs = [await bench.start(plan) for _ in range(12)]
+        events: list[Event] = [approval(run_id) for run_id in runs]
+        events[3], events[8] = half_a_character(runs[3]), approval(NOBODYS)
+        replies = await asyncio.gather(*map(bench.transactor.submit, events), return_exceptions=True)
+        assert isinstance(replies[3], UnicodeError)
+        assert isinstance(replies[8], NotFound)
+        assert sum(isinstance(reply, Accepted) for reply in replies) == 10
+
+    on(database_url, act)
+
+
+def test_a_bad_event_harms_no_other_event_of_its_own_run(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(SIGNED)
+        replies = await bench.transactor.submit_all(
+            [
+                MessageArrived(tenant=TENANT, run_id=run_id, actor=ACTOR, id="m1", name="n", payload=b"1"),
+                half_a_character(run_id),
+                approval(run_id),
+                approval(run_id, actor="somebody else"),
+            ]
+        )
+        assert [type(reply) for reply in replies] == [Accepted, UnicodeEncodeError, Accepted, Conflict]
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+
+    on(database_url, act)
+
+
+def test_an_event_whose_decision_breaks_an_invariant_is_answered_alone(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(SIGNED)
+        runs = [await bench.start(plan) for _ in range(8)]
+        real = deliberation.decide
+
+        def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
+            if snapshot.run.id == runs[5]:
+                raise InvariantBroken("a defect that only this run meets")
+            return real(snapshot, events, now, claimer)
+
+        monkeypatch.setattr(deliberation, "decide", decide)
+        replies = await asyncio.gather(
+            *(bench.transactor.submit(approval(run_id)) for run_id in runs), return_exceptions=True
+        )
+        assert isinstance(replies[5], InvariantBroken)
+        assert sum(isinstance(reply, Accepted) for reply in replies) == 7
+
+    on(database_url, act)
+
+
+def test_rows_that_the_schema_refuses_are_refused_alone(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel is made to lie about one run; the schema is the second to say no, and only to that run."""
+
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(SIGNED)
+        runs = [await bench.start(plan) for _ in range(8)]
+        real = deliberation.decide
+
+        def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
+            decision = real(snapshot, events, now, claimer)
+            if snapshot.run.id == runs[2]:
+                lie = [replace(step, state=StepState.RUNNING, settled=None) for step in decision.changed]
+                return replace(decision, changed=tuple(lie))
+            return decision
+
+        monkeypatch.setattr(deliberation, "decide", decide)
+        replies = await bench.transactor.submit_all([approval(run_id) for run_id in runs])
+        assert isinstance(replies[2], InvariantBroken)
+        assert sum(isinstance(reply, Accepted) for reply in replies) == 7
+        assert await bench.state(runs[2]) is RunState.BLOCKED
+
+    on(database_url, act)
+
+
+def test_a_sweep_moves_everything_that_is_due_past_what_cannot_be_moved(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(SIGNED)
+        runs = [await bench.start(plan) for _ in range(6)]
+        real = deliberation.decide
+
+        def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
+            if snapshot.run.id == runs[0]:
+                raise Broken("stuck in the first place of every sweep")
+            return real(snapshot, events, now, claimer)
+
+        monkeypatch.setattr(deliberation, "decide", decide)
+        bench.store.clock_offset = 61 * SECOND
+        await sweep(bench.transactor)
+        states = [await bench.state(run_id) for run_id in runs]
+        assert states == [RunState.BLOCKED] + [RunState.FAILED] * 5
+
+    on(database_url, act)
+    assert "cannot be moved" in caplog.text
+
+
+def test_a_definition_that_cannot_be_read_stops_no_claim_of_the_others(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A newer program published it, or it was damaged; a worker that cannot read it still works on everything else."""
+
+    async def act(bench: Bench) -> None:
+        good = [await bench.start(chain("good", 1)) for _ in range(3)]
+        odd = Definition(name="odd", version=1, steps=(task("s"),))
+        stored = await bench.store.publish(
+            TENANT, "odd", 1, "native", "d" * 64, b'{"from":"the future"}', queue_specs(odd), ACTOR
+        )
+        plan = bench.transactor.plans.add(replace(stored, document=(await readable(bench, odd))))
+        bad = await bench.start(plan)
+        bench.transactor.plans._plans.clear()
+        claims = await bench.claim(limit=10)
+        assert sorted(claim.run_id for claim in claims) == sorted(good)
+        with pytest.raises(Broken, match="unreadable"):
+            await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=bad, actor=ACTOR))
+
+    on(database_url, act)
+    assert "cannot be read by this program" in caplog.text
+
+
+async def readable(bench: Bench, definition: Definition) -> bytes:
+    kept = await bench.publish(replace(definition, name="readable"))
+    [stored] = (await bench.store.read_definitions([kept.definition_id])).values()
+    return stored.document
+
+
+def test_an_event_for_a_run_that_has_ended_leaves_the_lane_alive(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("one", 1))
+        ended = await bench.start(plan)
+        [claim] = await bench.claim()
+        await bench.report(claim)
+        late: list[Event] = [
+            approval(ended),
+            TimeCame(tenant=TENANT, run_id=ended, actor=ACTOR),
+            TimeCame(tenant=TENANT, run_id=ended, actor=ACTOR, no=0),
+            StepReported(
+                tenant=TENANT,
+                run_id=ended,
+                actor=ACTOR,
+                no=0,
+                fence=1,
+                worker=claim.step.worker or 0,
+                outcome=Completed(),
+            ),
+            CancelRequested(tenant=TENANT, run_id=ended, actor=ACTOR),
+        ]
+        replies = await asyncio.gather(*map(bench.transactor.submit, late), return_exceptions=True)
+        assert not any(isinstance(reply, Accepted) and not reply.repeated for reply in replies)
+        live = await bench.start(plan)
+        reply = await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=live, actor=ACTOR))
+        assert reply.record["state"] is RunState.CANCELLED
+
+    on(database_url, act)
+
+
+def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
+    async def go() -> None:
+        flushed: list[list[int]] = []
+        gate_open = asyncio.Event()
+
+        async def flush(items: list[int]) -> list[int]:
+            await gate_open.wait()
+            flushed.append(items)
+            return items
+
+        lane: Lane[int, int] = Lane(flush)
+        first = asyncio.create_task(lane.put(1))
+        await asyncio.wait([first], timeout=0)
+        left, stays = asyncio.create_task(lane.put(2)), asyncio.create_task(lane.put(3))
+        await asyncio.wait([left], timeout=0)
+        left.cancel()
+        await asyncio.wait([left])
+        gate_open.set()
+        assert [await first, await stays] == [1, 3]
+        assert flushed == [[1], [3]]
+
+    asyncio.run(go())
