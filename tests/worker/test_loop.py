@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, Bed, On, step
+from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
 from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
 from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageArrived
 from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState
+from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
 from stepkeep.worker.answers import fail, retry_in, wait_for
 from stepkeep.worker.settle import token_digest
 
@@ -382,6 +382,33 @@ def test_what_stops_the_loop_by_force_still_hands_back_what_it_holds(on_store: O
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await bed.states(run_id) == ["ready"]
+
+    on_store(body)
+
+
+def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        bed.handler("work", lambda: 1)
+        run_id = await bed.start(step("first", uses="work"), step("second", "first", order=1, uses="work"))
+        worker, real = bed.worker(), bed.transactor.report
+
+        async def is_draining() -> bool:
+            [row] = await bed.store.list_workers(TENANT)
+            return row.state is WorkerState.DRAINING and not worker._attempts.may_chain
+
+        async def report(events, claimer):
+            # The report is on its way, with room for more, when the worker is told to stop at once.
+            if claimer is not None:
+                worker.stop(0.0)
+                while not await is_draining():
+                    pass
+            return await real(events, claimer)
+
+        bed.transactor.report = report  # type: ignore[method-assign]
+        async with asyncio.timeout(30):
+            await worker.serve()
+        assert await bed.states(run_id) == ["succeeded", "ready"]
+        assert [each.state for each in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED, AttemptState.RELEASED]
 
     on_store(body)
 

@@ -129,6 +129,11 @@ class Attempts:
         now = self._seams.monotonic()
         jobs = []
         for claim in claims:
+            if not self.may_chain:
+                # It was claimed by a commit that was under way when the worker began to drain.
+                self._hold(job := Job(claim, self._codes.unprepared(claim), renewed_at=now))
+                self._report(job, Released())
+                continue
             try:
                 code = self._codes.of(claim)
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
