@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.conformance.logs import cancel, failure, log_of, rollback, success, u
 from tests.conformance.plants import PLANTS
 from tests.conformance.tellings import Line, dialects, encoded, resealed, stories, told, walks
 from tests.conformance.toy.machine import JUDGED as TOY
+from tests.kernel.driver import World, sequence, work
 
 from stepkeep.conformance.line import timestamp_of
 from stepkeep.conformance.replay import replay_lines
@@ -181,6 +183,24 @@ def test_an_error_planted_in_any_of_ten_thousand_logs_is_found_where_it_is() -> 
                 planted[plant.__name__] += 1
     assert len(planted) == len(PLANTS)
     assert min(planted.values()) > 300, planted
+
+
+@EVERY
+def test_the_cost_of_a_verdict_grows_with_the_log_and_no_faster(judged: Judged) -> None:
+    """Invariants included: a checker that looks at all steps on every line would take four times as long."""
+
+    def seconds(size: int) -> float:
+        world = World(*sequence(*(work(f"s{no:04}") for no in range(size))), watched=False)
+        world.finish(*(f"s{no:04}" for no in range(size)))
+        log = encoded(told(world, judged, written_in=judged.name))
+        best = 1e9
+        for _ in range(2):
+            begun = time.process_time()
+            assert replay_lines(log, judged).ok
+            best = min(best, time.process_time() - begun)
+        return best
+
+    assert seconds(1_200) < 8 * seconds(300)
 
 
 # -- plain logs, as other programs write them ------------------------------------------------------------------------

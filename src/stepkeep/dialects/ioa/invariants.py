@@ -23,6 +23,7 @@ class Story:
     def __init__(self) -> None:
         self.workflow: str | None = None
         self.steps: dict[str, str] = {}
+        self.failed: dict[str, None] = {}
         self.after: dict[str, tuple[str, ...]] = {}
         self.policies: dict[str, str] = {}
 
@@ -32,6 +33,9 @@ class Story:
             self.after.setdefault(name, tuple(facts.get("depends_on", ())))
             self.policies.setdefault(name, facts.get("on_failure", ""))
             self.steps[name] = line["to_state"]
+            self.failed.pop(name, None)
+            if line["to_state"] == "failed":
+                self.failed[name] = None
         elif is_workflow(line):
             self.workflow = line["to_state"]
 
@@ -86,8 +90,8 @@ def _dependencies_first(story: Story, line: Line, say: Say) -> None:
 
 
 def _none_starts_after_a_failure(story: Story, line: Line, say: Say) -> None:
-    if is_step(line) and line["to_state"] == "running" and (failed := story.having("failed")):
-        say(f"step {step_of(line)} starts after {failed[0]} has failed")
+    if is_step(line) and line["to_state"] == "running" and story.failed:
+        say(f"step {step_of(line)} starts after {next(iter(story.failed))} has failed")
 
 
 def _skip_is_asked_for(story: Story, line: Line, say: Say) -> None:

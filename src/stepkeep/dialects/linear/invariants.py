@@ -33,6 +33,9 @@ class Story:
         self.announced: int | None = None
         self.steps: dict[str, str] = {}
         self.facts: dict[str, dict[str, Any]] = {}
+        self.by_seq: dict[int, str] = {}
+        self.active: dict[str, None] = {}
+        self.reached = -1
         self.fences: dict[str, int] = {}
         self.died: tuple[str, int] | None = None
 
@@ -40,7 +43,13 @@ class Story:
         if is_step(line):
             name, said = step_of(line), line["metadata"]
             self.facts.setdefault(name, dict(said))
+            self.by_seq.setdefault(self.seq(name), name)
             self.steps[name] = line["to_state"]
+            self.active.pop(name, None)
+            if line["to_state"] in ACTIVE:
+                self.active[name] = None
+            if line["to_state"] != "PENDING":
+                self.reached = max(self.reached, self.seq(name))
             if line["to_state"] == "RUNNING":
                 self.fences[name] = said["fence"]
             if line["to_state"] == "DEAD":
@@ -54,8 +63,7 @@ class Story:
 
     def before(self, name: str) -> str | None:
         """The step whose sequence number is one less."""
-        wanted = self.seq(name) - 1
-        return next((other for other in self.facts if self.seq(other) == wanted), None)
+        return self.by_seq.get(self.seq(name) - 1)
 
 
 def is_step(line: Line) -> bool:
@@ -113,7 +121,7 @@ def _first_step_is_ready(story: Story, line: Line, say: Say) -> None:
 def _one_step_at_a_time(story: Story, line: Line, say: Say) -> None:
     if _becomes(line, *ACTIVE):
         name = step_of(line)
-        other = next((one for one, state in story.steps.items() if one != name and state in ACTIVE), None)
+        other = next((one for one in story.active if one != name), None)
         if other is not None:
             say(f"step {name} becomes {line['to_state']} while {other} is {story.steps[other]}")
 
@@ -132,9 +140,8 @@ def _pointer_moves_by_one(story: Story, line: Line, say: Say) -> None:
     """`current_step_seq` is the step that was activated last: it never goes back and never jumps."""
     if not _becomes(line, *ACTIVE) or story.steps.get(step_of(line)) != "PENDING":
         return
-    reached = max((story.seq(name) for name, state in story.steps.items() if state != "PENDING"), default=-1)
-    if story.seq(step_of(line)) != reached + 1:
-        say(f"current_step_seq goes from {reached} to {story.seq(step_of(line))}")
+    if story.seq(step_of(line)) != story.reached + 1:
+        say(f"current_step_seq goes from {story.reached} to {story.seq(step_of(line))}")
 
 
 def _running_by_a_claim(story: Story, line: Line, say: Say) -> None:

@@ -7,6 +7,7 @@ step's kind, position and limit are told by its first line.
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any
 
 from stepkeep.dialects.dialect import Invariant, Line, Say
@@ -30,17 +31,28 @@ class Story:
         self.run: str | None = None
         self.steps: dict[str, str] = {}
         self.facts: dict[str, dict[str, Any]] = {}
+        self.highest = -1
+        self._behind: list[tuple[int, str]] = []
 
     def take(self, line: Line) -> None:
         if is_step(line):
             name = step_of(line)
-            self.facts.setdefault(name, dict(line["metadata"]))
+            if name not in self.facts:
+                self.facts[name] = dict(line["metadata"])
+                self.highest = max(self.highest, self.position(name))
+                heappush(self._behind, (self.position(name), name))
             self.steps[name] = line["to_state"]
         elif is_run(line):
             self.run = line["to_state"]
 
     def position(self, name: str) -> int:
         return int(self.facts[name]["order"])
+
+    def first_behind(self) -> str | None:
+        """The step at the lowest position that has not SUCCEEDED. A heap, so that long runs cost no scan per claim."""
+        while self._behind and self.steps[self._behind[0][1]] == "SUCCEEDED":
+            heappop(self._behind)
+        return self._behind[0][1] if self._behind else None
 
     def is_gate(self, line: Line) -> bool:
         facts: dict[str, Any] = self.facts.get(step_of(line), {}) or dict(line["metadata"])
@@ -101,21 +113,17 @@ def _no_worker_at_a_gate(story: Story, line: Line, say: Say) -> None:
 
 
 def _created_in_position_order(story: Story, line: Line, say: Say) -> None:
-    if is_step(line) and line["from_state"] is None and story.facts:
-        last = max(story.position(name) for name in story.facts)
-        if int(line["metadata"]["order"]) <= last:
-            said = f"step {step_of(line)} at position {line['metadata']['order']}"
-            say(f"{said} is created after position {last}")
+    if is_step(line) and line["from_state"] is None and int(line["metadata"]["order"]) <= story.highest:
+        said = f"step {step_of(line)} at position {line['metadata']['order']}"
+        say(f"{said} is created after position {story.highest}")
 
 
 def _after_all_earlier(story: Story, line: Line, say: Say) -> None:
     if not is_step(line) or line["to_state"] not in BEGUN or step_of(line) not in story.facts:
         return
-    mine = story.position(step_of(line))
-    for name, state in story.steps.items():
-        if story.position(name) < mine and state != "SUCCEEDED":
-            say(f"step {step_of(line)} is {line['to_state']} while {name} before it is {state}")
-            return
+    first = story.first_behind()
+    if first is not None and story.position(first) < story.position(step_of(line)):
+        say(f"step {step_of(line)} is {line['to_state']} while {first} before it is {story.steps[first]}")
 
 
 def _succeeded_means_all_did(story: Story, line: Line, say: Say) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 
 from stepkeep.dialects.dialect import Line, Say
@@ -32,6 +32,8 @@ class Stream:
     def __init__(self) -> None:
         self.state: str | None = None
         self.tasks: dict[str, TaskView] = {}
+        self.kinds: Counter[TaskView] = Counter()
+        self.critical_failures: dict[str, None] = {}
         self.size: int | None = None
         self.seq: int | None = None
 
@@ -45,14 +47,20 @@ class Stream:
             known = self.tasks.get(name, TaskView("pending"))
             critical = is_critical(said)
             started = known.started or line["to_state"] == "running"
-            self.tasks[name] = TaskView(line["to_state"], known.critical if critical is None else critical, started)
+            now = TaskView(line["to_state"], known.critical if critical is None else critical, started)
+            self._change(name, now)
+
+    def _change(self, name: str, now: TaskView) -> None:
+        if name in self.tasks:
+            self.kinds[self.tasks[name]] -= 1
+        self.kinds[now] += 1
+        self.tasks[name] = now
+        self.critical_failures.pop(name, None)
+        if now.critical and now.state == "failed":
+            self.critical_failures[name] = None
 
     def having(self, *states: str) -> list[str]:
         return [name for name, task in self.tasks.items() if task.state in states]
-
-    @property
-    def critical_failures(self) -> list[str]:
-        return [name for name, task in self.tasks.items() if task.critical and task.state == "failed"]
 
     @property
     def unfinished(self) -> list[str]:
@@ -101,7 +109,8 @@ def consistent(stream: Stream, line: Line) -> Iterator[str]:
         for name in stream.unfinished:
             yield f"the workstream is cancelled, but {name} is {stream.tasks[name].state}"
         return
-    derived = derive_workstream_state(stream.tasks.values())
+    # What tasks make of a workstream hangs on which kinds there are, not on how many: no line costs a look at them all.
+    derived = derive_workstream_state(+stream.kinds)
     if not agrees(derived, stream.state):
         yield f"the workstream is {stream.state}, but its tasks make it {derived}"
 
@@ -121,7 +130,7 @@ def propagation(stream: Stream, line: Line) -> Iterator[str]:
     """3. A critical failure fails the workstream, once what is in flight has settled. A cancel may come first."""
     if not stream.critical_failures:
         return
-    named = stream.critical_failures[0]
+    named = next(iter(stream.critical_failures))
     if line["event_type"] == STREAM and line["to_state"] not in ("failed", "cancelled"):
         yield f"critical task {named} has failed, and the workstream goes on to {line['to_state']}"
     if line["event_type"] == HEAD and not stream.in_flight and stream.state not in WORKSTREAM_ENDED:
