@@ -40,7 +40,7 @@ def test_every_row_of_the_reconciliation_is_shown_by_tests_that_exist() -> None:
 
 
 def test_every_dialect_is_on_the_page() -> None:
-    assert [name for name in registry.PACKAGES if f"| `{name}` |" not in INDEX] == []
+    assert [name for name in registry.PACKAGES if f"[`{name}`]({name}.md)" not in INDEX] == []
 
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
