@@ -174,7 +174,8 @@ def test_an_expired_lease_is_released_to_ready(url: str) -> None:
         assert (row["locked_by"], row["locked_until"]) == (None, None)
         assert row["last_error"].startswith("LEASE_EXPIRED")
         last = (await told(bench, run_id, "linear"))[-2]
-        assert (last["from_state"], last["to_state"], last["metadata"]["because"]) == ("RUNNING", "READY", "lease_lost")
+        assert (last["from_state"], last["to_state"], last["trigger"]) == ("RUNNING", "READY", "LEASE_EXPIRED")
+        assert last["metadata"]["because"] == "lease_lost"
         assert row["next_run_at"] == last["timestamp"]
         assert len(await bench.claim()) == 1
 

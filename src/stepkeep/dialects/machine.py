@@ -16,12 +16,16 @@ ANY = "*"
 
 
 class Arrow(NamedTuple):
-    """One row of the seed's own table; `source` is None where the thing comes into being."""
+    """One row of the seed's own table; `source` is None where the thing comes into being.
+
+    Where a seed has several rows between the same two states, `when` names the canonical triggers that mean this one.
+    """
 
     source: str | None
     target: str
     trigger: str
     cites: str
+    when: tuple[str, ...] = ()
 
 
 class Extension(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -195,8 +196,10 @@ def step_facts(plan: Plan, no: int) -> dict[str, Any]:
 
 def _trigger(view: MachineView, hop: Hop, shown: Shown) -> str:
     """The dialect's own word for the arrow; the canonical one where the seed has no such arrow."""
-    own = (arrow.trigger for arrow in view.arrows if (arrow.source, arrow.target) == (shown.source, shown.target))
-    return next(own, hop.trigger)
+    own = [arrow for arrow in view.arrows if (arrow.source, arrow.target) == (shown.source, shown.target)]
+    meant = (arrow.trigger for arrow in own if hop.trigger in arrow.when)
+    plain = (arrow.trigger for arrow in own if not arrow.when)
+    return next(chain(meant, plain), hop.trigger)
 
 
 def _severity(view: MachineView, hop: Hop, shown: Shown) -> str:

@@ -42,7 +42,7 @@ STEP_ARROWS = (
     Arrow("RUNNING", "DONE",    "Completed",       COMPLETED),
     Arrow("RUNNING", "WAITING", "Waiting",         WAITING),
     Arrow("RUNNING", "READY",   "Retry",           RETRY),
-    Arrow("RUNNING", "READY",   "LEASE_EXPIRED",   LEASES),
+    Arrow("RUNNING", "READY",   "LEASE_EXPIRED",   LEASES, ("lease_lost",)),
     Arrow("RUNNING", "DEAD",    "Dead",            DEAD),
     Arrow("WAITING", "READY",   "event",           WAKE_UP),
     Arrow("WAITING", "RUNNING", "WAITING_TIMEOUT", TIMEOUT),
