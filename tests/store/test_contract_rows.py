@@ -54,6 +54,7 @@ FULL_RUN = a_run(
     due_at=2**53 + 1,
     started_at=11,
     business_key="order/1",
+    moved_at=13,
 )
 FULL_NOTE = Note(
     event="paid",

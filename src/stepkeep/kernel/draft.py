@@ -61,7 +61,9 @@ class Draft:
         run = snapshot.run
         self.snapshot = snapshot
         self.plan = snapshot.plan
-        self.now = now
+        # For a run, time never goes back: while a clock that was set back catches up, it stands still. Only who looks
+        # for work goes by the clock itself.
+        self.now, self.clock = max(now, run.moved_at), now
         self.seq = run.seq + 1
         self.state = run.state
         self.open = run.open
@@ -210,7 +212,7 @@ class Draft:
             self.undoing -= 1
 
     def make_ready(self, step: Step, trigger: StepTrigger, **changes: Any) -> Step:
-        moved = self.move(step, trigger, ready_at=self.now, **changes)
+        moved = self.move(step, trigger, ready_at=self.clock, **changes)
         self.ready.append(step.no)
         return moved
 
@@ -343,6 +345,7 @@ class Draft:
             due_at=self.due_at,
             started_at=self.started_at,
             ended_at=self.ended_at,
+            moved_at=self.now,
         )
         return Decision(
             was=before.seq,

@@ -26,7 +26,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     The counters exist so that finishing a step costs as much as the step has dependents, not as the run has steps:
     `open` main steps are not terminal, `moving` steps (any phase) can move without anybody's help, `leased` steps
     are held by a worker, `failed` main steps failed under `continue`, `undoing` hooks are not terminal yet,
-    `inbox` messages are kept unconsumed.
+    `inbox` messages are kept unconsumed. `moved_at` is the time of the latest journal entry, below which the next one
+    never falls, whatever becomes of the clock.
     """
 
     tenant: str
@@ -51,6 +52,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: int | None = None
     ended_at: int | None = None
     business_key: str | None = None
+    moved_at: int = 0
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -68,6 +68,7 @@ def run_columns(runs: Sequence[Run], blob: Bytes) -> Columns:
         numbers([run.started_at for run in runs]),
         numbers([run.ended_at for run in runs]),
         texts([run.business_key for run in runs]),
+        numbers([run.moved_at for run in runs]),
     ]
 
 
@@ -205,6 +206,7 @@ def run_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Run:
         started_at,
         ended_at,
         business_key,
+        moved_at,
     ) = columns
     return Run(
         tenant=tenant,
@@ -229,6 +231,7 @@ def run_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Run:
         started_at=started_at,
         ended_at=ended_at,
         business_key=business_key,
+        moved_at=moved_at,
     )
 
 
@@ -287,7 +290,7 @@ def details_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Details:
 def record_from(columns: Sequence[Any]) -> RunRecord:
     """A run beside its details, as `read_run` and `list_runs` select them."""
     tenant, run_id = columns[0], columns[1]
-    return RunRecord(run=run_from(tenant, run_id, columns[2:22]), details=details_from(tenant, run_id, columns[22:]))
+    return RunRecord(run=run_from(tenant, run_id, columns[2:23]), details=details_from(tenant, run_id, columns[23:]))
 
 
 def attempt_from(columns: Sequence[Any]) -> Attempt:

@@ -69,6 +69,7 @@ def run_row(run: Run) -> Row:
         run.started_at,
         run.ended_at,
         run.business_key,
+        run.moved_at,
     )
 
 
@@ -96,6 +97,7 @@ def to_run(row: Row) -> Run:
         started_at=row[19],
         ended_at=row[20],
         business_key=row[21],
+        moved_at=row[22],
     )
 
 
@@ -164,7 +166,7 @@ def to_details(row: Row) -> Details:
 
 def to_record(row: Row) -> RunRecord:
     """A run and what it was given, from one row that has both."""
-    return RunRecord(run=to_run(row), details=to_details((*row[:2], *row[22:])))
+    return RunRecord(run=to_run(row), details=to_details((*row[:2], *row[23:])))
 
 
 def attempt_row(attempt: Attempt) -> Row:

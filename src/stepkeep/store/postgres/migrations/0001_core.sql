@@ -46,6 +46,7 @@ create table runs (
     due_at bigint,
     started_at bigint,
     ended_at bigint,
+    moved_at bigint not null,
     open integer not null,
     moving integer not null,
     leased integer not null,

@@ -4,7 +4,7 @@ with locked as materialized (
     from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
     cross join lateral (
         select definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox,
-            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key
+            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at
         from runs
         where runs.tenant = wanted.tenant and runs.id = wanted.run_id
         for update

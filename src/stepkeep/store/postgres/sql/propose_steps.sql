@@ -21,7 +21,7 @@ locked as materialized (
     from candidates
     cross join lateral (
         select definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox,
-            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key
+            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at
         from runs
         where runs.tenant = candidates.tenant and runs.id = candidates.run_id
         for update skip locked

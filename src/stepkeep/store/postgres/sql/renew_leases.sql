@@ -14,7 +14,7 @@ clock as materialized (
     select stepkeep_now() + $6::bigint as now from locked having count(*) >= 0
 )
 update steps
-set due_at = clock.now + locked.lease
+set due_at = greatest(steps.due_at, clock.now + locked.lease)
 from clock cross join locked
 where steps.tenant = locked.tenant and steps.run_id = locked.run_id and steps.no = locked.no
     and steps.fence = locked.fence and steps.state in ('running', 'validating') and steps.worker is not null

@@ -49,6 +49,7 @@ create table runs (
     started_at    integer,
     ended_at      integer,
     business_key  text,
+    moved_at      integer not null,
     primary key (tenant, id),
     constraint run_state check (case state
         when 'idle'         then ended_at is null

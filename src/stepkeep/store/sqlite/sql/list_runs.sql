@@ -1,7 +1,7 @@
 -- List the runs of a tenant, newest first; a filter that is null lets everything through.
 select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.open, r.moving, r.leased, r.failed,
        r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
-       r.business_key,
+       r.business_key, r.moved_at,
        d.workflow, d.version, d.dialect, d.input, d.correlation_id, d.created_at, d.created_by, d.business_key,
        d.rerun_of, d.labels
 from runs r

@@ -1,6 +1,6 @@
 -- Extend a lease that still stands and tell the state of its run.
 update steps
-set due_at = ?5 + ?6
+set due_at = max(due_at, ?5 + ?6)
 where tenant = ?1 and run_id = ?2 and no = ?3 and fence = ?4
     and state in ('running', 'validating') and worker is not null and due_at >= ?5
 returning run_id, no, fence, (select state from runs where tenant = steps.tenant and id = steps.run_id)
