@@ -27,6 +27,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.payloads import Unstorable
+from stepkeep.worker.places import processes
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.settle import token_digest
 
@@ -281,6 +282,30 @@ def test_a_process_computes_elsewhere_and_is_used_again() -> None:
     first, second = (said(outcome) for outcome in asyncio.run(one_after_the_other()))
     assert (first["twice"], second["twice"]) == (2, 4)
     assert first["pid"] == second["pid"] != os.getpid()
+
+
+def test_a_process_that_cannot_be_had_fails_its_attempt_and_not_those_that_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = processes.Child
+    refusals = iter([True])
+
+    def child(memory_limit: int | None) -> processes.Child:
+        if next(refusals, False):
+            raise BlockingIOError("no more processes")
+        return made(memory_limit)
+
+    monkeypatch.setattr(processes, "Child", child)
+
+    async def body() -> list[object]:
+        return await outcomes(
+            [process_job(process_handlers.double, inputs={"n": n}) for n in (1, 2)], Settings(concurrency=1)
+        )
+
+    first, second = asyncio.run(body())
+    assert isinstance(first, Failed)
+    assert "no more processes" in first.error
+    assert isinstance(second, Completed)
 
 
 def test_a_process_has_the_context_and_its_costs_and_events_come_back() -> None:
