@@ -94,6 +94,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._strange: list[Connection] = []
         self._room = asyncio.Semaphore(size)
+        self._closed = False
 
     @property
     def opening(self) -> str:
@@ -106,6 +107,7 @@ class Pool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         self._settle_in()
+        self._closed = False
         room = self._room
         async with room:
             connection = await self._take()
@@ -114,14 +116,21 @@ class Pool:
             except BaseException:
                 await self._abandon(connection)
                 raise
-            if not connection.is_closed():
-                self._idle.append(connection)
+            await self._give_back(connection)
 
     async def close(self) -> None:
         self._settle_in()
+        self._closed = True
         idle, self._idle = self._idle, []
         for connection in idle:
             await self._part(connection)
+
+    async def _give_back(self, connection: Connection) -> None:
+        """Keep it for the next caller, unless the pool was closed meanwhile and nobody would ever close it."""
+        if self._closed:
+            await self._part(connection)
+        elif not connection.is_closed():
+            self._idle.append(connection)
 
     def _settle_in(self) -> None:
         """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
@@ -153,8 +162,12 @@ class Pool:
             self.local = True
             return await self._dial({})
         name, value = next(iter(self._settings.items()))
-        async with connection.transaction():
-            self.local = await connection.fetchval("select current_setting($1)", name) != value
+        try:
+            async with connection.transaction():
+                self.local = await connection.fetchval("select current_setting($1)", name) != value
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
     async def _dial(self, settings: Mapping[str, str]) -> Connection:
@@ -182,7 +195,7 @@ class Pool:
         except LOST:
             connection.terminate()
         else:
-            self._idle.append(connection)
+            await self._give_back(connection)
 
     async def _part(self, connection: Connection) -> None:
         try:
