@@ -1,0 +1,64 @@
+"""Workers that sleep past their leases, and workers that live in another hour."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+
+from stepkeep.torture.fleet import Member
+from stepkeep.torture.stage import NotRun, Stage
+
+LEASE = 1.0
+PAUSE = 1.6 * LEASE
+ZOMBIES = 48
+
+
+async def stopped_past_lease(stage: Stage) -> None:
+    """SIGSTOP past the lease, SIGCONT, and then late writes, over and over: none may be accepted."""
+    await stage.workers(2, zombie=True, concurrency=ZOMBIES)
+    async with stage.loading() as load:
+        until = time.monotonic() + stage.seconds
+        while time.monotonic() < until:
+            run_ids = await load.start_many("slow", 8, seconds=0.6)
+            sleeper = await _busiest(stage, run_ids)
+            stage.fleet.send(sleeper, signal.SIGSTOP)
+            stage.counts["stops"] += 1
+            await asyncio.sleep(PAUSE)
+            stage.fleet.send(sleeper, signal.SIGCONT)
+            await asyncio.sleep(0.3)
+        # The last of the late writes are still to come.
+        await asyncio.sleep(2.5)
+    stage.must_have_hit("stops", at_least=1)
+    stage.must_have_hit("late writes tried", at_least=20)
+
+
+async def _busiest(stage: Stage, run_ids: list[str]) -> Member:
+    """The worker that began most of these runs: it holds their slow steps by now."""
+    keys = {f"{run_id}:start" for run_id in run_ids}
+    async with asyncio.timeout(30):
+        while len(begun := [effect.pid for effect in stage.ledger.read() if effect.key in keys]) < len(keys):  # noqa: ASYNC110 - a file says so
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.1)
+    [(pid, _)] = Counter(begun).most_common(1)
+    return next(member for member in stage.fleet.living if str(member.pid) == pid)
+
+
+async def clock_skew(stage: Stage) -> None:
+    """Two workers an hour apart from each other and half an hour from the database: no lease ends early or late."""
+    if stage.server is None:
+        raise NotRun("an SQLite file has no clock but the machine's, which all its processes share")
+    await stage.worker(skew=3600.0)
+    await stage.worker(skew=-3600.0)
+    stage.counts["skewed workers"] = 2
+    async with stage.under_load(rate=15.0) as load:
+        until = time.monotonic() + stage.seconds
+        while time.monotonic() < until:
+            await load.start_many("slow", 1, seconds=1.5)
+            await asyncio.sleep(0.5)
+    async with stage.looking() as transactor:
+        stage.must(await stage.settle(transactor), "skewed workers did not finish the work")
+        stuck = await transactor.store.stuck_runs()
+        stage.must(not stuck, f"stuck: {stuck[:3]}")
+    stage.must_have_hit("skewed workers", at_least=2)
