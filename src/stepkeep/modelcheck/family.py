@@ -1,0 +1,220 @@
+"""The small definitions whose every state is visited. Together they use every feature that a decision knows.
+
+Limits are low (two attempts, two losses) because what happens at a limit matters, not how far away it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import ExpressionError
+from stepkeep.kernel.definition import (
+    SECOND,
+    Approval,
+    CompensateWhen,
+    Completion,
+    Definition,
+    Dependency,
+    Effect,
+    Handler,
+    HookFailure,
+    Retry,
+    Rule,
+    StepDefinition,
+    Undo,
+    Wait,
+    digest_of,
+    encode_definition,
+)
+from stepkeep.kernel.plan import ConditionView, Plan, build_plan
+from stepkeep.kernel.states import OnFailure, StepState
+
+S = StepState
+TWICE = Retry(max_attempts=2, max_losses=2)
+ONCE = Retry(max_attempts=1, max_losses=1)
+LOSABLE = Retry(max_attempts=1, max_losses=2)
+RULE = (Rule(expression="true"),)
+ANY_END = (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED)
+SOON = 10 * SECOND
+
+
+class Case(msgspec.Struct, frozen=True):
+    """A definition to explore, and what its handlers may ask for: the messages that each step may wait for."""
+
+    name: str
+    about: str
+    definition: Definition
+    parks: dict[str, str] = {}
+    starts_idle: bool = False
+
+    @property
+    def plan(self) -> Plan:
+        return build_plan(
+            self.definition,
+            definition_id=7,
+            digest=digest_of(encode_definition(self.definition)),
+            queues=range(1, 2 * len(self.definition.steps) + 2),
+            compile_condition=lambda text, _: CONDITIONS[text],
+        )
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Every name that anybody in it may wait for."""
+        waits = {step.wait.event for step in self.definition.steps if step.wait is not None}
+        return tuple(sorted(waits | set(self.parks.values())))
+
+
+class When(msgspec.Struct, frozen=True):
+    """A condition on how one step ended: true, false, or impossible to evaluate."""
+
+    step: str
+    true: tuple[StepState, ...]
+    broken: tuple[StepState, ...] = ()
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset((self.step,))
+
+    @property
+    def reads_input(self) -> bool:
+        return False
+
+    def holds(self, view: ConditionView) -> bool:
+        if view.states[self.step] in self.broken:
+            raise ExpressionError("nothing can be said about that")
+        return view.states[self.step] in self.true
+
+
+CONDITIONS = {
+    "a succeeded": When("a", (S.SUCCEEDED,)),
+    "b is known": When("b", (S.SUCCEEDED,), broken=(S.SKIPPED, S.FAILED)),
+}
+
+
+def _work(name: str, *after: str | Dependency, undo: Retry | None = None, **settings: Any) -> StepDefinition:
+    hook = None if undo is None else Undo(executor=Handler(name=f"undo {name}"), retry=undo)
+    if hook is not None:
+        settings.setdefault("effect", Effect.WRITE)
+    settings.setdefault("retry", ONCE)
+    return StepDefinition(
+        name=name, order=0, executor=Handler(name=name), depends_on=_edges(after), undo=hook, **settings
+    )
+
+
+def _gate(name: str, *after: str | Dependency, deadline: int | None = SOON, **settings: Any) -> StepDefinition:
+    return StepDefinition(
+        name=name, order=0, approval=Approval(deadline=deadline), depends_on=_edges(after), **settings
+    )
+
+
+def _wait(
+    name: str, event: str, *after: str | Dependency, deadline: int | None = SOON, **settings: Any
+) -> StepDefinition:
+    return StepDefinition(
+        name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=_edges(after), **settings
+    )
+
+
+def _edges(after: Iterable[str | Dependency]) -> tuple[Dependency, ...]:
+    return tuple(Dependency(step=one) if isinstance(one, str) else one for one in after)
+
+
+def _case(
+    name: str, about: str, *steps: StepDefinition, parks: dict[str, str] | None = None, idle: bool = False, **more: Any
+) -> Case:
+    ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
+    return Case(name, about, Definition(name=name, version=1, steps=ordered, **more), parks or {}, idle)
+
+
+def cases() -> tuple[Case, ...]:
+    """The family, smallest first, so that a defect is met on the shortest way."""
+    tolerant: dict[str, Any] = {"on_failure": OnFailure.SKIP}
+    continuing: dict[str, Any] = {"on_failure": OnFailure.CONTINUE}
+    undoing: dict[str, Any] = {"on_failure": OnFailure.COMPENSATE}
+    return (
+        _case(
+            "gates",
+            "a gate, a held step, a manual completion with rules, hooks; two people",
+            _work("a", undo=ONCE, hold=Approval(deadline=SOON), **tolerant),
+            _gate("g", "a", **undoing),
+            _work("m", "g", undo=ONCE, completion=Completion.MANUAL, completion_deadline=SOON, rules=RULE, **undoing),
+            _gate("h", deadline=None, **tolerant),
+            on_failure=OnFailure.COMPENSATE,
+            idle=True,
+        ),
+        _case(
+            "skips",
+            "conditions, tolerated failures and rejections, cascades over edges that allow them and edges that do not",
+            _work("a", retry=TWICE, **tolerant),
+            _work("b", Dependency(step="a", allow=(S.SUCCEEDED, S.SKIPPED)), condition="a succeeded", **continuing),
+            _gate("c", Dependency(step="a", allow=ANY_END), **tolerant),
+            _work("d", "b", Dependency(step="c", allow=ANY_END), **tolerant),
+            _work("e", Dependency(step="b", allow=ANY_END), condition="b is known", **continuing),
+            timeout=60 * SECOND,
+        ),
+        _case(
+            "rules",
+            "rules after steps and after the run, failures that let the run go on, rules that lose their lease",
+            _work("a", rules=RULE, retry=LOSABLE, undo=ONCE, **continuing),
+            _work("b", rules=RULE, retry=TWICE, **tolerant),
+            _work("c", "a", "b", undo=ONCE, **continuing),
+            rules=RULE,
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+        ),
+        _case(
+            "waits",
+            "a handler that parks, with and without a timeout, beside a wait for the same message; a manual end",
+            _work("a", retry=TWICE, **undoing, undo=ONCE),
+            _wait("w", "paid", "a", **tolerant),
+            _work(
+                "c",
+                Dependency(step="w", allow=ANY_END),
+                completion=Completion.MANUAL,
+                completion_deadline=SOON,
+                **tolerant,
+            ),
+            parks={"a": "paid"},
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+        ),
+        _case(
+            "undo stops",
+            "hooks that fail and stop the rollback, effects that may have happened, effects that cannot be undone",
+            _work("a", undo=TWICE, compensate_when=CompensateWhen.ATTEMPTED, retry=TWICE, **undoing),
+            _work("b", undo=ONCE, **undoing),
+            _work("c", "a", effect=Effect.IRREVERSIBLE, **undoing),
+            _work("d", "b", "c", **undoing),
+            on_failure=OnFailure.COMPENSATE,
+            hook_failure=HookFailure.STOP,
+        ),
+        _case(
+            "diamond",
+            "five steps in a diamond with a wait in it and hooks around it: joins, lost leases, late successes undone",
+            _work("a", undo=TWICE, retry=TWICE, **undoing),
+            _work("b", "a", undo=ONCE, retry=TWICE, **undoing),
+            _wait("c", "paid", "a", **undoing),
+            _work("d", "a", undo=ONCE, retry=TWICE, **undoing),
+            _work("e", "b", "c", "d", retry=TWICE, **undoing),
+            parks={"d": "paid"},
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+        ),
+        _case(
+            "crowd",
+            "three roots and a join for three workers, all with hooks, under a timeout: the most that can be in flight",
+            _work("a", undo=ONCE, retry=TWICE, **undoing),
+            _work("b", undo=ONCE, retry=TWICE, rules=RULE, **undoing),
+            _work("c", undo=ONCE, retry=TWICE, **continuing),
+            _work("d", "a", "b", Dependency(step="c", allow=ANY_END), retry=TWICE, **undoing),
+            _gate("e", "d", **undoing),
+            parks={"c": "paid"},
+            rules=RULE,
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+        ),
+    )

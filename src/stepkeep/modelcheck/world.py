@@ -1,0 +1,210 @@
+"""A run as the model checker sees it: the kernel's own rows, with everything that no decision hangs on made the same.
+
+Times become "due" or "not due", fences are counted anew from the oldest that anybody remembers, the journal has no
+head. What is left is finite, and is packed into a few bytes without loss: two states are one only if they are equal.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Container
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Message, Note, Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL
+
+NOW = 1_000_000_000
+LATER = NOW + 1_000_000_000
+"""The end of every timer that has not run out."""
+FAR = LATER + 1_000_000_000
+"""When a timer is let run out, this is the time."""
+RAN_OUT = NOW - 1
+"""The end of a lease that has run out and that no sweep has found yet."""
+SEQ = 50
+TOKEN = "sha-256 of a token"  # noqa: S105 - nobody's
+WORKER = 1
+"""All workers go by one number, as restarts of one do: nothing but the fence tells a holder from a zombie."""
+
+Memory = tuple[tuple[int, int], ...]
+"""The claims that workers believe to hold: (step, fence), sorted."""
+
+LAST_MOVE = {"moved_at": NOW} if "moved_at" in Run.__struct_fields__ else {}
+
+_AT = re.compile(r'"at":\d+')
+
+
+class State(NamedTuple):
+    """One state of the model: rows by step number, kept messages by name, oldest first, and what workers remember."""
+
+    run: Run
+    rows: dict[int, Step]
+    inbox: tuple[str, ...] = ()
+    memory: Memory = ()
+
+    @property
+    def ended(self) -> bool:
+        return self.run.state in RUN_TERMINAL
+
+    def snapshot(self, plan: Plan) -> Snapshot:
+        """Everything there is to know, as a store would load it."""
+        return Snapshot(
+            plan=plan,
+            run=self.run,
+            steps=self.rows,
+            whole=True,
+            waiting=True,
+            inbox=tuple(_message(place, name) for place, name in enumerate(self.inbox)),
+            outputs=dict.fromkeys(range(plan.size)),
+            input=b"null",
+        )
+
+
+def _message(place: int, name: str) -> Message:
+    return Message(
+        tenant="t", run_id="r", id=f"kept{place}", number=place, name=name, payload=b"{}", sender="", arrived_at=NOW
+    )
+
+
+class Codec:
+    """Packs states: equal rows get equal numbers, and a state is the bytes of its numbers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.places = (*range(plan.size), *sorted(plan.undos), *((plan.check.no,) if plan.check else ()))
+        self._numbers: dict[Any, int] = {}
+        self._things: list[Any] = []
+        self._format = struct.Struct(f"<{len(self.places) + 3}H")
+        self._number(None)
+
+    def pack(self, state: State) -> bytes:
+        number, rows = self._number, state.rows
+        return self._format.pack(
+            number(state.run),
+            number(state.inbox),
+            number(state.memory),
+            *(number(rows.get(no)) for no in self.places),
+        )
+
+    def unpack(self, packed: bytes) -> State:
+        run, inbox, memory, *rows = (self._things[number] for number in self._format.unpack(packed))
+        return State(run, {row.no: row for row in rows if row is not None}, inbox, memory)
+
+    def _number(self, thing: Any) -> int:
+        found = self._numbers.get(thing)
+        if found is None:
+            found = self._numbers[thing] = len(self._things)
+            self._things.append(thing)
+        return found
+
+
+def born(plan: Plan, *, start: bool) -> State:
+    """A run that was just created."""
+    decision = conceive(
+        plan,
+        tenant="t",
+        run_id="r",
+        priority=0,
+        business_key=None,
+        given=b"null",
+        actor="ann",
+        now=NOW,
+        start=start,
+    )
+    blank = State(Run(tenant="t", id="r", definition_id=plan.definition_id), {})
+    return after(plan, blank, decision, ())
+
+
+def after(plan: Plan, state: State, decision: Decision, memory: Memory) -> State:
+    """The state that this decision leads to; `memory` is what workers will remember, in the fences of the decision."""
+    changed = {row.no: row for row in (*decision.changed, *decision.added)}
+    inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.messages]
+    gone = {message.id for message in decision.consumed}
+    kept = tuple(one.name for one in inbox if one.id not in gone and one.consumed_by is None)
+    return _spelled(plan, State(_canonical_run(decision.run), {**state.rows, **changed}, kept, memory), changed)
+
+
+def _spelled(plan: Plan, state: State, changed: Container[int]) -> State:
+    """The one spelling of a state: fences counted from the oldest remembered, places of completion from the first.
+
+    Where a step completed among the others matters only if it can be undone.
+    """
+    rows, memory = state.rows, state.memory
+    places = sorted(row.settled for row in rows.values() if row.settled and row.no + plan.size in plan.undos)
+    ranks = {value: rank for rank, value in enumerate(places, 1)}
+    fences: dict[int, dict[int, int]] = {}
+    spelled = dict(rows)
+    for no, row in rows.items():
+        place = None if row.settled is None else ranks.get(row.settled, 0)
+        if no in changed:
+            fences[no] = _fences(row, memory)
+            spelled[no] = _canonical_step(row, fences[no], place)
+        elif place != row.settled:
+            spelled[no] = replace(row, settled=place)
+    known = tuple(sorted([(no, fences[no][fence] if no in fences else fence) for no, fence in memory]))
+    return State(state.run, spelled, state.inbox, known)
+
+
+def forget(plan: Plan, state: State, no: int, fence: int) -> State:
+    """A worker that believed to hold this claim is gone, or has said all it had to say."""
+    left = list(state.memory)
+    left.remove((no, fence))
+    return _spelled(plan, state._replace(memory=tuple(left)), {no})
+
+
+def run_out(state: State, no: int) -> State:
+    """A lease ends, and no sweep has come by yet."""
+    return state._replace(rows={**state.rows, no: replace(state.rows[no], due_at=RAN_OUT)})
+
+
+def _fences(row: Step, memory: Memory) -> dict[int, int]:
+    known = {fence for no, fence in memory if no == row.no} | {row.fence} - {0}
+    if row.note is not None and row.note.checked is not None:
+        known.add(row.note.checked)
+    return {0: 0} | {fence: place for place, fence in enumerate(sorted(known), 1)}
+
+
+def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Step:
+    due_at = row.due_at if row.due_at is None or row.due_at == RAN_OUT else LATER
+    return replace(
+        row,
+        ready_at=None if row.ready_at is None else NOW,
+        due_at=due_at,
+        fence=fences[row.fence],
+        claimed_at=None if row.claimed_at is None else NOW,
+        settled=place,
+        category=None,
+        error=None,
+        note=None if row.note is None else _canonical_note(row.note, fences),
+    )
+
+
+def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
+    record = note.record
+    if record is not None:
+        record = '{"message":{}}' if record.startswith('{"message"') else _AT.sub('"at":1', record)
+    return replace(
+        note,
+        woken_by=None if note.woken_by is None else "{}",
+        output=None if note.output is None else "{}",
+        record=record,
+        checked=None if note.checked is None else fences[note.checked],
+    )
+
+
+def _canonical_run(run: Run) -> Run:
+    return replace(
+        run,
+        seq=SEQ,
+        head=b"",
+        error=None if run.error is None else "error",
+        due_at=None if run.due_at is None else LATER,
+        started_at=None if run.started_at is None else NOW,
+        ended_at=None if run.ended_at is None else NOW,
+        **LAST_MOVE,
+    )

@@ -1,0 +1,199 @@
+"""Planted defects: each takes one rule out of the kernel, and names the case and the property that must notice.
+
+A model checker that finds nothing proves nothing until it has been shown to find something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.errors import Conflict
+from stepkeep.kernel import compensation, decide, execution, failure, people, progress, stopping, timers
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.events import GateDecided, MessageArrived, StepReported, TimeCame
+from stepkeep.kernel.outcomes import Released
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import AttemptState, StepState
+from stepkeep.kernel.tables import StepTrigger
+from stepkeep.modelcheck.world import FAR
+
+Patch = pytest.MonkeyPatch
+HANDLERS: Any = decide.HANDLERS
+REPORTS: Any = execution.REPORTS
+
+
+class Mutant(NamedTuple):
+    name: str
+    case: str
+    caught_by: str
+    plant: Callable[[Patch], None]
+
+
+def _no_fence(patch: Patch) -> None:
+    def report(draft: Draft, event: StepReported) -> Reply:
+        return execution.report(draft, replace(event, fence=draft.named(event.no).fence))
+
+    patch.setitem(HANDLERS, StepReported, report)
+
+
+def _expired_leases_are_believed(patch: Patch) -> None:
+    def report(draft: Draft, event: StepReported) -> Reply:
+        now, draft.now = draft.now, 0
+        step = draft.named(event.no)
+        if step.worker is not None and step.due_at is not None and step.due_at < now:
+            return execution.report(draft, event)
+        draft.now = now
+        return execution.report(draft, event)
+
+    patch.setitem(HANDLERS, StepReported, report)
+
+
+def _sweeps_believe_what_they_found(patch: Patch) -> None:
+    def time_came(draft: Draft, event: TimeCame) -> Reply:
+        draft.now = FAR
+        return timers.time_came(draft, event)
+
+    patch.setitem(HANDLERS, TimeCame, time_came)
+
+
+def _parking_does_not_look_into_the_inbox(patch: Patch) -> None:
+    patch.setattr(Draft, "take_message", lambda self, name, no: None)
+
+
+def _messages_wake_nobody(patch: Patch) -> None:
+    patch.setattr(decide, "_listens", lambda draft: False)
+
+
+def _messages_are_not_deduplicated(patch: Patch) -> None:
+    def message(draft: Draft, event: MessageArrived) -> Reply:
+        return decide.message(draft, replace(event, id=event.id + "'"))
+
+    patch.setitem(HANDLERS, MessageArrived, message)
+
+
+def _the_last_completed_is_not_undone(patch: Patch) -> None:
+    to_undo = compensation._to_undo
+    patch.setattr(compensation, "_to_undo", lambda draft: to_undo(draft)[1:])
+
+
+def _hooks_run_in_order_of_completion(patch: Patch) -> None:
+    to_undo = compensation._to_undo
+    patch.setattr(compensation, "_to_undo", lambda draft: to_undo(draft)[::-1])
+
+
+def _lost_leases_have_no_cap(patch: Patch) -> None:
+    patch.setattr(execution, "may_retry_lost", lambda retry, counted, losses: True)
+
+
+def _attempts_have_no_cap(patch: Patch) -> None:
+    patch.setattr(execution, "may_retry", lambda retry, category, counted: True)
+
+
+def _cancelled_claims_leave_no_attempt(patch: Patch) -> None:
+    def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
+        return draft.move(step, StepTrigger.CANCELLED, of=of)
+
+    patch.setattr(stopping, "cancel_step", cancel_step)
+
+
+def _joins_open_at_the_first_arrival(patch: Patch) -> None:
+    tell = progress._tell
+
+    def first(draft: Draft, step: Step, *news: Any) -> Any:
+        return tell(draft, replace(step, unmet=1), *news)
+
+    patch.setattr(progress, "_tell", first)
+
+
+def _gates_are_decided_again(patch: Patch) -> None:
+    def again(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+        draft.caused_by("gate_decided", actor)
+        return Accepted({"decision": decision})
+
+    patch.setattr(people, "_decided_before", again)
+
+
+def _nobody_may_decide(patch: Patch) -> None:
+    def refuse(draft: Draft, event: GateDecided) -> Reply:
+        raise Conflict("no")
+
+    patch.setitem(HANDLERS, GateDecided, refuse)
+
+
+def _stopping_has_no_grace_period(patch: Patch) -> None:
+    stop = stopping.stop
+
+    def endless(draft: Draft, *given: Any, **more: Any) -> None:
+        stop(draft, *given, **more)
+        draft.due_at = None
+
+    for module in (decide, failure, timers):
+        patch.setattr(module, "stop", endless)
+
+
+def _retries_are_granted_while_stopping(patch: Patch) -> None:
+    def released(draft: Draft, step: Step, outcome: Any) -> None:
+        draft.close_attempt(step, AttemptState.RELEASED, outcome)
+        draft.move(step, StepTrigger.RELEASED, ready_at=draft.now)
+
+    patch.setitem(REPORTS, Released, released)
+
+
+def _refused_gates_let_pass(patch: Patch) -> None:
+    settle = progress.settle
+
+    def lenient(draft: Draft, settled: Any) -> None:
+        settle(draft, None if settled is None else replace(settled, hard=False, state=StepState.SUCCEEDED))
+
+    patch.setattr(people, "settle", lenient)
+    patch.setattr(timers, "settle", lenient)
+
+
+def _hooks_are_not_counted_out(patch: Patch) -> None:
+    def count_out(draft: Draft, no: int) -> None:
+        draft.open -= no < draft.plan.size
+
+    patch.setattr(Draft, "_count_out", count_out)
+
+
+def _nothing_ever_finishes(patch: Patch) -> None:
+    """Whatever is reported, the step is offered again: always something to do, never an end."""
+    for outcome in REPORTS:
+        patch.setitem(REPORTS, outcome, execution._released)
+
+    def lose(draft: Draft, step: Step) -> None:
+        execution._released(draft, step, Released())
+
+    patch.setitem(timers.STEP_DUE, StepState.RUNNING, lose)
+
+
+STALE, TIMERS, WOKEN = "I3 stale reports are refused", "timers fire when they are due", "I6 no lost wake-up"
+UNDO, LIMITS, OWN = "I7 what was done is undone, last first", "I10 limits", "InvariantBroken"
+MUTANTS = (
+    Mutant("no fence", "crowd", STALE, _no_fence),
+    Mutant("expired leases are believed", "crowd", STALE, _expired_leases_are_believed),
+    Mutant("sweeps believe what they found", "gates", TIMERS, _sweeps_believe_what_they_found),
+    Mutant("parking does not look into the inbox", "waits", WOKEN, _parking_does_not_look_into_the_inbox),
+    Mutant("messages wake nobody", "waits", WOKEN, _messages_wake_nobody),
+    Mutant("messages are not deduplicated", "waits", "I6 no message twice", _messages_are_not_deduplicated),
+    Mutant("the last completed is not undone", "diamond", UNDO, _the_last_completed_is_not_undone),
+    Mutant("hooks run in order of completion", "undo stops", UNDO, _hooks_run_in_order_of_completion),
+    Mutant("lost leases have no cap", "crowd", LIMITS, _lost_leases_have_no_cap),
+    Mutant("attempts have no cap", "diamond", LIMITS, _attempts_have_no_cap),
+    Mutant(
+        "cancelled claims leave no attempt", "crowd", "I2 one outcome per claim", _cancelled_claims_leave_no_attempt
+    ),
+    Mutant("joins open at the first arrival", "diamond", "I4 dependencies first", _joins_open_at_the_first_arrival),
+    Mutant("gates are decided again", "gates", "I11 one decision per gate", _gates_are_decided_again),
+    Mutant("nobody may decide", "gates", "no dead end", _nobody_may_decide),
+    Mutant("stopping has no grace period", "crowd", OWN, _stopping_has_no_grace_period),
+    Mutant("claims are handed back while stopping", "crowd", OWN, _retries_are_granted_while_stopping),
+    Mutant("refused gates let pass", "skips", "I4 dependencies first", _refused_gates_let_pass),
+    Mutant("hooks are not counted out", "diamond", OWN, _hooks_are_not_counted_out),
+    Mutant("nothing ever finishes", "rules", "an end is reachable from everywhere", _nothing_ever_finishes),
+)
