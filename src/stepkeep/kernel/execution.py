@@ -81,7 +81,10 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
     draft.caused_by("step_reported", event.actor)
     settle(draft, REPORTS[type(event.outcome)](draft, step, event.outcome))
-    return Accepted({"state": draft.step(event.no).state})
+    after = draft.step(event.no)
+    if after.state is StepState.RETRYING and after.due_at is not None:
+        return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
+    return Accepted({"state": after.state})
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:

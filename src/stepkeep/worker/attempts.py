@@ -57,10 +57,11 @@ class Attempts:
         outage: Outage,
         changed: Callable[[], None],
         more_work: Callable[[], None],
+        due_in: Callable[[float], None],
     ) -> None:
         self._transactor, self._crew, self._codes, self._membership = transactor, crew, codes, membership
         self._settings, self._seams, self._outage = settings, seams, outage
-        self._changed, self._more_work = changed, more_work
+        self._changed, self._more_work, self._due_in = changed, more_work, due_in
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
         self.reports = Reports(self._commit)
@@ -301,6 +302,8 @@ class Attempts:
             return
         if state == StepState.SUCCEEDED:
             self._inputs.remember(job, outcome)
+        elif "due_in" in reply.record:
+            self._due_in(reply.record["due_in"] / SECOND)
         self._let_go(job)
 
     def _judge(self, job: Job, outcome: Completed) -> None:

@@ -24,7 +24,7 @@ from stepkeep.worker.crew import Crew, ThreadedCrew
 from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.polling import LowWater, Pace
+from stepkeep.worker.polling import Alarm, LowWater, Pace
 from stepkeep.worker.queues import served_queues
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
@@ -74,6 +74,7 @@ class Worker:
             capacity=self._settings.concurrency,
             capabilities=tuple(sorted(self._capabilities)),
         )
+        self._alarm = Alarm(self._seams)
         self._attempts = Attempts(
             transactor,
             self._crew,
@@ -83,6 +84,7 @@ class Worker:
             seams=self._seams,
             outage=self._outage,
             changed=self._note_change,
+            due_in=self._alarm.ring_in,
             more_work=self.wake,
         )
         self._pace = Pace(self._settings, self._seams)
@@ -303,10 +305,7 @@ class Worker:
             await self._membership.mark(busy=False)
 
     async def _sweep(self) -> None:
-        pause = self._seams.spread(self._settings.sweep)
-        before = self._seams.monotonic()
-        await self._seams.sleep(pause)
-        self.loop_lag = max(0.0, self._seams.monotonic() - before - pause)
+        self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep)))
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         if await sweep(self._transactor):

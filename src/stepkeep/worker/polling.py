@@ -1,16 +1,24 @@
 """When to look for work, and from where: often under load, rarely when idle, and not over the same ground each time.
 
 An empty answer never means that there is no work (rows may have been locked), so it only makes the next look later.
-Pure but for the clock's readings it is handed; the loop asks it and acts.
+The loop asks it and acts.
 """
 
 from __future__ import annotations
+
+import asyncio
+import heapq
+import math
 
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
 
 MARGIN = 5_000_000
 """How far a mark stays behind (microseconds): rows stamped earlier may be committed later."""
+
+
+GRAIN = 0.02
+"""How finely own timers ring (seconds)."""
 
 
 class Pace:
@@ -32,6 +40,39 @@ class Pace:
     @property
     def seconds(self) -> float:
         return self._seams.spread(self._pause) if self._pause else 0.0
+
+
+class Alarm:
+    """Timers that this worker itself has set: a short pause should not have to wait for the next regular sweep.
+
+    Times are rounded up to a grain, so that a thousand retries ring as often as a few.
+    """
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._times: list[int] = []
+        self._set = asyncio.Event()
+
+    def ring_in(self, seconds: float) -> None:
+        at = math.ceil((self._seams.monotonic() + seconds) / GRAIN)
+        if at not in self._times[:1]:
+            heapq.heappush(self._times, at)
+            self._set.set()
+
+    async def sleep(self, seconds: float) -> float:
+        """Sleep so long, or until the alarm; returns how much later than that it is."""
+        end = self._seams.monotonic() + seconds
+        while (left := self._next(end) - self._seams.monotonic()) > 0:
+            self._set.clear()
+            await self._seams.wait(self._set, left)
+        now = self._seams.monotonic()
+        late = now - self._next(end)
+        while self._times and self._times[0] * GRAIN <= now:
+            heapq.heappop(self._times)
+        return late
+
+    def _next(self, end: float) -> float:
+        return min(end, self._times[0] * GRAIN) if self._times else end
 
 
 class LowWater:
