@@ -27,6 +27,7 @@ from stepkeep.cli.commands import (
     runs,
     send,
     show,
+    simulate,
     start,
     worker,
     workers,
@@ -65,6 +66,7 @@ def stepkeep(
 
 app.command("run", rich_help_panel=WORK)(with_settings(run.run))
 app.command("check", rich_help_panel=WORK)(with_settings(check.check))
+app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate))
 app.command("start", rich_help_panel=WORK)(with_settings(start.start))
 app.command("rerun", rich_help_panel=WORK)(with_settings(rerun.rerun))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))

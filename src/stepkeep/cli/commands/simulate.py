@@ -1,0 +1,123 @@
+"""`stepkeep simulate FILE`: walk every failure path of a definition on a virtual clock. Runs and stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import Apps, Input, WrittenAs
+from stepkeep.cli.printer import answer, console, quiet_stdout, say
+from stepkeep.cli.session import json_value, load_definition, load_handlers
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.rehearsal.report import Report
+
+KINDS = ("stuck", "no-deadline", "uncompensated")
+
+
+def simulate(
+    settings: Settings,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A definition: YAML, JSON or FILE.py[:NAME].")],
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    as_: WrittenAs = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Show a tree of paths instead of a table.")] = False,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Let any two things go wrong together.")] = False,
+    max_paths: Annotated[
+        int, typer.Option("--max-paths", min=1, max=1_000_000, help="Walk at most this many paths.")
+    ] = 5_000,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="KIND", help=f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable."),
+    ] = None,
+) -> int:
+    """Walk every failure path of a definition on a virtual clock, through the engine's own decisions.
+
+    No handler runs and no database is opened. Every step fails, times out and loses its workers; gates are rejected
+    and left alone; hooks fail; the run is cancelled and times out at every point. Shows how each path ends and after
+    what time. Exits 1 when a run may wait for ever or leave its effects behind, for CI.
+    """
+    allowed = frozenset(allow or ())
+    if unknown := allowed - set(KINDS):
+        raise InvalidInput(f"--allow takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}.")
+    report = _rehearse(settings, file, app or [], input, as_, pairs, max_paths)
+    serious = [finding for finding in report.serious if finding.kind not in allowed]
+    status = FAILED if serious else SUCCEEDED
+    if settings.json:
+        answer({"file": file, "ok": status == SUCCEEDED, **report.plain()})
+        return status
+    _show(report, tree, allowed)
+    say(_verdict(file, report, len(serious)))
+    return status
+
+
+def _rehearse(
+    settings: Settings, file: str, apps: list[str], given: str | None, as_: str | None, pairs: bool, max_paths: int
+) -> Report:
+    import msgspec
+
+    from stepkeep.rehearsal.report import rehearse
+
+    value = json_value(given, "--input")
+    with quiet_stdout(settings.json):
+        definition = load_definition(file, load_handlers(apps) if apps else None, as_)
+    with _progress(settings.json) as progress:
+        return rehearse(
+            definition,
+            given=None if given is None else msgspec.json.encode(value),
+            pairs=pairs,
+            max_paths=max_paths,
+            progress=progress,
+        )
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere."""
+    screen = console(stderr=True)
+    if quiet or not screen.is_terminal:
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("walking paths"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("paths", total=None)
+
+        def tell(done: int, total: int) -> None:
+            if done % 10 == 0 or done == total:
+                bar.update(task, completed=done, total=total)
+
+        yield tell
+
+
+def _show(report: Report, tree: bool, allowed: frozenset[str]) -> None:
+    from stepkeep.cli.render.endings import endings_table, endings_tree, findings_lines, legend
+    from stepkeep.cli.render.times import span
+
+    screen = console()
+    screen.print(endings_tree(report) if tree else endings_table(report))
+    screen.print(legend(report), soft_wrap=True)
+    longest = span(report.longest.elapsed / 1_000_000)
+    screen.print(f"longest time to an end: {longest}, when {report.longest.path}", soft_wrap=True, markup=False)
+    for line in findings_lines(report.findings, allowed):
+        screen.print(line, soft_wrap=True)
+
+
+def _verdict(file: str, report: Report, serious: int) -> str:
+    walked = f"{len(report.endings):,} paths walked"
+    if report.unwalked:
+        walked = f"a sample: {len(report.endings):,} paths walked, {report.unwalked:,} not (--max-paths)"
+    advice = len(report.findings) - serious
+    found = f"{_count(serious, 'serious finding')}, {_count(advice, 'remark')}" if report.findings else "no findings"
+    return f"{file}: {walked}, {found}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

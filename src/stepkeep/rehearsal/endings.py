@@ -1,0 +1,89 @@
+"""How a path ended: the run's state, each step's, what was undone and what was left behind, and when.
+
+An effect is left behind when a step surely did its work and no hook took it back; it is in doubt when an attempt that
+timed out, was lost or was fenced off may have done it. Pure: a world in, a value out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from stepkeep.kernel.definition import Effect
+from stepkeep.kernel.states import STEP_WAITING, Rollback, RunState, StepState
+from stepkeep.rehearsal.fates import Deviation, Fate
+from stepkeep.rehearsal.world import World
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one path led. `states` has the main steps in plan order; `elapsed` is microseconds of the virtual clock.
+
+    `ended` is False when nothing but a person or a message would move the run on; `waits` then names the steps.
+    """
+
+    deviations: tuple[Deviation, ...]
+    state: RunState
+    rollback: Rollback
+    states: tuple[StepState, ...]
+    ended: bool
+    elapsed: int
+    undone: tuple[str, ...] = ()
+    hooks_failed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    irreversible: tuple[str, ...] = ()
+    in_doubt: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """What happened, in words."""
+        return ", then ".join(what.text for what in self.deviations) or "all goes well"
+
+    @property
+    def fates(self) -> frozenset[Fate]:
+        return frozenset(what.fate for what in self.deviations)
+
+    def counts(self) -> dict[str, int]:
+        """How many steps ended in which way."""
+        return {str(state): number for state, number in Counter(self.states).items()}
+
+
+def ending_of(world: World) -> Ending:
+    plan, rows = world.stage.plan, world.rows
+    size = plan.size
+    hooks = sorted((row for no, row in rows.items() if size <= no < 2 * size), key=lambda row: row.settled or 0)
+    undone = {row.no - size for row in hooks if row.state is StepState.SUCCEEDED}
+    left: list[str] = []
+    irreversible: list[str] = []
+    in_doubt: list[str] = []
+    if world.run.state is not RunState.SUCCEEDED:
+        for no in sorted((world.done | world.unsure) - undone):
+            definition = plan.steps[no].definition if no < size else None
+            if definition is None:
+                continue
+            if no not in world.done:
+                in_doubt.append(definition.name)
+            elif definition.effect is Effect.IRREVERSIBLE and definition.undo is None:
+                irreversible.append(definition.name)
+            else:
+                left.append(definition.name)
+    return Ending(
+        deviations=world.deviations,
+        state=world.run.state,
+        rollback=world.run.rollback,
+        states=tuple([rows[no].state for no in range(size)]),
+        ended=world.over,
+        elapsed=world.now,
+        undone=tuple(plan.steps[row.no - size].name for row in hooks if row.state is StepState.SUCCEEDED),
+        hooks_failed=tuple(plan.steps[row.no - size].name for row in hooks if row.state is StepState.FAILED),
+        left=tuple(left),
+        irreversible=tuple(irreversible),
+        in_doubt=tuple(in_doubt),
+        waits=() if world.over else tuple(world.name(no) for no in waiting(world)),
+    )
+
+
+def waiting(world: World) -> list[int]:
+    """The steps that wait for people or messages."""
+    return sorted(no for no, row in world.live.items() if row.state in STEP_WAITING)

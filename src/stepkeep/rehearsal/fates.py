@@ -1,0 +1,135 @@
+"""What may happen to each part of a run, and how people call it. Data only.
+
+A fate belongs to a place (`Place`): a step's work, its gate, its wait, its manual completion, its rules, its condition,
+whatever is in flight when the run stops, or the run as a whole. The first fate of each place is that all goes well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.retry import may_retry
+from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
+
+
+class Part(StrEnum):
+    """Which part of a step (or of the run) a fate belongs to."""
+
+    WORK = "work"
+    GATE = "gate"
+    WAIT = "wait"
+    HAND = "hand"
+    RULES = "rules"
+    CONDITION = "condition"
+    FLIGHT = "flight"
+    RUN = "run"
+
+
+class Place(NamedTuple):
+    """A part of the step of this number; conditions go by their text, because the same question has one answer."""
+
+    part: Part
+    key: int | str = ""
+
+
+class Fate(StrEnum):
+    GOES_WELL = "goes_well"
+    FAILS = "fails"
+    KEEPS_FAILING = "keeps_failing"
+    TIMES_OUT = "times_out"
+    LOSES_WORKERS = "loses_workers"
+    REJECTED = "rejected"
+    EXPIRES = "expires"
+    COMPLETED_FAILED = "completed_failed"
+    COMPLETED_CANCELLED = "completed_cancelled"
+    BREAKS_RULES = "breaks_rules"
+    IS_FALSE = "is_false"
+    IS_BROKEN = "is_broken"
+    STOPS = "stops"
+    HEARS_NOTHING = "hears_nothing"
+    CANCELLED = "cancelled"
+    CANCELLED_AND_UNDONE = "cancelled_and_undone"
+    RUN_TIMES_OUT = "run_times_out"
+    SLOW = "slow"
+
+
+WORDS = {
+    (Part.WORK, Fate.FAILS): "{step} fails for good",
+    (Part.WORK, Fate.KEEPS_FAILING): "{step} fails at every attempt",
+    (Part.WORK, Fate.TIMES_OUT): "{step} times out",
+    (Part.WORK, Fate.LOSES_WORKERS): "{step} loses its workers",
+    (Part.GATE, Fate.REJECTED): "{step} is rejected",
+    (Part.GATE, Fate.EXPIRES): "nobody decides {step}",
+    (Part.WAIT, Fate.EXPIRES): "nothing arrives for {step}",
+    (Part.HAND, Fate.COMPLETED_FAILED): "{step} is completed as Failed",
+    (Part.HAND, Fate.COMPLETED_CANCELLED): "{step} is completed as Cancelled",
+    (Part.HAND, Fate.EXPIRES): "nobody completes {step}",
+    (Part.RULES, Fate.BREAKS_RULES): "{step} breaks its rules",
+    (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
+    (Part.CONDITION, Fate.IS_FALSE): "{step} is false",
+    (Part.CONDITION, Fate.IS_BROKEN): "{step} cannot be evaluated",
+    (Part.FLIGHT, Fate.STOPS): "what is in flight stops when told",
+    (Part.FLIGHT, Fate.HEARS_NOTHING): "what is in flight is fenced off",
+    (Part.RUN, Fate.CANCELLED): "cancelled {step}",
+    (Part.RUN, Fate.CANCELLED_AND_UNDONE): "cancelled with undo {step}",
+    (Part.RUN, Fate.RUN_TIMES_OUT): "the run times out {step}",
+    (Part.RUN, Fate.SLOW): "everything takes as long as it may",
+}
+
+
+class Deviation(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that does not go well. `step` is None where it concerns the run as a whole."""
+
+    place: Place
+    fate: Fate
+    step: str | None
+    text: str
+
+
+def deviation(place: Place, fate: Fate, name: str, step: str | None = None) -> Deviation:
+    return Deviation(place=place, fate=fate, step=step, text=WORDS[place.part, fate].format(step=name))
+
+
+def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fate]]:
+    """Everything that may go wrong with a step that has come into this state."""
+    no = planned.no
+    match state:
+        case StepState.RUNNING if planned.phase is Phase.CHECK:
+            yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
+        case StepState.RUNNING:
+            yield from ((Place(Part.WORK, no), fate) for fate in _work(planned))
+        case StepState.VALIDATING:
+            yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
+        case StepState.AWAITING_APPROVAL:
+            yield from ((Place(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
+        case StepState.AWAITING_EVENT:
+            yield Place(Part.WAIT, no), Fate.EXPIRES
+        case StepState.AWAITING_COMPLETION:
+            fates = (Fate.COMPLETED_FAILED, Fate.COMPLETED_CANCELLED, Fate.EXPIRES)
+            yield from ((Place(Part.HAND, no), fate) for fate in fates)
+        case _:
+            return
+
+
+def _work(planned: PlannedStep) -> Iterator[Fate]:
+    yield Fate.FAILS
+    if may_retry(planned.retry, nuisance(planned), 1):
+        yield Fate.KEEPS_FAILING
+    yield Fate.TIMES_OUT
+    yield Fate.LOSES_WORKERS
+
+
+def nuisance(planned: PlannedStep) -> Category:
+    """A category of failure that this step retries, if it retries any."""
+    retried = [category for category in planned.retry.on if category not in NEVER_RETRIED]
+    return next((category for category in retried if category is not Category.TIMEOUT), Category.VALIDATION)
+
+
+def is_by_hand(planned: PlannedStep) -> bool:
+    return planned.phase is Phase.MAIN and planned.definition.completion is Completion.MANUAL

@@ -1,0 +1,175 @@
+"""What is wrong with the ways a definition may end, one function per kind of finding.
+
+Serious are those that leave a run waiting for ever or the world half changed; they fail a check in CI. The others are
+advice. Whatever follows from somebody's wish (a plain cancel) or from a hook that fails is shown, and is no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from stepkeep.definition.durations import format_duration
+from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, StepDefinition
+from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.rehearsal.endings import Ending
+from stepkeep.rehearsal.fates import Fate
+
+SHOWN = 3
+
+
+class Kind(StrEnum):
+    STUCK = "stuck"
+    NO_DEADLINE = "no-deadline"
+    UNCOMPENSATED = "uncompensated"
+    IN_DOUBT = "in-doubt"
+    IRREVERSIBLE = "irreversible"
+    HOOK_WITHOUT_RETRY = "hook-without-retry"
+    NO_RUN_TIMEOUT = "no-run-timeout"
+
+
+SERIOUS = frozenset({Kind.STUCK, Kind.NO_DEADLINE, Kind.UNCOMPENSATED})
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to mend: which step it concerns, what is wrong, what to do, and the paths that show it."""
+
+    kind: Kind
+    step: str | None
+    message: str
+    hint: str
+    paths: tuple[str, ...] = ()
+    serious: bool = False
+
+
+def findings(definition: Definition, endings: Sequence[Ending]) -> list[Finding]:
+    """All findings, the serious ones first."""
+    found = [
+        *_stuck(definition, endings),
+        *_without_deadline(definition),
+        *_uncompensated(definition, endings),
+        *_in_doubt(definition, endings),
+        *_irreversible(definition, endings),
+        *_hooks_without_retry(definition),
+        *_without_timeout(definition),
+    ]
+    return sorted(found, key=lambda finding: not finding.serious)
+
+
+def _finding(kind: Kind, step: str | None, message: str, hint: str, paths: Iterable[str] = ()) -> Finding:
+    return Finding(
+        kind=kind, step=step, message=message, hint=hint, paths=tuple(dict.fromkeys(paths)), serious=kind in SERIOUS
+    )
+
+
+def _stuck(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    stuck: dict[tuple[str, ...], list[str]] = {}
+    for ending in endings:
+        if not ending.ended:
+            stuck.setdefault(ending.waits, []).append(ending.path)
+    for waits, paths in stuck.items():
+        what = " and ".join(waits)
+        if not waits:
+            said = f"A run that stays {RunState.RUNNING} was not at its end after very many events."
+            yield _finding(Kind.STUCK, None, said, "Bound its retries.", paths)
+            continue
+        said = f"{what} may wait for ever: it has no deadline, and the run has no timeout."
+        hint = f"Give {what} a `deadline`, for example 24h; and the run a `timeout`."
+        yield _finding(Kind.STUCK, waits[0], said, hint, paths)
+
+
+def _without_deadline(definition: Definition) -> Iterator[Finding]:
+    if definition.timeout is None:
+        return  # then it is stuck, and said so above
+    for step in definition.steps:
+        if what := _waits_without_end(step):
+            limit = format_duration(definition.timeout)
+            said = f"The {what} of {step.name} has no deadline: only the run's timeout of {limit} ends it."
+            yield _finding(Kind.NO_DEADLINE, step.name, said, "Give it a `deadline` that is shorter.")
+
+
+def _waits_without_end(step: StepDefinition) -> str:
+    for what, waits in (("approval", step.approval), ("approval", step.hold), ("wait", step.wait)):
+        if waits is not None and waits.deadline is None:
+            return what
+    if step.completion is Completion.MANUAL and step.completion_deadline is None:
+        return "manual completion"
+    return ""
+
+
+def _by_step(endings: Iterable[Ending], field: str) -> dict[str, list[Ending]]:
+    found: dict[str, list[Ending]] = {}
+    for ending in endings:
+        for name in getattr(ending, field):
+            found.setdefault(name, []).append(ending)
+    return found
+
+
+def _uncompensated(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    counted = [ending for ending in endings if ending.ended and not _was_wished(ending)]
+    steps = {step.name: step for step in definition.steps}
+    for name, left in _by_step(counted, "left").items():
+        # That a hook may fail is no mistake of the definition.
+        telling = [ending for ending in left if not ending.hooks_failed]
+        if telling:
+            paths = [ending.path for ending in telling]
+            said = f"What {name} did stays when {_some(paths)}."
+            yield _finding(Kind.UNCOMPENSATED, name, said, _remedy(definition, steps[name], telling), paths)
+
+
+def _remedy(definition: Definition, step: StepDefinition, endings: Sequence[Ending]) -> str:
+    if step.undo is None:
+        return f"Give {step.name} an `undo`, or say `effect: irreversible`."
+    blamed = {what.step for ending in endings for what in ending.deviations if what.step is not None}
+    if blamed == {step.name} and step.compensate_when is CompensateWhen.SUCCEEDED:
+        return f"Say `compensate_when: attempted` for {step.name}: its handler had done its work."
+    if definition.on_failure is not OnFailure.COMPENSATE:
+        return "Its `undo` is not run: say `on_failure: compensate` for the run, or for the steps that fail."
+    return "Say `on_failure: compensate` for the steps that fail."
+
+
+def _was_wished(ending: Ending) -> bool:
+    """Whoever cancels without undo, or will not wait for what is in flight, leaves things as they are."""
+    return Fate.CANCELLED in ending.fates
+
+
+def _in_doubt(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    counted = [ending for ending in endings if ending.ended and not _was_wished(ending) and not ending.hooks_failed]
+    undos = {step.name: step.undo for step in definition.steps}
+    for name, doubtful in _by_step(counted, "in_doubt").items():
+        paths = [ending.path for ending in doubtful]
+        said = f"{name} may have done its work, and is not undone, when {_some(paths)}."
+        hint = f"Say `compensate_when: attempted` for {name}: its `undo` must then bear finding nothing to undo."
+        if undos[name] is None:
+            hint = f"Give {name} an `undo` and `compensate_when: attempted`, or a way to look whether it was done."
+        yield _finding(Kind.IN_DOUBT, name, said, hint, paths)
+
+
+def _irreversible(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    counted = [ending for ending in endings if ending.ended and not _was_wished(ending)]
+    for name, after in _by_step(counted, "irreversible").items():
+        paths = [ending.path for ending in after if not ending.hooks_failed]
+        if paths:
+            said = f"{name} cannot be taken back, and the run still fails after it when {_some(paths)}."
+            yield _finding(Kind.IRREVERSIBLE, name, said, "Put it last, after everything that can fail.", paths)
+
+
+def _hooks_without_retry(definition: Definition) -> Iterator[Finding]:
+    for step in definition.steps:
+        if step.undo is not None and step.undo.retry.max_attempts == 1:
+            said = f"The undo of {step.name} is tried once only: one bad moment leaves its effect behind."
+            yield _finding(Kind.HOOK_WITHOUT_RETRY, step.name, said, "Give the hook a `retry`.")
+
+
+def _without_timeout(definition: Definition) -> Iterator[Finding]:
+    if definition.timeout is None:
+        said = "The run has no timeout: where no worker comes, it waits for ever."
+        yield _finding(Kind.NO_RUN_TIMEOUT, None, said, "Add `timeout`, for example 1h.")
+
+
+def _some(paths: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(paths))
+    more = len(distinct) - SHOWN
+    return "; ".join(distinct[:SHOWN]) + (f"; and {more:,} more" if more > 0 else "")

@@ -1,0 +1,168 @@
+"""What happens next in a world: whatever comes first, as the fates of that world will have it.
+
+Everything ready is claimed at once, what was claimed ends, people answer, messages arrive; all of that takes no time
+unless a fate says so. In a slow world everything takes as long as it may. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    ManualOutcome,
+    MessageArrived,
+    RunStarted,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, RulesPassed, Stopped, TimedOut
+from stepkeep.kernel.plan import PlannedStep
+from stepkeep.kernel.retry import may_retry
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep.rehearsal.fates import Fate, Part, Place, nuisance
+from stepkeep.rehearsal.world import RUN_ID, TENANT, WORKER, World
+
+TOKEN = "rehearsal"  # noqa: S105 - the hash of a token that opens nothing
+HEAD: dict[str, Any] = {"tenant": TENANT, "run_id": RUN_ID, "actor": "rehearsal"}
+
+
+class Happening(NamedTuple):
+    """An event and its moment."""
+
+    at: int
+    event: Event
+
+
+def upcoming(world: World) -> Happening | None:
+    """The next event on this path; None when nothing comes any more."""
+    if world.run.state is RunState.IDLE:
+        return Happening(world.now, RunStarted(**HEAD))
+    if world.ready:
+        return Happening(world.now, _claim(world, next(iter(world.ready))))
+    first = _deviating(world)
+    for row in world.live.values():
+        if first is not None and first.at <= world.now:
+            return first
+        first = _sooner(first, _next_of(world, row))
+    if world.run.due_at is not None:
+        first = _sooner(first, Happening(world.run.due_at, TimeCame(**HEAD)))
+    return first
+
+
+def _deviating(world: World) -> Happening | None:
+    """What goes wrong does so while the others are still in flight: it has the first turn."""
+    for what in world.deviations:
+        row = world.live.get(what.place.key) if isinstance(what.place.key, int) else None
+        if row is not None and what.place.part is not Part.RUN:
+            return _next_of(world, row)
+    return None
+
+
+def _sooner(one: Happening | None, other: Happening | None) -> Happening | None:
+    if one is None or other is None:
+        return one or other
+    return other if other.at < one.at else one
+
+
+def _claim(world: World, no: int) -> StepClaimed:
+    """Claimed under a lease that is renewed until the attempt ends, which here is one long lease."""
+    planned = world.stage.plan.at(no)
+    lease = world.stage.plan.definition.lease
+    if Fate.LOSES_WORKERS not in (world.fate(Place(Part.WORK, no)), world.fate(Place(Part.RULES, no))):
+        lease += planned.timeout + SECOND
+    return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease)
+
+
+def _next_of(world: World, row: Step) -> Happening | None:
+    match row.state:
+        case StepState.RUNNING | StepState.VALIDATING:
+            return _in_flight(world, row)
+        case StepState.RETRYING:
+            return _when_due(row)
+        case StepState.AWAITING_APPROVAL:
+            fate = world.fate(Place(Part.GATE, row.no))
+            return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
+        case StepState.AWAITING_EVENT:
+            assert row.note is not None
+            arrived = MessageArrived(**HEAD, id=f"m{row.no}", name=row.note.event or "", payload=b"{}")
+            return _answered(world, row, world.fate(Place(Part.WAIT, row.no)), arrived)
+        case StepState.AWAITING_COMPLETION:
+            fate = world.fate(Place(Part.HAND, row.no))
+            signal = CompletionSignalled(**HEAD, no=row.no, token=TOKEN, outcome=_BY_HAND.get(fate, _SUCCEEDED))
+            return _answered(world, row, fate, signal)
+        case _:
+            return None
+
+
+_SUCCEEDED = ManualOutcome.SUCCEEDED
+_BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLED: ManualOutcome.CANCELLED}
+
+
+def _when_due(row: Step) -> Happening | None:
+    if row.due_at is None:
+        return None
+    # A lease lasts through its last microsecond; everything else is due in it.
+    return Happening(row.due_at + (row.worker is not None), TimeCame(**HEAD, no=row.no))
+
+
+def _answered(world: World, row: Step, fate: Fate, answer: Event) -> Happening | None:
+    """People and messages come at once, at the very last moment, or not at all."""
+    if fate is Fate.EXPIRES:
+        return _when_due(row)
+    if not world.slow:
+        return Happening(world.now, answer)
+    if row.due_at is not None:
+        return Happening(row.due_at - 1, answer)
+    return None if world.run.due_at is not None else Happening(world.now, answer)
+
+
+def _in_flight(world: World, row: Step) -> Happening | None:
+    planned = world.stage.plan.at(row.no)
+    rules = row.state is StepState.VALIDATING or planned.phase is Phase.CHECK
+    fate = world.fate(Place(Part.RULES if rules else Part.WORK, row.no))
+    if world.run.state is RunState.STOPPING and fate is Fate.GOES_WELL:
+        flight = world.fate(Place(Part.FLIGHT))
+        if flight is Fate.HEARS_NOTHING:
+            return None
+        if flight is Fate.STOPS and not rules:
+            return Happening(world.now, _report(row, Stopped()))
+    if fate is Fate.LOSES_WORKERS:
+        return _when_due(row)
+    if rules:
+        broken = RulesFailed(error="a rule does not hold")
+        return Happening(world.now, _report(row, broken if fate is Fate.BREAKS_RULES else RulesPassed()))
+    took, outcome = _attempt(world, row, planned, fate)
+    return Happening((row.claimed_at or 0) + took, _report(row, outcome))
+
+
+def _attempt(world: World, row: Step, planned: PlannedStep, fate: Fate) -> tuple[int, Outcome]:
+    """How long an attempt takes, and what its worker reports."""
+    took = planned.timeout if world.slow else 0
+    if fate is Fate.TIMES_OUT:
+        return planned.timeout, TimedOut()
+    if fate is Fate.KEEPS_FAILING:
+        return took, Failed(category=nuisance(planned), error="it failed again")
+    if fate is Fate.FAILS:
+        return took, Failed(category=Category.VALIDATION, error="it failed for good", final=True)
+    if world.slow and may_retry(planned.retry, Category.TIMEOUT, row.attempts + 1):
+        return took, TimedOut()
+    return took, Completed(output=b"{}", token=TOKEN)
+
+
+def _report(row: Step, outcome: Outcome) -> StepReported:
+    return StepReported(**HEAD, no=row.no, fence=row.fence, worker=WORKER, outcome=outcome)
+
+
+def cancel(compensate: bool) -> CancelRequested:
+    return CancelRequested(**HEAD, compensate=compensate)
+
+
+def run_timeout() -> TimeCame:
+    return TimeCame(**HEAD)

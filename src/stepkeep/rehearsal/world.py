@@ -1,0 +1,183 @@
+"""One run that exists nowhere: its rows in memory, its clock in a variable, its decisions the kernel's own.
+
+A world can be forked at any moment, which costs one copy of its rows; that is how many paths share their beginning.
+It knows nothing of what should happen next (`script`) or of which paths there are (`explore`).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stepkeep.definition.conditions import CompiledCondition, compile_condition
+from stepkeep.errors import ExpressionError, InvariantBroken, Refused
+from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.decide import decide
+from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.definition import Definition, Effect, digest_of, encode_definition
+from stepkeep.kernel.events import Event
+from stepkeep.kernel.plan import ConditionView, Plan, build_plan
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
+from stepkeep.rehearsal.fates import Deviation, Fate, Part, Place
+
+TENANT, RUN_ID, WORKER = "rehearsal", "rehearsal", 1
+UNSURE = frozenset({AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED})
+"""How an attempt may end without anybody knowing whether it did what it was to do."""
+
+
+class Stage:
+    """What all worlds of one rehearsal share: the plan, who answers its conditions, and how much was done so far."""
+
+    def __init__(self, definition: Definition, given: bytes | None = None) -> None:
+        self.given = given
+        self.asking: World | None = None
+        self.asked: list[str] = []
+        self.work = 0
+        self.plan: Plan = build_plan(
+            definition,
+            definition_id=1,
+            digest=digest_of(encode_definition(definition)),
+            queues=range(1, 2 * len(definition.steps) + 2),
+            compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
+        )
+        self.outputs: dict[int, bytes | None] = dict.fromkeys(range(self.plan.size))
+        self.effects = frozenset(
+            step.no for step in self.plan.steps if step.definition.effect is not Effect.READ or step.definition.undo
+        )
+
+
+class Answered:
+    """A condition of the plan. What can be known without outputs is evaluated; the rest goes as the path says."""
+
+    def __init__(self, condition: CompiledCondition, text: str, stage: Stage) -> None:
+        self._condition, self._text, self._stage = condition, text, stage
+        self.reads, self.reads_input = condition.reads, condition.reads_input
+        self._open = "output" in text or (condition.reads_input and stage.given is None)
+
+    def holds(self, view: ConditionView) -> bool:
+        stage = self._stage
+        if not self._open:
+            return self._condition.holds(view)
+        stage.asked.append(self._text)
+        fate = Fate.GOES_WELL if stage.asking is None else stage.asking.fate(Place(Part.CONDITION, self._text))
+        if fate is Fate.IS_BROKEN:
+            raise ExpressionError("what it reads is not there")
+        return fate is not Fate.IS_FALSE
+
+
+class World:
+    """The run as it stands on one path. `live` has the rows that are neither pending nor ended."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.now = 0
+        self.run = Run(tenant=TENANT, id=RUN_ID, definition_id=1)
+        self.rows: dict[int, Step] = {}
+        self.live: dict[int, Step] = {}
+        self.ready: dict[int, None] = {}
+        self.fresh: list[int] = []
+        self.done: frozenset[int] = frozenset()
+        self.unsure: frozenset[int] = frozenset()
+        self.fates: dict[Place, Fate] = {}
+        self.deviations: tuple[Deviation, ...] = ()
+        self.seen: frozenset[RunState] = frozenset()
+        self.slow = False
+        self.events = 0
+
+    @staticmethod
+    def born(stage: Stage) -> World:
+        world = World(stage)
+        decision = conceive(
+            stage.plan,
+            tenant=TENANT,
+            run_id=RUN_ID,
+            priority=0,
+            business_key=None,
+            given=stage.given or b"{}",
+            actor="rehearsal",
+            now=world.now,
+            start=False,
+        )
+        world.apply(decision)
+        return world
+
+    def fork(self) -> World:
+        twin = World(self.stage)
+        twin.now, twin.run, twin.events, twin.slow = self.now, self.run, self.events, self.slow
+        twin.rows, twin.live, twin.ready = dict(self.rows), dict(self.live), dict(self.ready)
+        twin.fresh, twin.fates = list(self.fresh), dict(self.fates)
+        twin.done, twin.unsure, twin.deviations = self.done, self.unsure, self.deviations
+        twin.seen = self.seen
+        return twin
+
+    def deviate(self, what: Deviation) -> World:
+        """Let this go differently from now on."""
+        self.fates[what.place] = what.fate
+        self.deviations = (*self.deviations, what)
+        return self
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+    @property
+    def over(self) -> bool:
+        return self.run.state in RUN_TERMINAL
+
+    def fate(self, place: Place) -> Fate:
+        return self.fates.get(place, Fate.GOES_WELL)
+
+    def name(self, no: int) -> str:
+        return self.stage.plan.at(no).name
+
+    # -- changing ----------------------------------------------------------------------------------------------------
+    def think(self, event: Event) -> Decision:
+        """What the kernel says to this; nothing has changed yet."""
+        stage = self.stage
+        stage.asking = self
+        stage.asked.clear()
+        snapshot = Snapshot(
+            plan=stage.plan,
+            run=self.run,
+            steps=self.rows,
+            whole=True,
+            waiting=True,
+            inbox=(),
+            outputs=stage.outputs,
+            input=stage.given or b"{}",
+        )
+        decision = decide(snapshot, (event,), self.now)
+        if not isinstance(decision, Decision):
+            raise InvariantBroken(f"the kernel wants more than everything: {decision}")
+        (reply,) = decision.replies
+        if isinstance(reply, Refused):
+            raise InvariantBroken(f"a rehearsed event was refused: {reply}")
+        return decision
+
+    def apply(self, decision: Decision) -> None:
+        self.run = decision.run
+        self.events += 1
+        self.stage.work += 16 + len(decision.changed) + len(decision.added)
+        for row in (*decision.changed, *decision.added):
+            self._put(row)
+        for attempt in decision.attempts:
+            if attempt.state is AttemptState.SUCCEEDED:
+                self.done |= {attempt.no} & self.stage.effects
+            elif attempt.state in UNSURE:
+                self.unsure |= {attempt.no} & self.stage.effects
+
+    def _put(self, row: Step) -> None:
+        no = row.no
+        before = self.live.pop(no, None)
+        self.ready.pop(no, None)
+        self.rows[no] = row
+        if row.state is StepState.PENDING or row.state in STEP_TERMINAL:
+            return
+        self.live[no] = row
+        if row.ready_at is not None:
+            self.ready[no] = None
+        elif before is None or before.state is not row.state:
+            self.fresh.append(no)
+
+    def renew(self, lease: int) -> None:
+        """What workers do all the time: leases of what is in flight last on."""
+        for no, row in list(self.live.items()):
+            if row.worker is not None:
+                self.rows[no] = self.live[no] = replace(row, due_at=self.now + lease)
