@@ -63,7 +63,7 @@ def test_every_default_is_spelled_out() -> None:
         assert (step.retry.max_attempts, step.retry.backoff) == (10, Backoff.EXPONENTIAL)
         assert (step.retry.initial, step.retry.factor, step.retry.max) == (SECOND, 2.0, 300 * SECOND)
         assert set(step.retry.on) == RETRIED_BY_DEFAULT
-        assert (step.timeout, step.takes_timeouts, step.undo) == (300 * SECOND, True, None)
+        assert (step.timeout, step.undo) == (300 * SECOND, None)
     assert [step.executor for step in definition.steps] == [Handler(name=name) for name in ("VALIDATE", "PAY", "SHIP")]
     assert [step.depends_on for step in definition.steps] == [
         (),

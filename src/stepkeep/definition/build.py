@@ -107,7 +107,6 @@ def _step(
         rules=_rules([*step.rules, *step.validate_]),
         completion=kernel.Completion(completion.mode if completion else "auto"),
         completion_deadline=completion.deadline if completion else None,
-        takes_timeouts=spec.takes_timeouts if spec else False,
         transactional=step.transactional or (spec is not None and spec.transactional),
         capabilities=tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ())})),
         queue=step.queue or (spec.queue if spec else ""),

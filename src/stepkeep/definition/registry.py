@@ -39,7 +39,6 @@ class HandlerSpec:
     timeout: int | None = None
     undo: str | None = None
     effect: Effect | None = None
-    takes_timeouts: bool = False
     transactional: bool = False
     capabilities: tuple[str, ...] = ()
     queue: str = ""

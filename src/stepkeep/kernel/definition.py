@@ -195,7 +195,6 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     completion: Completion = Completion.AUTO
     completion_deadline: int | None = None
-    takes_timeouts: bool = False
     transactional: bool = False
     capabilities: tuple[str, ...] = ()
     queue: str = ""

@@ -90,7 +90,6 @@ def _step(
         compensate_when=kernel.CompensateWhen.SUCCEEDED,
         completion=kernel.Completion.MANUAL if manual else kernel.Completion.AUTO,
         completion_deadline=_micros(action.completion_deadline_ms) if manual else None,
-        takes_timeouts=spec.takes_timeouts if spec else False,
         transactional=spec.transactional if spec else False,
         capabilities=tuple(sorted(set(spec.capabilities))) if spec else (),
         queue=spec.queue if spec else "",

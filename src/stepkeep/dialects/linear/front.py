@@ -82,7 +82,6 @@ def _step(
         timeout=step.timeout_ms * bounds.MILLISECOND,
         retry=_retry(policy.model_copy(update=_given(step.retry_policy))),
         on_failure=OnFailure.ABORT,
-        takes_timeouts=True,
         description=step.description,
         **placement(handler, handlers),
     )
