@@ -199,7 +199,7 @@ class Workflow:
         on_deadline: Literal["reject", "fail"] = "reject",
         **options: Unpack[StepOptions],
     ) -> StepRef:
-        """Wait for people to approve. The first decision settles it; `roles`, `quorum`, `excluded` are on record only."""
+        """Wait for people to approve. The first decision settles it; roles, quorum, excluded are on record only."""
         block = {
             "prompt": prompt,
             "roles": list(roles),
