@@ -7,6 +7,7 @@ the tests run this, the tests with fewer scenarios and less time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import tempfile
 import time
@@ -20,7 +21,7 @@ import msgspec
 from stepkeep.errors import InvalidInput
 from stepkeep.testing.postgres import PostgresServer, PostgresUnavailable
 from stepkeep.torture.fleet import fleet
-from stepkeep.torture.scenarios import kills, outages, pauses
+from stepkeep.torture.scenarios import disks, kills, outages, pauses, strain
 from stepkeep.torture.servers import NotOurs, versions
 from stepkeep.torture.stage import Account, NotRun, Stage
 
@@ -44,6 +45,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 SCENARIOS: dict[str, Scenario] = {
     "kill-storm": Scenario(strike=kills.kill_storm),
     "labelled-points": Scenario(strike=kills.labelled_points),
+    "every-disk-call": Scenario(strike=disks.every_disk_call, stores=("sqlite",)),
+    "disk-full": Scenario(strike=disks.disk_full, stores=("sqlite",)),
     "death-to-reclaim": Scenario(strike=kills.death_to_reclaim),
     "stopped-past-lease": Scenario(strike=pauses.stopped_past_lease),
     "clock-skew": Scenario(strike=pauses.clock_skew),
@@ -51,6 +54,10 @@ SCENARIOS: dict[str, Scenario] = {
     "sessions-ended": Scenario(strike=outages.sessions_ended, stores=("postgres",)),
     "commit-cuts": Scenario(strike=outages.commit_cuts, stores=("postgres",)),
     "through-a-pooler": Scenario(strike=outages.through_a_pooler, stores=("postgres",)),
+    "rolling-restart": Scenario(strike=strain.rolling_restart),
+    "old-snapshot": Scenario(strike=strain.old_snapshot, stores=("postgres",)),
+    "overload": Scenario(strike=strain.overload),
+    "soak": Scenario(strike=strain.soak, share=2.0),
 }
 
 
@@ -88,6 +95,8 @@ def run_campaign(
     told: Callable[[Account], None] = lambda account: None,
 ) -> Campaign:
     """Run the scenarios one after the other and keep account. Only loopback addresses and own files are touched."""
+    # Outages are the point here: what the store says of each is no news.
+    logging.getLogger("stepkeep").addHandler(logging.NullHandler())
     began = time.monotonic()
     accounts: list[Account] = []
     with ExitStack() as stack:

@@ -46,7 +46,7 @@ class Tally:
 
     def add(self, what: str, count: int = 1) -> None:
         if count:
-            _append(self._path, f"{count} {what}\n", sync=False)
+            _append(self._path, f"{int(count)} {what}\n", sync=False)
 
     def read(self) -> Counter[str]:
         found: Counter[str] = Counter()

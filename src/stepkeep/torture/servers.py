@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from stepkeep.testing.postgres import PostgresServer, PostgresUnavailable, StopMode
@@ -73,13 +74,15 @@ def pooler_program() -> str | None:
 
 
 @asynccontextmanager
-async def pooler(dsn: str, folder: Path) -> AsyncIterator[str]:
+async def pooler(dsn: str) -> AsyncIterator[str]:
     """PgBouncer in transaction mode in front of our server; yields the address to use."""
     program = pooler_program()
     assert program is not None, "ask pooler_program first"
     name, port = urlsplit(dsn).path.lstrip("/"), free_port()
     where, _ = socket_of(dsn)
-    home = folder / "pooler"
+    # Beside the server's socket, as the server's user: the socket is open to that one alone.
+    owner = os.stat(where)
+    home = Path(where).parent / f"pooler-{port}"
     home.mkdir(mode=0o755)
     (home / "users").write_text('"postgres" ""\n')
     settings = home / "pgbouncer.ini"
@@ -89,11 +92,9 @@ async def pooler(dsn: str, folder: Path) -> AsyncIterator[str]:
         f"auth_file = {home / 'users'}\npool_mode = transaction\nmax_client_conn = 300\ndefault_pool_size = 12\n"
         f"ignore_startup_parameters = extra_float_digits\n"
     )
-    # As root it insists on another user, and the server's socket is open to that user alone.
-    owner = os.stat(where)
     with (home / "log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
-            program, str(settings), stdout=log, stderr=log, user=owner.st_uid, group=owner.st_gid
+            program, str(settings), stdout=log, stderr=log, **_as_owner(owner)
         )
     try:
         await _until_open(port)
@@ -102,6 +103,10 @@ async def pooler(dsn: str, folder: Path) -> AsyncIterator[str]:
         if process.returncode is None:
             process.terminate()
         await process.wait()
+
+
+def _as_owner(owner: os.stat_result) -> dict[str, Any]:
+    return {"user": owner.st_uid, "group": owner.st_gid} if os.getuid() == 0 else {}
 
 
 async def _until_open(port: int) -> None:

@@ -13,7 +13,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,7 @@ class Stage:
         self.findings: list[str] = []
         self.extra_keys: set[str] = set()
         self._loads: list[Load] = []
+        self._reckoned = False
 
     async def prepare(self) -> None:
         """Publish every workflow, so that workers know their queues from the start."""
@@ -81,6 +82,18 @@ class Stage:
 
     async def workers(self, count: int, **options: Any) -> list[Member]:
         return [await self.worker(**options) for _ in range(count)]
+
+    async def busiest(self, run_ids: Sequence[str]) -> Member:
+        """The worker that began most of these slow runs: it holds their slow steps by now."""
+        keys = {f"{run_id}:start" for run_id in run_ids}
+        begun: list[str] = []
+        async with asyncio.timeout(RECOVERY_SECONDS):
+            while len(begun) < len(keys):
+                await asyncio.sleep(0.02)
+                begun = [effect.pid for effect in self.ledger.read() if effect.key in keys]
+        await asyncio.sleep(0.1)
+        living = {str(member.pid): member for member in self.fleet.living}
+        return living[max(living, key=begun.count)]
 
     @asynccontextmanager
     async def loading(self) -> AsyncIterator[Load]:
@@ -143,12 +156,10 @@ class Stage:
         """Wait until every run has ended; says whether that came about."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            try:
+            with suppress(StoreError):
                 counts = await transactor.store.count_runs(TENANT)
-            except StoreError:
-                counts = {}
-            if counts and all(state in RUN_TERMINAL for state in counts):
-                return True
+                if all(state in RUN_TERMINAL for state in counts):
+                    return True
             await asyncio.sleep(0.1)
         return False
 
@@ -161,7 +172,10 @@ class Stage:
                 wanted -= {row.id.split(":")[2] for row in await transactor.store.list_workers(TENANT)}
 
     async def reckon(self) -> None:
-        """Faults are over: let good workers finish, end them in good order, and audit everything."""
+        """Faults are over: let good workers finish, end them in good order, and audit everything, once."""
+        if self._reckoned:
+            return
+        self._reckoned = True
         await self.fleet.end_all()
         began = time.monotonic()
         self.url = self.direct

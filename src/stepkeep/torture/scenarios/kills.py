@@ -10,10 +10,12 @@ from stepkeep.kernel.states import AttemptState
 from stepkeep.torture.points import POINTS, Doing, Point
 from stepkeep.torture.process import TENANT
 from stepkeep.torture.stage import Stage
+from stepkeep.worker.settings import Settings
 
 EVERY = 0.1
 WORKERS = 4
 PATIENCE = 20.0
+SWEEP = Settings().sweep
 
 
 async def kill_storm(stage: Stage) -> None:
@@ -74,16 +76,17 @@ async def death_to_reclaim(stage: Stage) -> None:
     gone: dict[int, float] = {}
     async with stage.looking() as transactor, stage.loading() as load:
         until = time.monotonic() + max(stage.seconds, 8.0)
-        await stage.workers(2, sweep=1.0, concurrency=40)
+        await stage.workers(2, sweep=SWEEP, concurrency=40)
         while time.monotonic() < until:
-            await load.start_many("slow", 4, seconds=0.7)
-            await asyncio.sleep(stage.rng.uniform(0.3, 0.7))
-            victim = stage.rng.choice(stage.fleet.living)
+            victim = await stage.busiest(await load.start_many("slow", 4, seconds=0.7))
+            await asyncio.sleep(stage.rng.uniform(0.0, 0.4))
             await stage.fleet.end(victim)
             gone[victim.pid] = time.time()
             stage.counts["kills"] += 1
-            await stage.worker(sweep=1.0, concurrency=40)
+            # One survivor, whose sweeps are all there is.
             await asyncio.sleep(2.5)
+            await stage.worker(sweep=SWEEP, concurrency=40)
+            await asyncio.sleep(0.5)
         await stage.settle(transactor)
         workers = {worker.no: int(worker.id.split(":")[2]) for worker in await transactor.store.list_workers(TENANT)}
         waits: list[float] = []

@@ -96,7 +96,7 @@ async def through_a_pooler(stage: Stage) -> None:
     if pooler_program() is None:
         raise NotRun("PgBouncer is not installed (Debian: apt install pgbouncer)")
     async with AsyncExitStack() as stack:
-        stage.url = await stack.enter_async_context(pooler(stage.direct, stage.folder))
+        stage.url = await stack.enter_async_context(pooler(stage.direct))
         await stage.workers(3)
         async with stage.under_load(rate=20.0):
             until = time.monotonic() + stage.seconds

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections import Counter
 
-from stepkeep.torture.fleet import Member
 from stepkeep.torture.stage import NotRun, Stage
 
 LEASE = 1.0
@@ -22,7 +20,7 @@ async def stopped_past_lease(stage: Stage) -> None:
         until = time.monotonic() + stage.seconds
         while time.monotonic() < until:
             run_ids = await load.start_many("slow", 8, seconds=0.6)
-            sleeper = await _busiest(stage, run_ids)
+            sleeper = await stage.busiest(run_ids)
             stage.fleet.send(sleeper, signal.SIGSTOP)
             stage.counts["stops"] += 1
             await asyncio.sleep(PAUSE)
@@ -32,17 +30,6 @@ async def stopped_past_lease(stage: Stage) -> None:
         await asyncio.sleep(2.5)
     stage.must_have_hit("stops", at_least=1)
     stage.must_have_hit("late writes tried", at_least=20)
-
-
-async def _busiest(stage: Stage, run_ids: list[str]) -> Member:
-    """The worker that began most of these runs: it holds their slow steps by now."""
-    keys = {f"{run_id}:start" for run_id in run_ids}
-    async with asyncio.timeout(30):
-        while len(begun := [effect.pid for effect in stage.ledger.read() if effect.key in keys]) < len(keys):  # noqa: ASYNC110 - a file says so
-            await asyncio.sleep(0.02)
-    await asyncio.sleep(0.1)
-    [(pid, _)] = Counter(begun).most_common(1)
-    return next(member for member in stage.fleet.living if str(member.pid) == pid)
 
 
 async def clock_skew(stage: Stage) -> None:

@@ -1,0 +1,137 @@
+"""The disk under SQLite: a process that ends at every single write and sync, and a disk that is full for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from stepkeep.torture.disk import DiskPoint
+from stepkeep.torture.ledger import Acks, Ledger, Tally
+from stepkeep.torture.process import TENANT, Task, opened
+from stepkeep.torture.stage import NotRun, Stage
+
+KEYS = ("one", "two", "three")
+ROOM = 24_000_000
+AT_ONCE = 8
+QUICK: dict[str, Any] = {"keys": KEYS, "until_done": True, "lease": "1s", "sweep": 0.1}
+
+
+async def every_disk_call(stage: Stage) -> None:
+    """kill -9 before and after each write, sync and truncation that a small job makes, from the empty file on."""
+    calls = await _one_life(stage, 0, DiskPoint(0))
+    stage.counts["disk calls of the job"] = calls
+    points = [DiskPoint(nth, after) for nth in range(1, calls + 1) for after in (False, True)]
+    stage.rng.shuffle(points)
+    until = time.monotonic() + 2 * stage.seconds
+    numbered = enumerate(points, 1)
+
+    async def lives() -> None:
+        for number, point in numbered:
+            if time.monotonic() > until:
+                return
+            await _one_life(stage, number, point)
+            stage.counts["crash points"] += 1
+
+    await asyncio.gather(*(lives() for _ in range(AT_ONCE)))
+    stage.counts["crash points there are"] = len(points)
+    stage.must_have_hit("crash points", at_least=10)
+
+
+async def _one_life(stage: Stage, number: int, point: DiskPoint) -> int:
+    """A fresh file, a job that dies at this point, and what whoever comes next finds and finishes."""
+    folder = stage.folder / f"life-{number}"
+    await asyncio.to_thread(folder.mkdir)
+    url = f"sqlite:///{folder}/stepkeep.db"
+    member = await stage.fleet.launch(Task(url=url, folder=str(folder), disk=point, **QUICK))
+    async with asyncio.timeout(60):
+        await member.ended.wait()
+    title = f"crash point {point}"
+    tally = Tally(folder / "tally")
+    died = sum(count for what, count in tally.read().items() if what.startswith("killed"))
+    stage.counts["kills at the disk"] += died
+    stage.must(died == bool(point.nth) or member.status == 0, f"{title} ended with status {member.status}")
+    acknowledged = {run_id for run_ids in Acks(folder / "acks").read().values() for run_id in run_ids}
+    # The second life asks for the same keys again, and finishes what the first began.
+    again = await stage.fleet.launch(Task(url=url, folder=str(folder), **QUICK))
+    async with asyncio.timeout(60):
+        await again.ended.wait()
+    stage.must(again.status == 0, f"{title}: the next process ended with status {again.status}")
+    for key, run_ids in Acks(folder / "acks").read().items():
+        stage.must(len(run_ids) == 1, f"{title}: the key {key} made {len(run_ids)} runs")
+    await _check_life(stage, folder, url, acknowledged, title)
+    return tally.read()["disk calls"]
+
+
+async def _check_life(stage: Stage, folder: Path, url: str, acknowledged: set[str], title: str) -> None:
+    async with opened(url, Tally(folder / "unused")) as transactor:
+        counts = await transactor.store.count_runs(TENANT)
+        stage.must(dict(counts) == {"succeeded": len(KEYS)}, f"{title}: {dict(counts)}")
+        for run_id in acknowledged:
+            kept = await transactor.store.read_run(TENANT, run_id)
+            stage.counts["lost"] += kept is None
+            stage.must(kept is not None, f"{title}: run {run_id} was acknowledged and is gone")
+        stage.counts["acknowledged before the crash"] += len(acknowledged)
+        stage.must(not await transactor.store.stuck_runs(), f"{title}: a run is stuck")
+    effects = Ledger(folder / "ledger").read()
+    keys = {effect.key for effect in effects}
+    stage.counts["duplicate effects at the disk"] += len(effects) - len(keys)
+    stage.must(len(keys) == 3 * len(KEYS), f"{title}: {len(keys)} effects")
+    connection = apsw.Connection(f"{folder}/stepkeep.db")
+    said = connection.execute("pragma integrity_check").get
+    connection.close()
+    stage.must(said == "ok", f"{title}: the file is damaged: {said}")
+
+
+async def disk_full(stage: Stage) -> None:
+    """A disk of a few megabytes that fills up under load, and has room again later: no restart, nothing lost."""
+    with _small_disk(stage.folder / "disk") as disk:
+        stage.direct = stage.url = f"sqlite:///{disk}/stepkeep.db"
+        await stage.prepare()
+        await stage.workers(2)
+        ballast = disk / "ballast"
+        async with stage.under_load(rate=20.0):
+            until = time.monotonic() + stage.seconds
+            while time.monotonic() < until:
+                await asyncio.sleep(0.5)
+                stage.counts["times full"] += _fill(ballast)
+                await asyncio.sleep(1.0)
+                ballast.unlink()
+                await asyncio.sleep(1.0)
+        async with stage.looking() as transactor:
+            stage.must(await stage.settle(transactor), "the same workers did not finish the work once there was room")
+        stage.must_have_hit("times full")
+        stage.must_have_hit("starts not answered")
+        await stage.reckon()
+
+
+def _fill(ballast: Path) -> bool:
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 512):
+            try:
+                while True:
+                    file.write(b"\0" * size)
+            except OSError:
+                continue
+    return True
+
+
+@contextmanager
+def _small_disk(where: Path) -> Iterator[Path]:
+    """A file system of its own in memory. Needs the right to mount."""
+    where.mkdir()
+    options = f"size={ROOM},uid={os.getuid()},mode=700"
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", where], capture_output=True, check=False)
+    if made.returncode != 0:
+        raise NotRun(f"a small disk cannot be mounted here: {made.stderr.decode(errors='replace').strip()}")
+    try:
+        yield where
+    finally:
+        subprocess.run(["umount", "--lazy", where], capture_output=True, check=False)
