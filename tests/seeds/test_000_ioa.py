@@ -232,7 +232,6 @@ class TestErrorCategories:
     def test_timeouts_validation_and_governance_are_never_retried(self, stage: Stage, category: str) -> None:
         assert not self.retried(stage, category, self.WRITTEN)
 
-
     def test_a_worker_that_dies_is_replaced_and_the_step_runs_on(self, stage: Stage) -> None:
         stage.start(ONE).claim("a", lease=30 * SECOND)
         stage.later(31)
