@@ -31,11 +31,12 @@ LIMIT = 300.0
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault by name. `share` scales the time it is given."""
+    """A fault by name. `share` scales the time it is given; `lease` is that of all its runs."""
 
     strike: Callable[[Stage], Awaitable[None]]
     stores: tuple[str, ...] = STORES
     share: float = 1.0
+    lease: str = "1s"
 
     @property
     def what(self) -> str:
@@ -49,7 +50,7 @@ SCENARIOS: dict[str, Scenario] = {
     "disk-full": Scenario(strike=disks.disk_full, stores=("sqlite",)),
     "death-to-reclaim": Scenario(strike=kills.death_to_reclaim),
     "stopped-past-lease": Scenario(strike=pauses.stopped_past_lease),
-    "clock-skew": Scenario(strike=pauses.clock_skew),
+    "clock-skew": Scenario(strike=pauses.clock_skew, lease="3s"),
     "server-crashes": Scenario(strike=outages.server_crashes, stores=("postgres",)),
     "sessions-ended": Scenario(strike=outages.sessions_ended, stores=("postgres",)),
     "commit-cuts": Scenario(strike=outages.commit_cuts, stores=("postgres",)),
@@ -153,7 +154,7 @@ async def _strike(
     scenario: Scenario, url: str, folder: Path, rng: random.Random, seconds: float, server: PostgresServer | None
 ) -> tuple[str, str, Stage | None]:
     async with fleet(folder / "processes.log") as crew:
-        stage = Stage(url=url, folder=folder, crew=crew, rng=rng, seconds=seconds, server=server)
+        stage = Stage(url=url, folder=folder, crew=crew, rng=rng, seconds=seconds, server=server, lease=scenario.lease)
         try:
             async with asyncio.timeout(seconds + LIMIT):
                 await stage.prepare()

@@ -21,6 +21,8 @@ from stepkeep.torture.stage import NotRun, Stage
 KEYS = ("one", "two", "three")
 ROOM = 24_000_000
 AT_ONCE = 8
+ENUMERATING = 8
+"""How many times longer than others it may take to go through all points there are."""
 QUICK: dict[str, Any] = {"keys": KEYS, "until_done": True, "lease": "1s", "sweep": 0.1}
 
 
@@ -30,7 +32,7 @@ async def every_disk_call(stage: Stage) -> None:
     stage.counts["disk calls of the job"] = calls
     points = [DiskPoint(nth, after) for nth in range(1, calls + 1) for after in (False, True)]
     stage.rng.shuffle(points)
-    until = time.monotonic() + 2 * stage.seconds
+    until = time.monotonic() + ENUMERATING * stage.seconds
     numbered = enumerate(points, 1)
 
     async def lives() -> None:
