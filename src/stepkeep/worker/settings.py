@@ -12,16 +12,17 @@ from stepkeep.worker.payloads import MAX_RESULT
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds unless a name says otherwise.
 
-    `concurrency` is how many attempts run at once; `lease` (microseconds) overrides the definition's; `grace` is how
-    long a stopping worker lets handlers finish; `idle_poll` is the longest pause between two looks for work;
-    `process_memory` (bytes) bounds each handler process.
+    `concurrency` is how many attempts run at once; `lease` (microseconds) overrides the definition's; `sweep` is how
+    often it looks for what is due, such that even a single survivor takes a dead worker's steps over within a second of
+    their leases; `grace` is how long a stopping worker lets handlers finish; `idle_poll` is the longest pause between
+    two looks for work; `process_memory` (bytes) bounds each handler process.
     """
 
     concurrency: int = 64
     claim_batch: int = 200
     lease: int | None = None
     heartbeat: float = 10.0
-    sweep: float = 1.0
+    sweep: float = 0.7
     busy_poll: float = 0.002
     idle_poll: float = 0.5
     full_scan: float = 1.0
