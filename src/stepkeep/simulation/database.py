@@ -16,6 +16,7 @@ from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.simulation.locks import Locks, Owner
+from stepkeep.simulation.loop import current
 from stepkeep.simulation.tables import Tables
 from stepkeep.store.protocol import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
 
@@ -70,6 +71,7 @@ class Session(Owner):
         self._notes: list[str] = []
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
+        self.client = current.get()
 
     @property
     def is_open(self) -> bool:

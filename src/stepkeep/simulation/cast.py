@@ -1,0 +1,192 @@
+"""Who plays: worker processes that die and come back, and the server through which people and senders act.
+
+Both run the real thing (worker loop, sweeper, operations) over a store whose wire is faulty. Nothing here decides what
+people want; that is in `people`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import Refused, StoreUnavailable
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.events import StepReported
+from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.start import Starter
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.simulation.definitions import CAPABILITY
+from stepkeep.simulation.faults import Fault
+from stepkeep.simulation.handlers import SimulatedCrew
+from stepkeep.simulation.ledger import Ledger
+from stepkeep.simulation.loop import Process
+from stepkeep.simulation.stage import TENANT, Stage
+from stepkeep.worker.loop import Worker
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+
+T = TypeVar("T")
+
+
+class SimulatedSeams(Seams):
+    """Time, chance and secrets of one process; its clock may be off and may run at another speed."""
+
+    def __init__(self, stage: Stage, random: Random) -> None:
+        self._loop, self._random = stage.loop, random
+        self._offset, self._rate = 0.0, 1.0
+        if random.random() < stage.scenario.skew:
+            self._offset, self._rate = random.uniform(-1e6, 1e6), random.uniform(0.8, 1.25)
+            stage.log.note(Fault.SKEW, f"{self._offset:.0f} {self._rate:.2f}")
+
+    def monotonic(self) -> float:
+        return self._offset + self._rate * self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._rate)
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        return await super().wait(event, None if seconds is None else seconds / self._rate)
+
+    def chance(self) -> float:
+        return self._random.random()
+
+    def token(self) -> str:
+        return f"token-{self._random.getrandbits(64):016x}"
+
+
+class WatchedTransactor(Transactor):
+    """The real one, with somebody who writes down what workers are told."""
+
+    def __init__(self, stage: Stage, process: Process) -> None:
+        super().__init__(stage.store(process))
+        self._ledger: Ledger = stage.ledger
+
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
+        replies, claims = await super().report(events, claimer)
+        for event, reply in zip(events, replies, strict=True):
+            if isinstance(reply, Accepted):
+                self._ledger.believed(event)
+            elif isinstance(reply, Refused):
+                self._ledger.refusals[type(reply).__name__] += 1
+            else:
+                self._ledger.violation(f"a report broke: {type(reply).__name__}: {reply}")
+        if claims:
+            self._ledger.met["a claim chained to a report"] += 1
+        if claims and (claimer is None or len(claims) > claimer.room):
+            self._ledger.violation(f"I13: {len(claims)} steps were chained for a worker without that much room")
+        return replies, claims
+
+
+class Workplace:
+    """A place where one worker process runs at a time. A killed one is followed by another."""
+
+    def __init__(self, stage: Stage, registry: Registry, place: int) -> None:
+        self._stage, self._registry, self._place = stage, registry, place
+        self._random = stage.random(f"workplace:{place}")
+        self._generation = 0
+        # The first place can run everything, so that nothing waits for ever for a worker that does not exist.
+        gifted = place == 0 or self._random.random() < 0.4
+        self._capabilities = frozenset({CAPABILITY}) if gifted else frozenset[str]()
+        self.process: Process | None = None
+        self.worker: Worker | None = None
+        self.serving: asyncio.Task[None] | None = None
+        self.closed = False
+
+    def open(self) -> None:
+        """Start a process, unless one runs or the day is over."""
+        if self.closed or (self.process is not None and self.process.alive):
+            return
+        self._generation += 1
+        process = self.process = Process(f"w{self._place}.{self._generation}")
+        self._stage.on_death[process] = self._died
+        self.serving = self._stage.loop.spawn(process, self._serve(process))
+
+    def _died(self) -> None:
+        self.process = self.worker = None
+        self._stage.later(self._random.uniform(0.1, 12.0) if self._stage.chaos else 0.1, self.open)
+
+    async def _serve(self, process: Process) -> None:
+        random, scenario = self._stage.random(process.name), self._stage.scenario
+        settings = Settings(
+            concurrency=scenario.concurrency,
+            heartbeat=random.choice((3.0, 10.0)),
+            sweep=random.choice((1.0, 2.0)),
+            busy_poll=0.01,
+            idle_poll=random.choice((1.0, 3.0)),
+            full_scan=random.choice((1.0, 4.0)),
+            grace=random.choice((0.5, 4.0)),
+            closing=3.0,
+        )
+        self.worker = Worker(
+            WatchedTransactor(self._stage, process),
+            self._registry,
+            app=process.name,
+            tenant=TENANT,
+            capabilities=self._capabilities,
+            settings=settings,
+            seams=SimulatedSeams(self._stage, random),
+            crew=SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities),
+        )
+        await self.worker.serve()
+        if not self._stage.chaos and self.worker.id is not None:
+            self._stage.ledger.left.append(self.worker.id)
+        self.process = self.worker = None
+        self._stage.end(process)
+        self._stage.later(self._random.uniform(0.1, 3.0), self.open)
+
+    def drain(self) -> None:
+        """Ask the process to end in good order."""
+        if self.worker is not None:
+            self.worker.stop()
+
+
+class Server:
+    """The process that people and senders talk to. When it dies, whoever waits for it does not learn what happened."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._random = stage.random("server")
+        self._generation = 0
+        self._calls: dict[asyncio.Future[Any], None] = {}
+        self.process: Process | None = None
+        self.open()
+
+    def open(self) -> None:
+        self._generation += 1
+        process = self.process = Process(f"api.{self._generation}")
+        self._stage.on_death[process] = self._died
+        self.transactor = Transactor(self._stage.store(process))
+        self.starter = Starter(self.transactor)
+
+    def _died(self) -> None:
+        self.process = None
+        calls, self._calls = self._calls, {}
+        for answer in calls:
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("the server went away"))
+        self._stage.later(self._random.uniform(0.05, 3.0), self.open)
+
+    async def call(self, operation: Callable[[Server], Awaitable[T]]) -> T:
+        """Have something done by the server, and hear what came of it."""
+        if self.process is None:
+            raise StoreUnavailable("the server is not there")
+        answer: asyncio.Future[T] = self._stage.loop.create_future()
+        self._calls[answer] = None
+        self._stage.loop.spawn(self.process, self._do(operation, answer))
+        try:
+            return await answer
+        finally:
+            self._calls.pop(answer, None)
+
+    async def _do(self, operation: Callable[[Server], Awaitable[T]], answer: asyncio.Future[T]) -> None:
+        try:
+            found = await operation(self)
+        except Exception as problem:  # noqa: BLE001 - the caller hears it
+            if not answer.done():
+                answer.set_exception(problem)
+        else:
+            if not answer.done():
+                answer.set_result(found)

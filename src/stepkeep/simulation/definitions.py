@@ -1,0 +1,149 @@
+"""Random definitions over every feature of the canonical definition, with real expressions.
+
+Names are short and shared, so that a counterexample is easy to read. What a drawn definition asks for is what front
+ends may ask for; sense it need not make.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from stepkeep.kernel.definition import (
+    SECOND,
+    Approval,
+    Backoff,
+    CompensateWhen,
+    Completion,
+    Definition,
+    Dependency,
+    Effect,
+    Handler,
+    HookFailure,
+    OnDeadline,
+    Retry,
+    Rule,
+    StepDefinition,
+    Undo,
+    Wait,
+)
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+
+S = StepState
+EVENTS = ("paid", "shipped")
+HANDLERS = ("h0", "h1", "h2")
+CAPABILITY = "gpu"
+EDGES = ((S.SUCCEEDED,), (S.SUCCEEDED,), (S.SUCCEEDED, S.SKIPPED), (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED))
+RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
+SHAPES = ("graph", "graph", "graph", "chain", "fan", "loose")
+POLICIES = (OnFailure.ABORT, OnFailure.SKIP, OnFailure.CONTINUE, OnFailure.COMPENSATE, OnFailure.COMPENSATE)
+RETRIED = tuple(sorted(RETRIED_BY_DEFAULT))
+
+
+def maybe(random: Random, chance: float) -> bool:
+    return random.random() < chance
+
+
+def draw_definition(random: Random, name: str, most: int) -> Definition:
+    """A workflow of at most so many steps."""
+    size = random.randint((most + 1) // 2, most)
+    names = [f"s{place}" for place in range(size)]
+    shape = random.choice(SHAPES)
+    return Definition(
+        name=name,
+        version=1,
+        steps=tuple(_step(random, shape, names, place) for place in range(size)),
+        timeout=random.choice((None, None, 20 * SECOND, 60 * SECOND)),
+        on_failure=random.choice(POLICIES),
+        hook_failure=random.choice(list(HookFailure)),
+        compensate_always=maybe(random, 0.2),
+        rules=(Rule(expression=random.choice(("1 == 1",) * 4 + ("1 == 2",))),) if maybe(random, 0.3) else (),
+        lease=random.choice((4, 6, 10, 15)) * SECOND,
+        grace=random.choice((1, 3, 8, 30)) * SECOND,
+        priority=random.choice((0, 0, 5)),
+    )
+
+
+def _step(random: Random, shape: str, names: list[str], place: int) -> StepDefinition:
+    after = _after(random, shape, names[:place])
+    edges = tuple(Dependency(step=one, allow=random.choice(EDGES)) for one in after)
+    settings: dict[str, Any] = {
+        "name": names[place],
+        "order": place,
+        "depends_on": edges,
+        "on_failure": random.choice(POLICIES),
+        "condition": _condition(random, after) if maybe(random, 0.2) else None,
+    }
+    kind = random.random()
+    if kind < 0.15:
+        return StepDefinition(approval=_approval(random), **settings)
+    if kind < 0.28:
+        wait = Wait(event=random.choice(EVENTS), deadline=random.choice((None, 8 * SECOND)))
+        return StepDefinition(wait=wait, **settings)
+    return _work(random, settings)
+
+
+def _after(random: Random, shape: str, earlier: list[str]) -> list[str]:
+    if not earlier or shape == "loose":
+        return []
+    if shape == "chain":
+        return earlier[-1:]
+    if shape == "fan":
+        return earlier[:1]
+    return [one for one in earlier if maybe(random, 0.45)]
+
+
+def _work(random: Random, settings: dict[str, Any]) -> StepDefinition:
+    hook = None
+    if maybe(random, 0.55):
+        hook = Undo(executor=Handler(name="undo"), retry=_retry(random), timeout=random.choice((4, 20)) * SECOND)
+    manual = maybe(random, 0.2)
+    transactional = not manual and maybe(random, 0.25)
+    rules = (
+        Rule(expression=random.choice(("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1"))),
+    )
+    certain = [edge.step for edge in settings["depends_on"] if edge.allow == (S.SUCCEEDED,)]
+    inputs = None
+    if certain and maybe(random, 0.4):
+        inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
+    return StepDefinition(
+        executor=Handler(name="exact" if transactional else random.choice(HANDLERS)),
+        hold=_approval(random) if maybe(random, 0.1) else None,
+        inputs=inputs,
+        retry=_retry(random),
+        timeout=random.choice((3, 8, 30)) * SECOND,
+        rules=rules if maybe(random, 0.3) else (),
+        completion=Completion.MANUAL if manual else Completion.AUTO,
+        completion_deadline=random.choice((None, 8 * SECOND)),
+        undo=hook,
+        effect=random.choice(list(Effect)) if hook is None else Effect.WRITE,
+        compensate_when=random.choice(list(CompensateWhen)),
+        transactional=transactional,
+        capabilities=(CAPABILITY,) if maybe(random, 0.25) else (),
+        **settings,
+    )
+
+
+def _approval(random: Random) -> Approval:
+    return Approval(deadline=random.choice((None, 8 * SECOND)), on_deadline=random.choice(list(OnDeadline)))
+
+
+def _retry(random: Random) -> Retry:
+    without_timeouts = tuple(one for one in RETRIED if one is not Category.TIMEOUT)
+    return Retry(
+        max_attempts=random.randint(1, 5),
+        max_losses=random.randint(1, 3),
+        backoff=random.choice(list(Backoff)),
+        initial=random.choice((0, SECOND // 2, SECOND)),
+        jitter=random.choice((0.0, 0.5)),
+        max=random.choice((None, SECOND, 3 * SECOND)),
+        on=random.choice((RETRIED, RETRIED, without_timeouts)),
+    )
+
+
+def _condition(random: Random, after: list[str]) -> str:
+    texts = ["input.n > 0"] * 4 + ["input.n > 100", "input.nothing.there == 1"]
+    if after:
+        one = random.choice(after)
+        texts += 2 * [f'steps["{one}"].state == "succeeded"', f'has(steps["{one}"].output)']
+    return random.choice(texts)

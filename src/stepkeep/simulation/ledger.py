@@ -1,0 +1,65 @@
+"""What really happened, kept outside the database: effects of handlers, answers given to callers, secrets issued.
+
+The engine never sees it. At the end `verdict` holds the database against it: what was acknowledged must be there, what
+was accepted must be what a handler said, and no effect may be without its reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any, NamedTuple
+
+from stepkeep.kernel.events import StepReported
+from stepkeep.operations.decisions import token_hash
+
+Attempted = tuple[str, int, int]
+"""(run id, step number, fence)."""
+
+
+class Effect(NamedTuple):
+    """A handler did something to the world."""
+
+    run_id: str
+    no: int
+    fence: int
+    key: str
+
+
+class Ack(NamedTuple):
+    """Somebody was told that this had been done."""
+
+    kind: str
+    run_id: str
+    about: Any
+
+
+class Ledger:
+    """Append-only."""
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.answers: dict[Attempted, Any] = {}
+        self.emitted: dict[Attempted, list[bytes]] = {}
+        self.asked_delay: set[Attempted] = set()
+        self.seen_inputs: list[tuple[str, int, str, Any]] = []
+        self.tokens: dict[str, str] = {}
+        self.token_of: dict[tuple[str, int], list[str]] = defaultdict(list)
+        self.presented: list[tuple[str, int, str]] = []
+        self.left: list[str] = []
+        self.acks: list[Ack] = []
+        self.sent: dict[tuple[str, str], str] = {}
+        self.accepted: dict[Attempted, list[str]] = defaultdict(list)
+        self.refusals: Counter[str] = Counter()
+        self.met: Counter[str] = Counter()
+        self.violations: list[str] = []
+
+    def violation(self, said: str) -> None:
+        """Something that must never be."""
+        self.violations.append(said)
+
+    def issue(self, run_id: str, no: int, token: str) -> None:
+        self.tokens[token_hash(token)] = token
+        self.token_of[run_id, no].append(token)
+
+    def believed(self, event: StepReported) -> None:
+        self.accepted[event.run_id, event.no, event.fence].append(type(event.outcome).__name__)

@@ -1,0 +1,76 @@
+"""Planting a bug in memory: a piece of a function's text is replaced, and the function gets the code of the result.
+
+Files are never touched. A mutant that no longer fits the text it was written for says so, instead of testing nothing.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from types import FunctionType
+from typing import Any, NamedTuple
+
+
+class Edit(NamedTuple):
+    """One replacement. `where` is `module:function` or `module:Class.method`, below `stepkeep`."""
+
+    where: str
+    old: str
+    new: str
+
+
+class Mutant(NamedTuple):
+    """A bug: its name, what it would mean, and the edits that make it."""
+
+    name: str
+    what: str
+    edits: tuple[Edit, ...]
+
+
+class Misfit(Exception):
+    """The text that a mutant replaces is not there (any more), or is there more than once."""
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Let the engine have this bug for a while."""
+    with ExitStack() as stack:
+        for edit in mutant.edits:
+            function = _find(edit.where)
+            stack.callback(setattr, function, "__code__", function.__code__)
+            function.__code__ = _mutated(function, edit)
+        yield
+
+
+def _find(where: str) -> FunctionType:
+    module, _, path = where.partition(":")
+    found: Any = import_module(f"stepkeep.{module}")
+    for name in path.split("."):
+        found = inspect.getattr_static(found, name)
+    function = found.__func__ if isinstance(found, staticmethod | classmethod) else inspect.unwrap(found)
+    if not isinstance(function, FunctionType):
+        raise Misfit(f"{where} is no function")
+    return function
+
+
+def _mutated(function: FunctionType, edit: Edit) -> Any:
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(edit.old) != 1:
+        raise Misfit(f"{edit.where} has {edit.old!r} {source.count(edit.old)} times, not once")
+    # The body alone: decorators have done their work already.
+    body = source.replace(edit.old, edit.new)
+    body = body[body.index("async def " if body.lstrip("@").count("async def ") and _is_async(function) else "def ") :]
+    flags = __future__.annotations.compiler_flag
+    code = compile(body, f"<{edit.where}>", "exec", flags=flags, dont_inherit=True)
+    inside = dict(vars(sys.modules[function.__module__]))
+    exec(code, inside)  # noqa: S102 - our own source with a planted bug, in memory, on request
+    return inside[function.__name__].__code__
+
+
+def _is_async(function: FunctionType) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)

@@ -1,0 +1,250 @@
+"""One seed from its scenario to its result: chaos, then calm until every run has ended, then the verdict.
+
+The same scenario always gives the same result, byte for byte: `digest` covers all journals, all rows' heads and the log
+of faults. Campaigns, the shrinker, the mutants and the tests call `play`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random as global_random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import msgspec
+
+from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations import decisions, start, workers
+from stepkeep.operations.publish import publish
+from stepkeep.operations.transact import Transactor
+from stepkeep.simulation.audit import Auditor
+from stepkeep.simulation.cast import Server, Workplace
+from stepkeep.simulation.definitions import draw_definition
+from stepkeep.simulation.faults import Fault
+from stepkeep.simulation.handlers import make_registry
+from stepkeep.simulation.loop import Stalled
+from stepkeep.simulation.people import People
+from stepkeep.simulation.scenario import Scenario
+from stepkeep.simulation.stage import TENANT, Stage
+from stepkeep.simulation.store import ModelStore
+from stepkeep.simulation.verdict import Verdict
+
+CALM = 1500.0
+"""How long (virtual seconds) runs may take to end once nothing goes wrong any more."""
+
+MOST_STEPS = 600_000
+"""How many callbacks a seed may take; more means that something spins."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a scenario."""
+
+    scenario: Scenario
+    violations: tuple[str, ...]
+    digest: str
+    runs: int
+    ended: Counter[str]
+    faults: Counter[str]
+    refusals: Counter[str]
+    met: Counter[str]
+    rows: frozenset[tuple[str, str | None, str]]
+    effects: int
+    commits: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+def play(scenario: Scenario) -> Result:
+    """Play a scenario and tell what came of it."""
+    with _determined(scenario.seed), _complaints() as complaints:
+        stage = Stage(scenario)
+        drama = _Drama(stage)
+        try:
+            stage.loop.run_until_complete(drama.main())
+        except Stalled as problem:
+            stage.ledger.violation(f"I5: {problem}")
+        except Overrun:
+            stage.ledger.violation("I5: something spins without end")
+        finally:
+            stage.loop.close()
+        for said in (*complaints, *stage.loop.unheard):
+            stage.ledger.violation(f"a process complained: {said}")
+        return drama.result()
+
+
+class Overrun(Exception):
+    """The seed took more callbacks than any sensible one."""
+
+
+class _Drama:
+    """The acts of one seed."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._scenario = stage, stage.scenario
+        self._plans: dict[int, Plan] = {}
+        self._auditor = Auditor(stage, lambda run: self._plans[run.definition_id])
+
+    async def main(self) -> None:
+        stage, scenario = self._stage, self._scenario
+        plans = await self._publish()
+        registry = make_registry(stage)
+        server = Server(stage)
+        people = People(stage, server, plans)
+        places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
+        for place in places:
+            place.open()
+        acts = [asyncio.ensure_future(act) for act in (people.start_all(), people.meddle(), self._harm(places, server))]
+        await asyncio.sleep(scenario.chaos)
+        stage.chaos = False
+        await self._until_all_ended(people)
+        await self._go_home(places)
+        await asyncio.gather(*acts)
+        await Verdict(stage, self._plans).give()
+
+    async def _publish(self) -> list[Plan]:
+        transactor = Transactor(ModelStore(self._stage.database))
+        plans = []
+        for place in range(self._scenario.runs):
+            drawn = draw_definition(self._stage.random(f"definition:{place}"), f"w{place}", self._scenario.steps)
+            plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
+            self._plans[plan.definition_id] = plan
+            plans.append(plan)
+        return plans
+
+    async def _harm(self, places: list[Workplace], server: Server) -> None:
+        """What happens to processes and the database by itself, second by second."""
+        stage, scenario, random = self._stage, self._scenario, self._stage.random("harm")
+        while stage.chaos:
+            await asyncio.sleep(random.random())
+            if random.random() < scenario.restart / 2:
+                stage.restart_database(random.choice((0.05, 1.0, 6.0)) * random.random())
+            place = random.choice(places)
+            if random.random() < scenario.kill / 2 and place.process is not None:
+                stage.log.note(Fault.KILL, place.process.name)
+                stage.kill(place.process)
+            if random.random() < scenario.drain / 2 and place.worker is not None:
+                stage.log.note(Fault.DRAIN, "")
+                place.drain()
+            if random.random() < scenario.serverkill / 2 and server.process is not None:
+                stage.log.note(Fault.SERVER_KILL, server.process.name)
+                stage.kill(server.process)
+
+    async def _until_all_ended(self, people: People) -> None:
+        stage = self._stage
+        runs = stage.database.tables.runs
+        until = stage.loop.time() + CALM
+        while stage.loop.time() < until:
+            await asyncio.sleep(1.0)
+            if stage.loop.steps > MOST_STEPS:
+                raise Overrun
+            people.serve_fairly()
+            ended = all(run.state in RUN_TERMINAL for run in runs.values())
+            if ended and not people.busy and not people.starting:
+                break
+        if self._scenario.long:
+            # Long enough for silent workers to be missed, and given up.
+            await asyncio.sleep(200.0)
+
+    async def _go_home(self, places: list[Workplace]) -> None:
+        """Everybody stops in good order, and does so in time."""
+        stage = self._stage
+        for place in places:
+            place.closed = True
+        for _ in range(120):
+            for place in places:
+                place.drain()
+            if all(place.process is None or not place.process.alive for place in places):
+                return
+            await asyncio.sleep(1.0)
+        stage.ledger.violation("a worker that was asked to stop does not end")
+
+    # -- the result --------------------------------------------------------------------------------------------------
+    def result(self) -> Result:
+        stage, tables = self._stage, self._stage.database.tables
+        rows = set(self._auditor.met)
+        for entries in tables.worker_journal.values():
+            rows |= {("worker", hop.source, hop.trigger) for entry in entries for hop in open_entry(entry.body).hops}
+        locks, met = stage.database.locks, stage.ledger.met
+        met.update({"a wait for a lock": locks.waits, "a deadlock": locks.deadlocks, "a lock timeout": locks.timeouts})
+        return Result(
+            scenario=self._scenario,
+            violations=tuple(dict.fromkeys(stage.ledger.violations)),
+            digest=self._digest(),
+            runs=len(tables.runs),
+            ended=Counter(str(run.state) for run in tables.runs.values()),
+            faults=stage.log.counts,
+            refusals=stage.ledger.refusals,
+            met=+met,
+            rows=frozenset(rows),
+            effects=len(stage.ledger.effects),
+            commits=self._auditor.commits,
+            seconds=stage.loop.time(),
+        )
+
+    def _digest(self) -> str:
+        tables, seal = self._stage.database.tables, hashlib.sha256()
+        for journal in (*tables.journal.values(), *(dict(enumerate(one)) for one in tables.worker_journal.values())):
+            for entry in journal.values():
+                seal.update(entry.hash + entry.body)
+        for line in (*self._stage.log.lines, *map(str, self._stage.ledger.effects), f"{self._stage.loop.time():.6f}"):
+            seal.update(line.encode())
+        return seal.hexdigest()
+
+
+@contextmanager
+def _determined(seed: int) -> Iterator[None]:
+    """Nothing random that is not drawn from the seed, for as long as this lasts."""
+    ids = Counter[str]()
+
+    def next_id() -> str:
+        ids["run"] += 1
+        return f"0190{ids['run']:04x}-0000-7000-8000-000000000000"
+
+    def worker_id(app: str) -> str:
+        ids[app] += 1
+        return f"{app}:{ids[app]}"
+
+    kept = global_random.getstate()
+    global_random.seed(f"{seed}:global")
+    with ExitStack() as stack:
+        stack.callback(global_random.setstate, kept)
+        stack.enter_context(patch.object(start, "uuid7", next_id))
+        stack.enter_context(patch.object(decisions, "uuid7", next_id))
+        stack.enter_context(patch.object(workers, "worker_id", worker_id))
+        yield
+
+
+class _Complaints(logging.Handler):
+    """Errors that a worker logs and survives are defects all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        problem = record.exc_info[1] if record.exc_info else None
+        self.said.append(f"{record.getMessage()}: {type(problem).__name__}: {problem}")
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """Listen to what the engine logs as an error; what handlers log is of no interest here."""
+    handler = _Complaints()
+    engine, handlers = logging.getLogger("stepkeep"), logging.getLogger("stepkeep.handler")
+    with ExitStack() as stack:
+        for logger, level in ((engine, engine.level), (handlers, handlers.level)):
+            stack.callback(logger.setLevel, level)
+        for setting, value in (("propagate", False), ("handlers", [handler])):
+            stack.enter_context(patch.object(engine, setting, value))
+        engine.setLevel(logging.ERROR)
+        handlers.setLevel(logging.CRITICAL + 1)
+        yield handler.said

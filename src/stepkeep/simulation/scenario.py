@@ -1,0 +1,123 @@
+"""What one seed plays out: how many of everything, and how often each kind of thing goes wrong.
+
+Swarm testing: each seed draws its own rates, many of them zero, because faults hide each other. A scenario is plain
+data, so that a failing one can be made smaller field by field and handed on as JSON.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise."""
+
+    seed: int
+    runs: int = 3
+    workers: int = 2
+    concurrency: int = 4
+    steps: int = 5
+    chaos: float = 30.0
+    # the way to the database
+    request_lost: float = 0.0
+    reply_lost: float = 0.0
+    crash_before: float = 0.0
+    crash_after: float = 0.0
+    pause: float = 0.0
+    partition: float = 0.0
+    slow: float = 0.0
+    slow_at: str = ""
+    latency: float = 0.002
+    tick: float = 0.0
+    # per second
+    restart: float = 0.0
+    kill: float = 0.0
+    drain: float = 0.0
+    serverkill: float = 0.0
+    # handlers, per attempt
+    fail: float = 0.0
+    hang: float = 0.0
+    deaf: float = 0.0
+    wait: float = 0.0
+    poison: float = 0.0
+    emit: float = 0.0
+    # people and the outside, per look
+    approve: float = 0.0
+    reject: float = 0.0
+    complete: float = 0.0
+    cancel: float = 0.0
+    send: float = 0.0
+    noise: float = 0.0
+    duplicate: float = 0.0
+    skew: float = 0.0
+    long: bool = False
+
+
+FAULTS = {
+    "request_lost": 0.04,
+    "reply_lost": 0.05,
+    "crash_before": 0.008,
+    "crash_after": 0.008,
+    "pause": 0.012,
+    "partition": 0.012,
+    "slow": 0.06,
+    "restart": 0.15,
+    "kill": 0.15,
+    "drain": 0.15,
+    "serverkill": 0.1,
+}
+"""Each fault with its highest rate."""
+
+STATEMENTS = ("", "", "", "lock", "propose", "load", "write", "commit", "renew", "find due")
+"""What may be slow in a seed: anything (the empty one) now and then, or one kind of statement often."""
+
+HABITS = {
+    "fail": 0.5,
+    "hang": 0.2,
+    "deaf": 0.1,
+    "wait": 0.4,
+    "poison": 0.15,
+    "emit": 0.4,
+    "approve": 0.6,
+    "reject": 0.3,
+    "complete": 0.6,
+    "cancel": 0.08,
+    "send": 0.6,
+    "noise": 0.5,
+    "duplicate": 0.5,
+    "skew": 0.4,
+}
+"""What handlers, people and clocks do, with the highest rates."""
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    random = Random(f"scenario:{seed}")  # noqa: S311 - chance that must come out the same again
+    chosen = random.sample(list(FAULTS), random.choice((0, 1, 1, 2, 2, 3, 4, 6, 8)))
+    rates: dict[str, Any] = {name: FAULTS[name] * random.random() for name in chosen}
+    rates |= {name: highest * random.random() if random.random() < 0.7 else 0.0 for name, highest in HABITS.items()}
+    return Scenario(
+        seed=seed,
+        runs=random.randint(1, 5),
+        workers=random.randint(1, 4),
+        concurrency=random.choice((1, 2, 4)),
+        steps=random.randint(2, 7),
+        chaos=random.choice((10.0, 20.0, 40.0)),
+        latency=random.choice((0.0005, 0.005, 0.04)),
+        slow_at=random.choice(STATEMENTS),
+        tick=random.choice((0.0, 0.0, 0.001, 0.25)),
+        long=random.random() < 0.06,
+        **rates,
+    )
+
+
+def with_changes(scenario: Scenario, changes: dict[str, Any]) -> Scenario:
+    """The same with some fields as given, as a replay command names them."""
+    known = set(Scenario.__struct_fields__) - {"seed"}
+    unknown = set(changes) - known
+    if unknown:
+        raise ValueError(f"a scenario has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
+    return msgspec.convert({**msgspec.to_builtins(scenario), **changes}, Scenario)
