@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -53,6 +55,41 @@ async def crash(server: PostgresServer, dsn: str, mode: StopMode = StopMode.IMME
     """Stop our server as if the power had failed, and start it again."""
     await prove_ours(server, dsn)
     await asyncio.to_thread(server.restart, mode)
+
+
+async def kill_session(server: PostgresServer, dsn: str) -> None:
+    """kill -9 of one of our server's sessions, upon which it recovers as from a crash."""
+    await prove_ours(server, dsn)
+    import asyncpg
+
+    connection = await asyncpg.connect(dsn)
+    try:
+        # Held while its process is killed, so that the number cannot have come to belong to someone else.
+        victim = await connection.fetchval("select pg_backend_pid()")
+        if _parent(victim) != server.pid:
+            raise NotOurs(f"process {victim} is no child of our server")
+        os.kill(victim, signal.SIGKILL)
+    finally:
+        connection.terminate()
+
+
+async def answering(dsn: str) -> None:
+    """Wait until a server that recovers takes connections again."""
+    import asyncpg
+
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                connection = await asyncpg.connect(dsn)
+            except (asyncpg.PostgresError, OSError):
+                await asyncio.sleep(0.05)
+            else:
+                await connection.close()
+                return
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
 
 
 def socket_of(dsn: str) -> tuple[str, str]:
@@ -125,7 +162,12 @@ def versions(server: PostgresServer | None) -> dict[str, str]:
     """What was tortured, and on what."""
     import apsw
 
-    found = {"python": sys.version.split()[0], "sqlite": apsw.sqlite_lib_version(), "platform": sys.platform}
+    found = {
+        "stepkeep": version("stepkeep"),
+        "python": sys.version.split()[0],
+        "sqlite": apsw.sqlite_lib_version(),
+        "platform": sys.platform,
+    }
     if server is not None and not server.is_external:
         found["postgresql"] = (server.data_dir / "PG_VERSION").read_text(encoding="ascii").strip()
     return found

@@ -7,13 +7,15 @@ import time
 from contextlib import AsyncExitStack
 from urllib.parse import urlsplit
 
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep.testing.postgres import PostgresServer, StopMode
 from stepkeep.torture.proxy import Cut, proxy
-from stepkeep.torture.servers import crash, pooler, pooler_program, prove_ours, socket_of
+from stepkeep.torture.servers import answering, crash, kill_session, pooler, pooler_program, prove_ours, socket_of
 from stepkeep.torture.stage import NotRun, Stage
 
 CUT_SHARE = 0.2
 SILENCE = 2
+BLOWS = (StopMode.IMMEDIATE, StopMode.IMMEDIATE, StopMode.FAST, None)
+"""Half of the outages are power cuts; None is kill -9 of a session."""
 
 
 async def own_server(stage: Stage) -> PostgresServer:
@@ -27,7 +29,7 @@ async def own_server(stage: Stage) -> PostgresServer:
 
 
 async def server_crashes(stage: Stage) -> None:
-    """PostgreSQL stopped immediate, again and again, under load."""
+    """PostgreSQL stopped immediate or fast, or one of its sessions killed, again and again, under load."""
     server = await own_server(stage)
     await stage.workers(3)
     outages: list[float] = []
@@ -36,7 +38,13 @@ async def server_crashes(stage: Stage) -> None:
         while time.monotonic() < until:
             await asyncio.sleep(stage.rng.uniform(0.5, 1.5))
             began = time.monotonic()
-            await crash(server, stage.direct)
+            blow = stage.rng.choice(BLOWS)
+            if blow is None:
+                await kill_session(server, stage.direct)
+                stage.counts["sessions killed"] += 1
+                await answering(stage.direct)
+            else:
+                await crash(server, stage.direct, blow)
             outages.append(time.monotonic() - began)
             stage.counts["crashes"] += 1
     stage.measure("server away", outages)
