@@ -156,6 +156,9 @@ class Explorer:
         twin.deviate(self._named(world, place, fate))
         if place.part is Part.RUN:
             self._interrupt(twin, fate)
+        elif fate is Fate.LOSES_WORKERS:
+            # It was claimed as if it would end well; its worker dies now, after a last renewal.
+            twin.renew(self._stage.plan.definition.lease, place.key)
         return twin
 
     def _interrupt(self, world: World, fate: Fate) -> None:

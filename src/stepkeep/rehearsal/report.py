@@ -103,8 +103,8 @@ def rehearse(
     >>> from stepkeep.definition.native import load_text
     >>> text = "{workflow: w, timeout: 1h, steps: [{name: ask, approval: {deadline: 30m}}]}"
     >>> report = rehearse(load_text(text, "w.yaml"))
-    >>> [f"{ending.path}: {ending.state}" for ending in report.endings][:3]
-    ['all goes well: succeeded', 'ask is rejected: failed', 'nobody decides ask: failed']
+    >>> [f"{ending.path}: {ending.state}" for ending in report.endings if "ask" in ending.path][:2]
+    ['ask is rejected: failed', 'nobody decides ask: failed']
     >>> report.serious
     ()
     """

@@ -176,8 +176,8 @@ class World:
         elif before is None or before.state is not row.state:
             self.fresh.append(no)
 
-    def renew(self, lease: int) -> None:
-        """What workers do all the time: leases of what is in flight last on."""
+    def renew(self, lease: int, only: int | str | None = None) -> None:
+        """What workers do all the time: leases of what is in flight (or of `only` this) last on from now."""
         for no, row in list(self.live.items()):
-            if row.worker is not None:
+            if row.worker is not None and only in (None, no):
                 self.rows[no] = self.live[no] = replace(row, due_at=self.now + lease)

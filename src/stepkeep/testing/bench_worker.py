@@ -1,0 +1,291 @@
+"""The worker of a workbench: one attempt at a time, no polling, no sleeping, the production code for everything else.
+
+Claims, inputs, rules, outcomes and reports are the worker's own; only the loop around them is missing, and the clock is
+moved instead of waited for. User code runs in a thread with an event loop of its own, as it does in production.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, NoReturn
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.errors import Refused
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.definition import SECOND, Agent, Handler
+from stepkeep.kernel.events import StepReported, TimeCame
+from stepkeep.kernel.outcomes import Completed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
+from stepkeep.kernel.states import Phase, StepState
+from stepkeep.operations import workers
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.protocol import Lease
+from stepkeep.testing.replacements import Replacement, Silence
+from stepkeep.worker import settle
+from stepkeep.worker.classify import BindingError, failure_of
+from stepkeep.worker.code import Codes
+from stepkeep.worker.crew import Finished
+from stepkeep.worker.executor import Job
+from stepkeep.worker.inputs import Inputs
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+from stepkeep.worker.transactional import attempt_in_transaction
+
+DUE_AT_ONCE = 500
+PassTime = Callable[[int], Any]
+
+
+class BenchWorker:
+    """Runs what is ready. `find` gives the replacement for a step; `pass_time` moves the clock to a moment."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        registry: Registry,
+        tenant: str,
+        *,
+        find: Callable[[Claim], Replacement | None],
+        pass_time: PassTime,
+        outside: bool,
+    ) -> None:
+        self._transactor, self._registry, self._tenant = transactor, registry, tenant
+        self._find, self._pass_time, self._outside = find, pass_time, outside
+        self._codes = Codes(registry, Settings())
+        self._inputs = Inputs(transactor.store)
+        self._seams = Seams()
+        self._hand = _Hand()
+        self._claimer: Claimer | None = None
+        self.tokens: dict[tuple[str, str], str] = {}
+
+    async def open(self) -> None:
+        self._inputs.open()
+        row = await workers.register(self._transactor.store, tenant=self._tenant, app="workbench", capacity=1)
+        self._claimer = Claimer(actor=row.id, worker=row.no, lease=None, room=0, queues=frozenset())
+
+    async def close(self) -> None:
+        await self._codes.aclose()
+        self._hand.close()
+
+    # -- working -----------------------------------------------------------------------------------------------------
+    async def work(self) -> None:
+        """Attempt everything that is ready, and what becomes ready by it, one after the other."""
+        assert self._claimer is not None
+        store = self._transactor.store
+        queues = frozenset(number for number, _ in await store.list_queues(self._tenant))
+        claimer = Claimer(actor=self._claimer.actor, worker=self._claimer.worker, lease=None, room=0, queues=queues)
+        while claims := await self._transactor.claim(claimer, limit=1):
+            for claim in claims:
+                await self._attempt(claim)
+
+    async def sweep(self) -> bool:
+        """Let time act on everything that is due; says whether it did."""
+        acted = False
+        while due := await self._transactor.store.find_due(DUE_AT_ONCE):
+            events = [TimeCame(tenant=one.tenant, run_id=one.run_id, actor="sweep", no=one.no) for one in due]
+            moved = False
+            for answer in await self._transactor.submit_all(events):
+                if not isinstance(answer, Accepted | Refused):
+                    raise answer
+                moved |= isinstance(answer, Accepted) and not answer.repeated
+            if not moved:
+                break
+            acted = True
+        return acted
+
+    async def _attempt(self, claim: Claim) -> None:
+        replacement = None if _judges(claim) else self._find(claim)
+        if replacement is None:
+            self._must_be_known(claim)
+        try:
+            code = self._codes.of(claim)
+        except BindingError as problem:
+            await self._report(claim, failure_of(problem))
+            return
+        job = Job(claim, code)
+        if code.is_manual:
+            job.completion_token = self._seams.token()
+            self.tokens[claim.run_id, claim.planned.name] = job.completion_token
+        await self._prepare(job)
+        if code.is_transactional and replacement is None:
+            outcome, reply = await attempt_in_transaction(
+                self._transactor, self._hand, job, lambda said: self._event(claim, said), lambda: True
+            )
+            if reply is None:
+                await self._report(claim, outcome)
+            return
+        said = await self._run(job, replacement)
+        if isinstance(said, Silence):
+            await self._fall_silent(claim, said)
+        else:
+            await self._take_time(claim, 0 if replacement is None else replacement.takes)
+            await self._tell(job, self._late(claim, replacement) or said)
+
+    async def _run(self, job: Job, replacement: Replacement | None) -> Outcome | Silence:
+        known = None if replacement is None else self._known(job.claim)
+
+        def act() -> Any:
+            return job.code.executor.run(job) if replacement is None else replacement.answer(job, known)
+
+        return await self._hand.do(job, act)
+
+    async def _tell(self, job: Job, outcome: Outcome) -> None:
+        """Report; where the step has rules, they are judged next under the same lease."""
+        claim = job.claim
+        reply = await self._report(claim, settle.sign(outcome, job), judging=job.code.is_rules)
+        if not isinstance(reply, Accepted) or job.code.is_rules or not isinstance(outcome, Completed):
+            return
+        if reply.record.get("state") != StepState.VALIDATING:
+            return
+        judged = Job(claim, self._codes.rules_of(claim))
+        judged.own_output = (outcome.output,)
+        await self._prepare(judged)
+        found = await self._run(judged, None)
+        assert isinstance(found, Outcome)
+        await self._report(claim, found, judging=True)
+
+    async def _report(self, claim: Claim, outcome: Outcome, *, judging: bool = False) -> Accepted | Refused:
+        if judging and not isinstance(outcome, RulesPassed | RulesFailed | Released):
+            outcome = RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
+        [reply], _ = await self._transactor.report([self._event(claim, outcome)], None)
+        if not isinstance(reply, Accepted | Refused):
+            raise reply
+        return reply
+
+    def _event(self, claim: Claim, outcome: Outcome) -> StepReported:
+        assert self._claimer is not None
+        return StepReported(
+            tenant=claim.tenant,
+            run_id=claim.run_id,
+            actor=self._claimer.actor,
+            no=claim.step.no,
+            fence=claim.step.fence,
+            worker=self._claimer.worker,
+            outcome=outcome,
+        )
+
+    # -- what a handler needs ------------------------------------------------------------------------------------------
+    async def _prepare(self, job: Job) -> None:
+        """Everything a handler, a template or a rule may ask for, read beforehand."""
+        claim = job.claim
+        await self._inputs.load([job])
+        if job.details is None:
+            key = (claim.tenant, claim.run_id)
+            job.details = (await self._transactor.store.read_details([key]))[key]
+        job.fetch = self._inputs.fetch
+
+    def _known(self, claim: Claim) -> HandlerSpec | None:
+        executor = claim.planned.executor
+        found = self._registry.get(executor.name) if isinstance(executor, Handler) else None
+        return None if found is None or found.function is stub else found
+
+    def _must_be_known(self, claim: Claim) -> None:
+        """Production would leave such a step to another worker; a test has no other."""
+        executor, name = claim.planned.executor, claim.planned.name
+        if _judges(claim) or executor is None:
+            return
+        if isinstance(executor, Handler | Agent):
+            what = "agent" if isinstance(executor, Agent) else "handler"
+            table = self._registry.agent if isinstance(executor, Agent) else self._registry.get
+            spec = table(executor.name)
+            if spec is None or spec.function is stub:
+                _unknown(name, f"the {what} {executor.name}, which is not registered here", executor.name)
+        elif not self._outside:
+            kind = str(executor.__struct_config__.tag)
+            _unknown(name, f"a {kind} that a test should not really run", f"step={name!r}")
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+    async def _take_time(self, claim: Claim, micros: int) -> None:
+        """The attempt lasts this long on the virtual clock, its lease renewed all the while."""
+        if micros <= 0:
+            return
+        micros = min(micros, claim.planned.timeout)
+        await self._renew(claim, micros + SECOND)
+        await self._pass_time(claim.claimed_at + micros)
+
+    async def _renew(self, claim: Claim, lease: int) -> None:
+        one = Lease(claim.tenant, claim.run_id, claim.step.no, claim.step.fence, lease)
+        await self._transactor.store.renew([one])
+
+    def _late(self, claim: Claim, replacement: Replacement | None) -> TimedOut | None:
+        return TimedOut() if replacement is not None and replacement.takes >= claim.planned.timeout else None
+
+    async def _fall_silent(self, claim: Claim, how: Silence) -> None:
+        if how is Silence.LOSES_WORKER:
+            self._transactor.forget(claim)
+            return
+        await self._take_time(claim, claim.planned.timeout)
+        await self._report(claim, TimedOut())
+
+
+class _Hand:
+    """Where user code runs: a thread, with an event loop for what is awaited. It is its own crew, of one."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="workbench")
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def do(self, job: Job, act: Callable[[], Any]) -> Outcome | Silence:
+        context = copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: context.run(self._do, job, act))
+
+    def _do(self, job: Job, act: Callable[[], Any]) -> Outcome | Silence:
+        try:
+            answer = act()
+            if inspect.isawaitable(answer):
+                answer = self._own_loop().run_until_complete(_awaited(answer))
+        except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
+            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+        return answer if isinstance(answer, Silence) else settle.answered(answer, job.context)
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop
+
+    # -- as a crew, for transactional steps ----------------------------------------------------------------------------
+    def open(self, finished: Callable[[Finished], None]) -> None:
+        """Nothing is delivered: whoever starts a job waits for it."""
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            task = asyncio.get_running_loop().create_task(self._carry(job))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, job: Job) -> None:
+        outcome = await self.do(job, lambda: job.code.executor.run(job))
+        assert isinstance(outcome, Outcome)
+        assert job.waiter is not None
+        job.waiter.set_result(outcome)
+
+    def stop(self, job: Job) -> None:
+        """A test's handler is never stopped."""
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._thread.submit(self._loop.close).result()
+        self._thread.shutdown()
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def stub(**inputs: Any) -> NoReturn:
+    """Stands in the registry for a name that only its replacement answers to."""
+    raise AssertionError("a replaced handler was called for real")
+
+
+def _judges(claim: Claim) -> bool:
+    return claim.step.state is StepState.VALIDATING or claim.planned.phase is Phase.CHECK
+
+
+def _unknown(step: str, uses: str, how: str) -> NoReturn:
+    named = how if how.startswith("step=") else repr(how)
+    raise AssertionError(
+        f"step {step} uses {uses}. Replace it: bench.replace({named}, returns=…), or all such: bench.replace_others()."
+    )
