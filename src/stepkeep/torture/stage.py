@@ -204,7 +204,7 @@ class Stage:
             self.extra_keys.add(key)
             for run_id in run_ids:
                 expected[run_id] = Expected(run_id, self.kinds["chain"].ending, self.kinds["chain"].effects)
-        self.counts["acknowledged"] = len(expected)
+        self.counts["acknowledged"] += len(expected)
         audit = Audit(transactor, self.ledger.read())
         await audit.run(expected, keys=len(self.acknowledged) + len(self.extra_keys))
         self.counts.update(audit.counts)
