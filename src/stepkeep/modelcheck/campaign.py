@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.tables import RUN, STEP
 from stepkeep.modelcheck.explore import Explored, Explorer, Finding
 from stepkeep.modelcheck.family import Case, cases
@@ -74,6 +75,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 def check(limit: int = QUICK, *, jobs: int = 1, chosen: Sequence[str] = ()) -> Campaign:
     """Explore up to `limit` states of each case, in `jobs` processes."""
     family = [case for case in cases() if not chosen or case.name in chosen]
+    if unknown := sorted(set(chosen) - {case.name for case in family}):
+        names = ", ".join(case.name for case in cases())
+        raise InvalidInput(f"there is no case {', '.join(unknown)}. There are: {names}")
     if jobs <= 1:
         return Campaign(cases=tuple(_explore(case.name, limit) for case in family))
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:

@@ -34,8 +34,6 @@ WORKER = 1
 Memory = tuple[tuple[int, int], ...]
 """The claims that workers believe to hold: (step, fence), sorted."""
 
-LAST_MOVE = {"moved_at": NOW} if "moved_at" in Run.__struct_fields__ else {}
-
 _AT = re.compile(r'"at":\d+')
 
 
@@ -206,5 +204,5 @@ def _canonical_run(run: Run) -> Run:
         due_at=None if run.due_at is None else LATER,
         started_at=None if run.started_at is None else NOW,
         ended_at=None if run.ended_at is None else NOW,
-        **LAST_MOVE,
+        moved_at=NOW,
     )
