@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stepkeep.errors import InvalidInput
-from stepkeep.torture.campaign import SCENARIOS, Campaign, chosen
+from stepkeep.torture.campaign import SCENARIOS, Campaign, chosen, run_campaign
 from stepkeep.torture.report import as_json, line, page, write
 from stepkeep.torture.stage import Account
 
@@ -43,6 +43,10 @@ def test_the_page_has_seed_counts_verdicts_and_reasons(tmp_path: Path) -> None:
     assert "not run: one clock for all" in line(NOT_RUN)
 
 
+def test_a_campaign_in_which_nothing_was_run_proves_nothing() -> None:
+    assert not campaign(NOT_RUN).ok
+
+
 def test_one_finding_fails_the_campaign() -> None:
     found = campaign(PASSED, FAILED)
     assert not found.ok
@@ -53,4 +57,6 @@ def test_one_finding_fails_the_campaign() -> None:
 def test_a_scenario_that_does_not_exist_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="kill-storm"):
         chosen(["no-such-thing"])
+    with pytest.raises(InvalidInput, match="sqlite, postgres"):
+        run_campaign(seed=1, seconds=1, stores=("oracle",))
     assert list(chosen(["soak"])) == ["soak"]
