@@ -83,6 +83,9 @@ async def drain(store: Store, worker: Worker) -> Worker:
 
 
 async def shut_down(store: Store, worker: Worker) -> Worker:
+    """Say goodbye. Who was thought lost is heard once more, so that an end in good order is on record as one."""
+    if worker.state is WorkerState.UNRESPONSIVE:
+        worker = await _move(store, worker, T.HEARD_AGAIN)
     if worker.state in (WorkerState.IDLE, WorkerState.BUSY):
         worker = await _move(store, worker, T.DRAIN_REQUESTED)
     return await _move(store, worker, T.DRAINED) if worker.state is WorkerState.DRAINING else worker

@@ -6,6 +6,7 @@ ends may ask for; sense it need not make.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -34,8 +35,22 @@ EVENTS = ("paid", "shipped")
 HANDLERS = ("h0", "h1", "h2")
 CAPABILITY = "gpu"
 EDGES = ((S.SUCCEEDED,), (S.SUCCEEDED,), (S.SUCCEEDED, S.SKIPPED), (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED))
+BIASES = {
+    "gate": (0.05, 0.15, 0.5),
+    "wait": (0.05, 0.15, 0.4),
+    "condition": (0.0, 0.1, 0.4),
+    "manual": (0.0, 0.2, 0.6),
+    "exact": (0.0, 0.2, 0.7),
+    "rules": (0.1, 0.3, 0.8),
+    "undo": (0.3, 0.6, 0.9),
+    "hold": (0.0, 0.1, 0.4),
+    "gpu": (0.0, 0.2, 0.6),
+}
+"""How much of each kind of step a definition has; each draws its own shares."""
+
+DEADLINES = (None, None, 8 * SECOND, 20 * SECOND)
 RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
-SHAPES = ("graph", "graph", "graph", "chain", "fan", "loose")
+SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
 POLICIES = (OnFailure.ABORT, OnFailure.SKIP, OnFailure.CONTINUE, OnFailure.COMPENSATE, OnFailure.COMPENSATE)
 RETRIED = tuple(sorted(RETRIED_BY_DEFAULT))
 
@@ -44,16 +59,19 @@ def maybe(random: Random, chance: float) -> bool:
     return random.random() < chance
 
 
-def draw_definition(random: Random, name: str, most: int) -> Definition:
-    """A workflow of at most so many steps."""
+def draw_definition(
+    random: Random, name: str, most: int, *, shape: str = "", bias: Mapping[str, float] | None = None
+) -> Definition:
+    """A workflow of at most so many steps; a shape and shares of kinds of steps may be given."""
     size = random.randint((most + 1) // 2, most)
     names = [f"s{place}" for place in range(size)]
-    shape = random.choice(SHAPES)
+    drawn = random.choice(SHAPES)
+    shares = {kind: random.choice(choices) for kind, choices in BIASES.items()} | dict(bias or {})
     return Definition(
         name=name,
         version=1,
-        steps=tuple(_step(random, shape, names, place) for place in range(size)),
-        timeout=random.choice((None, None, 20 * SECOND, 60 * SECOND)),
+        steps=tuple(_step(random, shape or drawn, shares, names, place) for place in range(size)),
+        timeout=random.choice((None, None, None, 20 * SECOND, 60 * SECOND)),
         on_failure=random.choice(POLICIES),
         hook_failure=random.choice(list(HookFailure)),
         compensate_always=maybe(random, 0.2),
@@ -64,7 +82,7 @@ def draw_definition(random: Random, name: str, most: int) -> Definition:
     )
 
 
-def _step(random: Random, shape: str, names: list[str], place: int) -> StepDefinition:
+def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], place: int) -> StepDefinition:
     after = _after(random, shape, names[:place])
     edges = tuple(Dependency(step=one, allow=random.choice(EDGES)) for one in after)
     settings: dict[str, Any] = {
@@ -72,15 +90,15 @@ def _step(random: Random, shape: str, names: list[str], place: int) -> StepDefin
         "order": place,
         "depends_on": edges,
         "on_failure": random.choice(POLICIES),
-        "condition": _condition(random, after) if maybe(random, 0.2) else None,
+        "condition": _condition(random, after) if maybe(random, bias["condition"]) else None,
     }
     kind = random.random()
-    if kind < 0.15:
+    if kind < bias["gate"]:
         return StepDefinition(approval=_approval(random), **settings)
-    if kind < 0.28:
-        wait = Wait(event=random.choice(EVENTS), deadline=random.choice((None, 8 * SECOND)))
+    if kind < bias["gate"] + bias["wait"]:
+        wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES))
         return StepDefinition(wait=wait, **settings)
-    return _work(random, settings)
+    return _work(random, bias, settings)
 
 
 def _after(random: Random, shape: str, earlier: list[str]) -> list[str]:
@@ -93,12 +111,12 @@ def _after(random: Random, shape: str, earlier: list[str]) -> list[str]:
     return [one for one in earlier if maybe(random, 0.45)]
 
 
-def _work(random: Random, settings: dict[str, Any]) -> StepDefinition:
+def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> StepDefinition:
     hook = None
-    if maybe(random, 0.55):
+    if maybe(random, bias["undo"]):
         hook = Undo(executor=Handler(name="undo"), retry=_retry(random), timeout=random.choice((4, 20)) * SECOND)
-    manual = maybe(random, 0.2)
-    transactional = not manual and maybe(random, 0.25)
+    manual = maybe(random, bias["manual"])
+    transactional = not manual and maybe(random, bias["exact"])
     rules = (
         Rule(expression=random.choice(("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1"))),
     )
@@ -108,24 +126,24 @@ def _work(random: Random, settings: dict[str, Any]) -> StepDefinition:
         inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
     return StepDefinition(
         executor=Handler(name="exact" if transactional else random.choice(HANDLERS)),
-        hold=_approval(random) if maybe(random, 0.1) else None,
+        hold=_approval(random) if maybe(random, bias["hold"]) else None,
         inputs=inputs,
         retry=_retry(random),
         timeout=random.choice((3, 8, 30)) * SECOND,
-        rules=rules if maybe(random, 0.3) else (),
+        rules=rules if maybe(random, bias["rules"]) else (),
         completion=Completion.MANUAL if manual else Completion.AUTO,
-        completion_deadline=random.choice((None, 8 * SECOND)),
+        completion_deadline=random.choice(DEADLINES),
         undo=hook,
         effect=random.choice(list(Effect)) if hook is None else Effect.WRITE,
         compensate_when=random.choice(list(CompensateWhen)),
         transactional=transactional,
-        capabilities=(CAPABILITY,) if maybe(random, 0.25) else (),
+        capabilities=(CAPABILITY,) if maybe(random, bias["gpu"]) else (),
         **settings,
     )
 
 
 def _approval(random: Random) -> Approval:
-    return Approval(deadline=random.choice((None, 8 * SECOND)), on_deadline=random.choice(list(OnDeadline)))
+    return Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice(list(OnDeadline)))
 
 
 def _retry(random: Random) -> Retry:

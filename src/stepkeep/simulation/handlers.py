@@ -61,7 +61,8 @@ class Acting:
             ledger.seen_inputs.append((ctx.run_id, self.step.no, ctx.step, value))
         if ctx.completion_token is not None:
             ledger.issue(ctx.run_id, self.step.no, ctx.completion_token)
-        await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance())
+        if not scenario.alike:
+            await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance())
         stage.act(self.place, ctx.idempotency_key)
         if ctx.connection is not None:
             ctx.connection.execute(f"{ctx.run_id} {self.step.no} {self.step.fence}")

@@ -77,6 +77,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "self._room -= len(answer.claimed)",
         "self._room -= 0",
     ),
+    _one(
+        "judged-holds-no-slot",
+        "a step whose rules run next is thought to have left its slot",
+        "worker.attempts:_frees_slot",
+        "not job.running and not judged_next",
+        "not job.running",
+    ),
+    _one(
+        "given-up-yet-judged",
+        "a worker judges what it has given up, in a slot that is taken",
+        "worker.attempts:Attempts._answered",
+        "if job in self.leases:",
+        "if job is not None:",
+    ),
     # -- attempts
     _one(
         "no-loss-cap",
@@ -286,6 +300,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations.workers:beat",
         "if row.state is WorkerState.UNRESPONSIVE:",
         "if row.state is WorkerState.INITIALIZING:",
+    ),
+    _one(
+        "silent-goodbye",
+        "a worker that was thought lost and ends in good order is never said to have ended",
+        "operations.workers:shut_down",
+        "if worker.state is WorkerState.UNRESPONSIVE:",
+        "if worker.state is WorkerState.SHUTDOWN:",
     ),
     Mutant(
         "no-lock-no-was",

@@ -92,7 +92,8 @@ class People:
     async def start_all(self) -> None:
         self.starting = len(self._plans)
         for place, plan in enumerate(self._plans):
-            await asyncio.sleep(self._random.random() * self._stage.scenario.chaos / 4)
+            if not self._stage.scenario.alike:
+                await asyncio.sleep(self._random.random() * self._stage.scenario.chaos / 4)
             self._spawn(self._start(place, plan))
 
     async def _start(self, place: int, plan: Plan) -> None:

@@ -105,16 +105,18 @@ class _Drama:
         acts = [asyncio.ensure_future(act) for act in (people.start_all(), people.meddle(), self._harm(places, server))]
         await asyncio.sleep(scenario.chaos)
         stage.chaos = False
+        await asyncio.gather(*acts)
         await self._until_all_ended(people)
         await self._go_home(places)
-        await asyncio.gather(*acts)
         await Verdict(stage, self._plans).give()
 
     async def _publish(self) -> list[Plan]:
-        transactor = Transactor(ModelStore(self._stage.database))
+        transactor, scenario = Transactor(ModelStore(self._stage.database)), self._scenario
         plans = []
-        for place in range(self._scenario.runs):
-            drawn = draw_definition(self._stage.random(f"definition:{place}"), f"w{place}", self._scenario.steps)
+        for place in range(scenario.runs):
+            which = 0 if scenario.alike else place
+            random = self._stage.random(f"definition:{which}")
+            drawn = draw_definition(random, f"w{which}", scenario.steps, shape=scenario.shape, bias=scenario.bias)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
             self._plans[plan.definition_id] = plan
             plans.append(plan)

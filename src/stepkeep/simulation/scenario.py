@@ -13,7 +13,11 @@ import msgspec
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise."""
+    """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise.
+
+    `alike` means that all runs are of one definition and start at once, with handlers that take no time.
+    `shape` and `bias` say what definitions look like where that is not left to chance.
+    """
 
     seed: int
     runs: int = 3
@@ -21,6 +25,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 4
     steps: int = 5
     chaos: float = 30.0
+    alike: bool = False
+    shape: str = ""
+    bias: dict[str, float] = {}
     # the way to the database
     request_lost: float = 0.0
     reply_lost: float = 0.0
@@ -61,8 +68,8 @@ FAULTS = {
     "reply_lost": 0.05,
     "crash_before": 0.008,
     "crash_after": 0.008,
-    "pause": 0.012,
-    "partition": 0.012,
+    "pause": 0.025,
+    "partition": 0.025,
     "slow": 0.06,
     "restart": 0.15,
     "kill": 0.15,
@@ -81,11 +88,11 @@ HABITS = {
     "wait": 0.4,
     "poison": 0.15,
     "emit": 0.4,
-    "approve": 0.6,
+    "approve": 1.0,
     "reject": 0.3,
-    "complete": 0.6,
-    "cancel": 0.08,
-    "send": 0.6,
+    "complete": 1.0,
+    "cancel": 0.1,
+    "send": 1.0,
     "noise": 0.5,
     "duplicate": 0.5,
     "skew": 0.4,
@@ -93,13 +100,33 @@ HABITS = {
 """What handlers, people and clocks do, with the highest rates."""
 
 
+THEMES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    # Workers are cut off and come back while only they can do the work: late reports meet their own new claims.
+    {"partition": 0.06, "pause": 0.01, "workers": 2, "bias": {"gpu": 1.0, "gate": 0.0, "wait": 0.0}, "wait": 0.0},
+    # Sweepers act on what they found long ago.
+    {"slow": 0.06, "slow_at": "lock", "workers": 3, "fail": 0.6, "kill": 0.1, "bias": {"gate": 0.0, "wait": 0.1}},
+    # Workers come and go in good order, and nothing else happens.
+    {**dict.fromkeys(FAULTS, 0.0), "drain": 0.5, "hang": 0.2, "workers": 3, "bias": {"gate": 0.0, "wait": 0.0}},
+    # Many runs reach their forks together.
+    {"alike": True, "shape": "fan", "runs": 5, "concurrency": 2, "bias": {"gate": 0.0, "wait": 0.0, "hold": 0.0}},
+    # People and time end runs under the hands of transactional steps.
+    {"cancel": 0.5, "hang": 0.3, "bias": {"exact": 1.0, "manual": 0.0, "gate": 0.1}},
+    # Everything waits for people, who click twice.
+    {"shape": "chain", "noise": 1.0, "approve": 0.3, "bias": {"gate": 0.6, "wait": 0.0}},
+)
+"""What a seed is about, laid over what was drawn: the corners that chance alone visits too rarely."""
+
+
 def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     random = Random(f"scenario:{seed}")  # noqa: S311 - chance that must come out the same again
     chosen = random.sample(list(FAULTS), random.choice((0, 1, 1, 2, 2, 3, 4, 6, 8)))
     rates: dict[str, Any] = {name: FAULTS[name] * random.random() for name in chosen}
-    rates |= {name: highest * random.random() if random.random() < 0.7 else 0.0 for name, highest in HABITS.items()}
-    return Scenario(
+    rates |= {name: highest * random.random() if random.random() < 0.75 else 0.0 for name, highest in HABITS.items()}
+    drawn: dict[str, Any] = dict(
         seed=seed,
         runs=random.randint(1, 5),
         workers=random.randint(1, 4),
@@ -109,9 +136,11 @@ def draw(seed: int) -> Scenario:
         latency=random.choice((0.0005, 0.005, 0.04)),
         slow_at=random.choice(STATEMENTS),
         tick=random.choice((0.0, 0.0, 0.001, 0.25)),
+        alike=random.random() < 0.3,
         long=random.random() < 0.06,
         **rates,
     )
+    return Scenario(**{**drawn, **random.choice(THEMES)})
 
 
 def with_changes(scenario: Scenario, changes: dict[str, Any]) -> Scenario:

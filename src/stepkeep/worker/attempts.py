@@ -235,7 +235,7 @@ class Attempts:
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
             spare = max(0, self.room) if self.may_chain else 0
-            room = spare + sum(not job.running for job, _ in batch) if self.may_chain else 0
+            room = spare + sum(_frees_slot(job, outcome) for job, outcome in batch) if self.may_chain else 0
             claimer = self.claimer(room) if room else None
             self._reserved += spare
             try:
@@ -298,7 +298,9 @@ class Attempts:
             return
         state = reply.record.get("state")
         if state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
-            self._judge(job, outcome)
+            if job in self.leases:
+                # Who was given up meanwhile has lost its slot too; its lease is left to run out.
+                self._judge(job, outcome)
             return
         if state == StepState.SUCCEEDED:
             self._inputs.remember(job, outcome)
@@ -436,3 +438,9 @@ class Attempts:
 
 def _name(claim: Claim) -> tuple[str, str, int, int]:
     return (claim.tenant, claim.run_id, claim.step.no, claim.step.fence)
+
+
+def _frees_slot(job: Job, outcome: Outcome) -> bool:
+    """Whether a report leaves a slot free: its handler has ended, and no rules are to run in its place."""
+    judged_next = isinstance(outcome, Completed) and job.claim.planned.has_rules and not job.code.is_rules
+    return not job.running and not judged_next
