@@ -21,6 +21,7 @@ from stepkeep.cli.commands import (
     decide,
     demo,
     dialects,
+    lab,
     log,
     rerun,
     run,
@@ -83,6 +84,7 @@ app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(worker.worker))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
+app.add_typer(lab.app, name="lab", rich_help_panel=SYSTEM)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

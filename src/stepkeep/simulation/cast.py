@@ -131,7 +131,7 @@ class Workplace:
             crew=SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities),
         )
         await self.worker.serve()
-        if not self._stage.chaos and self.worker.id is not None:
+        if self._stage.is_quiet and self.worker.id is not None:
             self._stage.ledger.left.append(self.worker.id)
         self.process = self.worker = None
         self._stage.end(process)

@@ -150,7 +150,7 @@ class _Drama:
                 raise Overrun
             people.serve_fairly()
             ended = all(run.state in RUN_TERMINAL for run in runs.values())
-            if ended and not people.busy and not people.starting:
+            if ended and stage.is_quiet and not people.busy and not people.starting:
                 break
         if self._scenario.long:
             # Long enough for silent workers to be missed, and given up.

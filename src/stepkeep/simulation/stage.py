@@ -22,6 +22,8 @@ from stepkeep.worker.executor import Job
 EPOCH = 1_700_000_000_000_000
 IDLE_IN_TRANSACTION = 60.0
 TENANT = "acme"
+QUIET = 5.0
+"""How long nothing must have gone wrong before workers must be able to say goodbye."""
 
 
 class Stage:
@@ -63,6 +65,10 @@ class Stage:
         moment = self.loop.time() if until is None else until
         process.trouble_at = max(process.trouble_at, moment)
         self.trouble_at = max(self.trouble_at, moment)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.chaos and self.loop.time() > self.trouble_at + QUIET
 
     def may_kill(self, process: Process) -> bool:
         return process in self.on_death and process.alive

@@ -1,0 +1,69 @@
+"""Locks of the model database: waited for in order, handed on, given up in a deadlock."""
+
+import asyncio
+
+import pytest
+from tests.store.values import a_run, key, moved, new_run, want, writes
+
+from stepkeep.errors import Contended
+from stepkeep.simulation.database import Database
+from stepkeep.simulation.locks import Locks, Owner
+from stepkeep.simulation.store import ModelStore
+from stepkeep.store.protocol import Write
+
+
+def test_two_that_wait_for_each_other_are_found() -> None:
+    async def body() -> None:
+        locks, one, other = Locks(), Owner(), Owner()
+        await locks.take(one, "a")
+        await locks.take(other, "b")
+        waiting = asyncio.ensure_future(locks.take(one, "b"))
+        await asyncio.sleep(0)
+        with pytest.raises(Contended):
+            await locks.take(other, "a")
+        locks.release(other)
+        await waiting
+        assert (locks.waits, locks.deadlocks) == (2, 1)
+
+    asyncio.run(body())
+
+
+def test_a_lock_goes_to_whoever_waited_longest() -> None:
+    async def body() -> None:
+        locks, holder = Locks(), Owner()
+        await locks.take(holder, "a")
+        got: list[int] = []
+
+        async def take(number: int, owner: Owner) -> None:
+            await locks.take(owner, "a")
+            got.append(number)
+            locks.release(owner)
+
+        tasks = [asyncio.ensure_future(take(number, Owner())) for number in range(3)]
+        await asyncio.sleep(0)
+        tasks[1].cancel()
+        locks.release(holder)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert got == [0, 2]
+        assert locks.try_take(Owner(), "a")
+
+    asyncio.run(body())
+
+
+def test_a_session_that_dies_while_it_waits_leaves_the_queue() -> None:
+    async def body() -> None:
+        database = Database()
+        store = ModelStore(database)
+        await store.change((), writes(Write(new_runs=[new_run(1)])))
+        holder, waiter = database.begin(), database.begin()
+        await holder.lock_runs([key(1)])
+        waiter.waiting = asyncio.ensure_future(waiter.lock_runs([key(1)]))
+        await asyncio.sleep(0)
+        database.crash()
+        with pytest.raises(asyncio.CancelledError):
+            await waiter.waiting
+        change, entry = moved(a_run(1))
+        await store.change([want(1)], writes(Write(runs=[change], entries=[entry])))
+        assert database.tables.runs[key(1)].seq == 2
+
+    asyncio.run(body())

@@ -1,0 +1,101 @@
+"""Planted bugs are caught. A fast subset runs here; `STEPKEEP_ALL_MUTANTS=1` (or `stepkeep lab mutants`) hunts all."""
+
+import inspect
+import os
+
+import pytest
+
+from stepkeep.kernel import execution
+from stepkeep.kernel.retry import may_retry_lost
+from stepkeep.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
+from stepkeep.simulation.mutants import MUTANTS
+from stepkeep.simulation.mutation import Edit, Misfit, Mutant, planted
+from stepkeep.simulation.play import play
+from stepkeep.simulation.scenario import Scenario, draw
+from stepkeep.simulation.shrink import replay_command, shrink
+
+QUICK = (
+    "fence-stays",
+    "no-loss-cap",
+    "output-lost",
+    "lost-wake-up",
+    "join-early",
+    "room-ignored",
+    "loser-told-yes",
+    "late-success-stays",
+    "undo-forwards",
+    "business-key-kept",
+    "no-lock-no-was",
+)
+"""Caught within a few seeds each."""
+
+CHOSEN = tuple(mutant.name for mutant in MUTANTS) if os.environ.get("STEPKEEP_ALL_MUTANTS") else QUICK
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_planted_bug_is_caught(name: str) -> None:
+    [score] = hunt([name], most=MUTANT_SEEDS if name not in QUICK else 60)
+    assert score.seeds is not None, f"{score.name}: {score.what}"
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_fits_the_code_and_is_taken_out_again(mutant: Mutant) -> None:
+    before = may_retry_lost.__code__, inspect.unwrap(execution.report).__code__
+    with planted(mutant):
+        pass
+    assert before == (may_retry_lost.__code__, execution.report.__code__)
+
+
+def test_there_are_many_bugs_and_each_has_its_name() -> None:
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) >= 30
+    assert len(set(names)) == len(names)
+
+
+def test_a_bug_that_no_longer_fits_says_so() -> None:
+    with (
+        pytest.raises(Misfit),
+        planted(Mutant("x", "nothing", (Edit("kernel.retry:may_retry", "no such text", ""),))),
+    ):
+        pass
+
+
+def test_an_unknown_bug_is_refused() -> None:
+    with pytest.raises(ValueError, match="no planted bug nonsense"):
+        hunt(["nonsense"])
+
+
+def bugged() -> Mutant:
+    return next(mutant for mutant in MUTANTS if mutant.name == "no-loss-cap")
+
+
+def failing_seed() -> int:
+    with planted(bugged()):
+        return next(seed for seed in range(MUTANT_SEEDS) if not play(draw(seed)).ok)
+
+
+def test_a_failing_seed_is_made_smaller_and_its_command_plays_it_again() -> None:
+    seed = failing_seed()
+    with planted(bugged()):
+        smallest = shrink(draw(seed), most=30)
+    assert not smallest.ok
+    assert weight(smallest.scenario) < weight(draw(seed))
+    assert replay_command(smallest.scenario).startswith(f"stepkeep lab simulate --seeds 1 --from {seed} --with ")
+    with planted(bugged()):
+        assert play(smallest.scenario).digest == smallest.digest
+    assert play(smallest.scenario).ok
+
+
+def weight(scenario: Scenario) -> float:
+    return sum(bool(getattr(scenario, name)) for name in Scenario.__struct_fields__) + scenario.runs + scenario.workers
+
+
+def test_a_campaign_tells_which_seed_failed_and_how_to_play_it() -> None:
+    seed = failing_seed()
+    with planted(bugged()):
+        campaign = run_campaign(1, first=seed)
+    [failure] = campaign.failures
+    assert failure.violations
+    assert failure.command == f"stepkeep lab simulate --seeds 1 --from {seed}"
+    assert failure.shrunk
+    assert campaign.as_json()["failures"][0]["seed"] == seed
