@@ -1,10 +1,16 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from stepkeep.testing.postgres import PostgresServer
+
+
+# A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
+# tests of Ctrl-C need it to arrive.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
