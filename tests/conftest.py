@@ -7,7 +7,6 @@ import pytest
 
 from stepkeep.testing.postgres import PostgresServer
 
-
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
 # tests of Ctrl-C need it to arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
