@@ -91,6 +91,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "if job in self.leases:",
         "if job is not None:",
     ),
+    _one(
+        "promise-forgotten",
+        "a slot that a report under way has promised is given away when its job is given up",
+        "worker.attempts:Attempts._commit",
+        "self._promised |= leaving",
+        "self._promised |= set()",
+    ),
     # -- attempts
     _one(
         "no-loss-cap",

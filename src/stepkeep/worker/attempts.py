@@ -70,6 +70,7 @@ class Attempts:
         self.may_chain = True
         self._zombies: set[Job] = set()
         self._reserved = 0
+        self._promised: set[Job] = set()
         self._doubtful: dict[tuple[str, str, int, int], Claim] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -81,8 +82,12 @@ class Attempts:
     # -- room ------------------------------------------------------------------------------------------------------
     @property
     def room(self) -> int:
-        """Slots that nothing holds: no lease, no handler that outlived its lease, no claim under way."""
-        return self._settings.concurrency - len(self.leases) - len(self._zombies) - self._reserved
+        """Slots that nothing holds: no lease, no handler that outlived its lease, no claim under way.
+
+        The slot of a report under way is promised to what it makes ready, even if its job is given up meanwhile.
+        """
+        given_up = sum(job not in self.leases for job in self._promised)
+        return self._settings.concurrency - len(self.leases) - len(self._zombies) - self._reserved - given_up
 
     def claimer(self, room: int) -> Claimer:
         row = self._membership.row
@@ -235,9 +240,11 @@ class Attempts:
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
             spare = max(0, self.room) if self.may_chain else 0
-            room = spare + sum(_frees_slot(job, outcome) for job, outcome in batch) if self.may_chain else 0
+            leaving = {job for job, outcome in batch if _frees_slot(job, outcome)} if self.may_chain else set()
+            room = spare + len(leaving)
             claimer = self.claimer(room) if room else None
             self._reserved += spare
+            self._promised |= leaving
             try:
                 events = [self.event(job, outcome) for job, outcome in batch]
                 replies, claims = await self._transactor.report(events, claimer)
@@ -253,6 +260,7 @@ class Attempts:
                 break
             finally:
                 self._reserved -= spare
+                self._promised -= leaving
             self._outage.over()
             for (job, outcome), reply in zip(batch, replies, strict=True):
                 self._answered(job, outcome, reply)
