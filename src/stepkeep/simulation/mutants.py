@@ -98,6 +98,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "self._promised |= leaving",
         "self._promised |= set()",
     ),
+    Mutant(
+        "stale-room",
+        "a worker claims for the room it had before it read its queues",
+        (
+            Edit(
+                "worker.loop:Worker._poll",
+                "was_busy = self.held > 0",
+                "was_busy, stale = self.held > 0, self._attempts.room",
+            ),
+            Edit("worker.loop:Worker._poll", "min(self._attempts.room,", "min(stale,"),
+        ),
+    ),
     # -- attempts
     _one(
         "no-loss-cap",

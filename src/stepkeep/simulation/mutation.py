@@ -40,10 +40,10 @@ class Misfit(Exception):
 def planted(mutant: Mutant) -> Iterator[None]:
     """Let the engine have this bug for a while."""
     with ExitStack() as stack:
-        for edit in mutant.edits:
-            function = _find(edit.where)
+        for where in dict.fromkeys(edit.where for edit in mutant.edits):
+            function = _find(where)
             stack.callback(setattr, function, "__code__", function.__code__)
-            function.__code__ = _mutated(function, edit)
+            function.__code__ = _mutated(function, [edit for edit in mutant.edits if edit.where == where])
         yield
 
 
@@ -58,15 +58,16 @@ def _find(where: str) -> FunctionType:
     return function
 
 
-def _mutated(function: FunctionType, edit: Edit) -> Any:
+def _mutated(function: FunctionType, edits: list[Edit]) -> Any:
     source = textwrap.dedent(inspect.getsource(function))
-    if source.count(edit.old) != 1:
-        raise Misfit(f"{edit.where} has {edit.old!r} {source.count(edit.old)} times, not once")
+    for edit in edits:
+        if source.count(edit.old) != 1:
+            raise Misfit(f"{edit.where} has {edit.old!r} {source.count(edit.old)} times, not once")
+        source = source.replace(edit.old, edit.new)
     # The body alone: decorators have done their work already.
-    body = source.replace(edit.old, edit.new)
-    body = body[body.index("async def " if body.lstrip("@").count("async def ") and _is_async(function) else "def ") :]
+    body = source[source.index("async def " if _is_async(function) else "def ") :]
     flags = __future__.annotations.compiler_flag
-    code = compile(body, f"<{edit.where}>", "exec", flags=flags, dont_inherit=True)
+    code = compile(body, f"<{edits[0].where}>", "exec", flags=flags, dont_inherit=True)
     inside = dict(vars(sys.modules[function.__module__]))
     exec(code, inside)  # noqa: S102 - our own source with a planted bug, in memory, on request
     return inside[function.__name__].__code__

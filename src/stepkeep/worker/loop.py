@@ -248,8 +248,7 @@ class Worker:
         """Claim as much as there is room for, then wait until it is worth looking again."""
         self._awake.clear()
         self._has_room.clear()
-        room = min(self._attempts.room, self._settings.claim_batch)
-        if room <= 0:
+        if self._attempts.room <= 0:
             await self._seams.wait(self._has_room, self._settings.idle_poll)
             return
         was_busy = self.held > 0
@@ -259,6 +258,8 @@ class Worker:
                 return
             if self._seams.monotonic() - self._queues_read_at >= self._settings.refresh_queues:
                 await self._read_queues()
+            # Only now: while we waited, reports may have filled what there was room for.
+            room = max(0, min(self._attempts.room, self._settings.claim_batch))
             claims = await self._attempts.claim(room, self._mark.after())
         self._outage.over()
         self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
