@@ -15,6 +15,12 @@ LEAVING = str(EXAMPLES / "rehearsal" / "uncompensated.yaml")
 CLEAN = str(EXAMPLES / "nightly_report.yaml")
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are folded to the terminal that runs the tests, whatever its width."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @pytest.mark.parametrize(("file", "status"), [(CLEAN, 0), (STUCK, 1), (LEAVING, 1)])
 def test_serious_findings_fail_the_check(file: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", file]) == status
