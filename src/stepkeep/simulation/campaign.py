@@ -26,7 +26,7 @@ MOST_FAILURES = 5
 """After so many failing seeds a campaign ends: more of them say nothing new."""
 
 BATCH = 10
-MUTANT_SEEDS = 600
+MUTANT_SEEDS = 1000
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -116,11 +116,13 @@ class Workplace:
             sweep=random.choice((1.0, 2.0)),
             busy_poll=random.choice((0.01, 0.1)),
             idle_poll=random.choice((1.0, 4.0)),
+            refresh_queues=random.choice((0.5, 5.0)),
             full_scan=random.choice((1.0, 4.0)),
             grace=random.choice((0.5, 4.0)),
             closing=3.0,
         )
-        self.worker = Worker(
+        crew = SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities)
+        worker = self.worker = Worker(
             WatchedTransactor(self._stage, process),
             self._registry,
             app=process.name,
@@ -128,11 +130,12 @@ class Workplace:
             capabilities=self._capabilities,
             settings=settings,
             seams=SimulatedSeams(self._stage, random),
-            crew=SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities),
+            crew=crew,
         )
-        await self.worker.serve()
-        if self._stage.is_quiet and self.worker.id is not None:
-            self._stage.ledger.left.append(self.worker.id)
+        crew.held = lambda: worker.held
+        await worker.serve()
+        if self._stage.is_quiet and worker.id is not None:
+            self._stage.ledger.left.append(worker.id)
         self.process = self.worker = None
         self._stage.end(process)
         self._stage.later(self._random.uniform(0.1, 3.0), self.open)

@@ -45,9 +45,11 @@ BIASES = {
     "undo": (0.3, 0.6, 0.9),
     "hold": (0.0, 0.1, 0.4),
     "gpu": (0.0, 0.2, 0.6),
+    "patient": (0.0, 0.3, 0.7),
 }
 """How much of each kind of step a definition has; each draws its own shares."""
 
+PATIENT = Retry(max_attempts=9, max_losses=5, initial=SECOND // 2, max=SECOND)
 DEADLINES = (None, None, 8 * SECOND, 20 * SECOND)
 RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
 SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
@@ -128,7 +130,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         executor=Handler(name="exact" if transactional else random.choice(HANDLERS)),
         hold=_approval(random) if maybe(random, bias["hold"]) else None,
         inputs=inputs,
-        retry=_retry(random),
+        retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
         timeout=random.choice((3, 8, 30)) * SECOND,
         rules=rules if maybe(random, bias["rules"]) else (),
         completion=Completion.MANUAL if manual else Completion.AUTO,

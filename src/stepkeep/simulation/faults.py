@@ -142,7 +142,9 @@ class FaultyWire:
     def _latency(self) -> float:
         delay = self._stage.scenario.latency * self._random.random() * 2
         slow, self._slow = self._slow, 0.0
-        return delay + slow + max(0.0, self._partitioned_until - self._stage.loop.time())
+        left = self._partitioned_until - self._stage.loop.time()
+        # Every connection retries at its own pace, so that what was held back arrives in any order.
+        return delay + slow + (left + self._random.choice((0.0, 5.0)) * self._random.random() if left > 0 else 0.0)
 
     # -- at the database ---------------------------------------------------------------------------------------------
     def _arrive(

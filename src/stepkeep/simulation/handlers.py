@@ -62,7 +62,7 @@ class Acting:
         if ctx.completion_token is not None:
             ledger.issue(ctx.run_id, self.step.no, ctx.completion_token)
         if not scenario.alike:
-            await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance())
+            await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance() * scenario.work)
         stage.act(self.place, ctx.idempotency_key)
         if ctx.connection is not None:
             ctx.connection.execute(f"{ctx.run_id} {self.step.no} {self.step.fence}")
@@ -137,6 +137,7 @@ class SimulatedCrew:
         self._concurrency, self._capabilities = concurrency, capabilities
         self._finished: Callable[[Finished], None] = lambda batch: None
         self._running: dict[Job, asyncio.Task[None]] = {}
+        self.held: Callable[[], int] = lambda: 0
 
     def open(self, finished: Callable[[Finished], None]) -> None:
         self._finished = finished
@@ -147,8 +148,9 @@ class SimulatedCrew:
             self._running[job] = asyncio.get_running_loop().create_task(self._run(job))
             if not self._capabilities.issuperset(job.claim.planned.definition.capabilities):
                 ledger.violation(f"{self._process.name} runs {job.claim.planned.name}, which needs {CAPABILITY}")
-        if len(self._running) > self._concurrency:
-            ledger.violation(f"I13: {self._process.name} runs {len(self._running)} of at most {self._concurrency}")
+        if max(len(self._running), self.held()) > self._concurrency:
+            held = f"runs {len(self._running)} and holds {self.held()}"
+            ledger.violation(f"I13: {self._process.name} {held} of at most {self._concurrency}")
 
     def stop(self, job: Job) -> None:
         task = self._running.get(job)

@@ -19,7 +19,7 @@ import msgspec
 
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
 from stepkeep.operations import decisions, start, workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
@@ -37,6 +37,9 @@ from stepkeep.simulation.verdict import Verdict
 
 CALM = 1500.0
 """How long (virtual seconds) runs may take to end once nothing goes wrong any more."""
+
+HEARD_WITHIN = 15.0
+"""How soon a worker that is well again must be known to be."""
 
 MOST_STEPS = 600_000
 """How many callbacks a seed may take; more means that something spins."""
@@ -153,7 +156,7 @@ class _Drama:
             if ended and stage.is_quiet and not people.busy and not people.starting:
                 break
         if self._scenario.long:
-            # Long enough for silent workers to be missed, and given up.
+            # Long enough for silent workers to be missed, given up, and heard again.
             await asyncio.sleep(200.0)
 
     async def _go_home(self, places: list[Workplace]) -> None:
@@ -161,6 +164,8 @@ class _Drama:
         stage = self._stage
         for place in places:
             place.closed = True
+            if stage.loop.time() > stage.trouble_at + HEARD_WITHIN:
+                self._must_be_known(place)
         for _ in range(120):
             for place in places:
                 place.drain()
@@ -168,6 +173,13 @@ class _Drama:
                 return
             await asyncio.sleep(1.0)
         stage.ledger.violation("a worker that was asked to stop does not end")
+
+    def _must_be_known(self, place: Workplace) -> None:
+        """Who lives and is heard is not taken for lost."""
+        rows = {row.id: row.state for row in self._stage.database.tables.workers.values()}
+        known = None if place.worker is None else rows.get(place.worker.id or "")
+        if known in (WorkerState.UNRESPONSIVE, WorkerState.SHUTDOWN):
+            self._stage.ledger.violation(f"a worker lives, and is said to be {known}")
 
     # -- the result --------------------------------------------------------------------------------------------------
     def result(self) -> Result:

@@ -16,7 +16,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise.
 
     `alike` means that all runs are of one definition and start at once, with handlers that take no time.
-    `shape` and `bias` say what definitions look like where that is not left to chance.
+    `shape` and `bias` say what definitions look like where that is not left to chance, `work` how much longer than
+    usual handlers take.
     """
 
     seed: int
@@ -28,6 +29,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     alike: bool = False
     shape: str = ""
     bias: dict[str, float] = {}
+    work: float = 1.0
     # the way to the database
     request_lost: float = 0.0
     reply_lost: float = 0.0
@@ -100,18 +102,38 @@ HABITS = {
 """What handlers, people and clocks do, with the highest rates."""
 
 
+NONE = dict.fromkeys(FAULTS, 0.0)
+ONLY_WORK = {"gate": 0.0, "wait": 0.0, "hold": 0.0, "manual": 0.0, "condition": 0.0, "patient": 1.0}
+
 THEMES: tuple[dict[str, Any], ...] = (
     {},
     {},
     {},
     # Workers are cut off and come back while only they can do the work: late reports meet their own new claims.
-    {"partition": 0.06, "pause": 0.01, "workers": 2, "bias": {"gpu": 1.0, "gate": 0.0, "wait": 0.0}, "wait": 0.0},
+    {**NONE, "partition": 0.04, "workers": 2, "concurrency": 4, "chaos": 40.0, "bias": ONLY_WORK | {"gpu": 1.0}},
+    {**NONE, "partition": 0.02, "workers": 3, "concurrency": 4, "chaos": 40.0, "bias": ONLY_WORK | {"gpu": 1.0}},
+    {**NONE, "partition": 0.04, "workers": 3, "concurrency": 2, "work": 3.0, "chaos": 40.0, "bias": ONLY_WORK},
+    # Workers stand still while their last word is on its way, and perhaps rules are yet to run.
+    {**NONE, "pause": 0.06, "concurrency": 1, "runs": 4, "bias": ONLY_WORK | {"rules": 0.5}},
     # Sweepers act on what they found long ago.
     {"slow": 0.06, "slow_at": "lock", "workers": 3, "fail": 0.6, "kill": 0.1, "bias": {"gate": 0.0, "wait": 0.1}},
     # Workers come and go in good order, and nothing else happens.
-    {**dict.fromkeys(FAULTS, 0.0), "drain": 0.5, "hang": 0.2, "workers": 3, "bias": {"gate": 0.0, "wait": 0.0}},
+    {**NONE, "drain": 0.5, "hang": 0.2, "workers": 3, "bias": ONLY_WORK},
     # Many runs reach their forks together.
-    {"alike": True, "shape": "fan", "runs": 5, "concurrency": 2, "bias": {"gate": 0.0, "wait": 0.0, "hold": 0.0}},
+    {"alike": True, "shape": "fan", "runs": 5, "concurrency": 2, "bias": ONLY_WORK},
+    {**NONE, "alike": True, "shape": "graph", "runs": 5, "concurrency": 3, "bias": ONLY_WORK | {"rules": 0.5}},
+    # There is always more to do than there is room for.
+    {**NONE, "shape": "loose", "steps": 7, "runs": 5, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
+    {"shape": "loose", "steps": 7, "runs": 5, "pause": 0.04, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
+    {
+        **NONE,
+        "shape": "fan",
+        "runs": 5,
+        "workers": 1,
+        "concurrency": 2,
+        "work": 0.2,
+        "bias": ONLY_WORK | {"rules": 0.5},
+    },
     # People and time end runs under the hands of transactional steps.
     {"cancel": 0.5, "hang": 0.3, "bias": {"exact": 1.0, "manual": 0.0, "gate": 0.1}},
     # Everything waits for people, who click twice.

@@ -58,7 +58,7 @@ def mutants(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this bug (repeatable).")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Give up on a bug after so many seeds.")] = 600,
+    most: Annotated[int, typer.Option("--most", min=1, help="Give up on a bug after so many seeds.")] = 1000,
     jobs: Jobs = 1,
 ) -> int:
     """Plant known bugs in memory, one at a time, and see that the simulation catches each. Exit status 1 on a miss."""
