@@ -15,6 +15,9 @@ PYTHON ?=
 # What to hand to pytest, for example: make test PYTEST_ARGS='-k retry'
 PYTEST_ARGS ?=
 
+# What to hand to the benchmark, for example: make bench BENCH_ARGS='--quick --json'
+BENCH_ARGS ?=
+
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
@@ -40,8 +43,8 @@ format: $(DEV) ## apply the formatter and the safe fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEV) ## measure throughput
-	$(BIN)/python benchmarks/throughput.py
+bench: $(DEV) ## measure, on databases of its own: make bench BENCH_ARGS=--quick
+	$(BIN)/stepkeep bench $(BENCH_ARGS)
 
 docs: $(DOCS) ## build the documentation into site/
 	$(BIN)/zensical build --clean

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.commands import (
+    bench,
     certify,
     check,
     complete,
@@ -82,6 +83,7 @@ app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete)
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(worker.worker))
+app.command("bench", rich_help_panel=SYSTEM)(with_settings(bench.bench))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
 app.add_typer(lab.app, name="lab", rich_help_panel=SYSTEM)
