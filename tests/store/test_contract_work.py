@@ -172,6 +172,13 @@ async def test_a_lease_that_stands_is_extended_from_now(store: Store) -> None:
     assert loaded.runs[key(1)].seq == 1
 
 
+async def test_a_renewal_takes_nothing_away_from_a_longer_lease(store: Store) -> None:
+    due_at = await store.now() + 60 * SECOND
+    await save(store, new_run(1, (running(1, due_at=due_at),)))
+    assert len(await store.renew([Lease(TENANT, run_id(1), 0, 1, 5 * SECOND)])) == 1
+    assert (await store.read_steps(*key(1)))[0].due_at == due_at
+
+
 async def test_a_lease_that_does_not_stand_is_left_alone(store: Store) -> None:
     now = await store.now()
     steps = (

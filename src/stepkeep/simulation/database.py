@@ -225,7 +225,7 @@ class Session(Owner):
             if step is None or step.fence != lease.fence or step.worker is None:
                 continue
             if step.due_at is not None and step.due_at >= now:
-                extended.append(replace(step, due_at=now + lease.lease))
+                extended.append(replace(step, due_at=max(step.due_at, now + lease.lease)))
                 renewed.append(Renewed(lease.run_id, lease.no, lease.fence, runs[key].state))
         if extended:
             self._writes.append(Write(steps=extended))
