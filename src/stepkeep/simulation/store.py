@@ -210,6 +210,9 @@ class ModelStore:
         applied = SCHEMA if self.database.migrated else ()
         return SchemaStatus(url=self.url, applied=applied, pending=SCHEMA[len(applied) :], size_bytes=1)
 
+    async def tend(self) -> None:
+        """Tables in memory need no tending."""
+
     async def now(self) -> int:
         return await self.wire.ask("now", self.database.clock) + self.clock_offset
 

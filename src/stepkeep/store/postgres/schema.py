@@ -1,4 +1,4 @@
-"""The schema of one database: which migrations it has, and bringing it up to date.
+"""The schema of one database: which migrations it has, bringing it up to date, and tending the weeks of the journal.
 
 Migrating takes an advisory lock for its one transaction, so that of many processes that start at once one does it and
 the others find it done. It waits only briefly for tables in use and tries again, because a migration that queues for
@@ -8,6 +8,7 @@ a lock makes everybody else queue behind it.
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import asyncpg
 
@@ -23,6 +24,14 @@ LOCK = 7_310_579_626_414_137
 LOCK_WAIT = "2s"
 TRIES = 30
 PAUSE_SECONDS = 0.2
+
+WEEKS_AHEAD = 2
+"""How many weeks of the journal are there before their time; what fits none goes into the default partition."""
+
+TENDED = {"extend_journal": (WEEKS_AHEAD,), "drop_empty_weeks": ()}
+BRIEFLY = "set local lock_timeout = '200ms'; set local statement_timeout = '5s'"
+
+log = logging.getLogger(__name__)
 
 
 async def migrate(connection: Connection, url: str) -> None:
@@ -51,6 +60,27 @@ async def _migrate(connection: Connection, url: str) -> None:
         await connection.execute(migration.script)
         await connection.execute(SQL.insert_migration, migration.version, migration.name, migration.checksum)
     await commit(connection)
+
+
+async def tend(connection: Connection) -> None:
+    """Add weeks of the journal ahead of time and drop those that retention has emptied; or leave it to the next one.
+
+    Never worth waiting for: whoever queues for a lock here makes others queue behind, and rows always have a place.
+    """
+    for name, arguments in TENDED.items():
+        with translated():
+            try:
+                await connection.execute(f"begin; {BRIEFLY}")
+                if await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK):
+                    await connection.execute(getattr(SQL, name), *arguments)
+                await commit(connection)
+            except (
+                asyncpg.LockNotAvailableError,
+                asyncpg.QueryCanceledError,
+                asyncpg.InsufficientPrivilegeError,
+            ) as problem:
+                await connection.execute("rollback")
+                log.info("%s is put off: %s", name.replace("_", " "), problem)
 
 
 async def status(connection: Connection, url: str) -> SchemaStatus:

@@ -82,7 +82,12 @@ class PostgresStore:
     async def migrate(self) -> SchemaStatus:
         async with self._live(self._readers).connection() as connection:
             await schema.migrate(connection, self.url)
+            await schema.tend(connection)
         return await self.status()
+
+    async def tend(self) -> None:
+        async with self._live(self._readers).connection() as connection:
+            await schema.tend(connection)
 
     async def status(self) -> SchemaStatus:
         async with self._looking() as connection:

@@ -111,6 +111,9 @@ class SqliteStore:
     async def now(self) -> int:
         return self._clock.now()
 
+    async def tend(self) -> None:
+        """A file needs no tending: its tables have no parts."""
+
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
         await self._write(lambda c: change(c, self._clock.now, wants, think, propose))

@@ -180,6 +180,9 @@ create table attempts (
     constraint attempt_counters check (fence > 0 and number >= 0)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1);
 
+-- Range by run id is range by time, because run ids begin with the moment of the start. Weeks are added ahead of time
+-- by stepkeep_extend_journal and dropped when retention has emptied them; the default takes what fits none.
+
 create table journal (
     tenant text collate "C" not null,
     run_id uuid not null,
@@ -189,7 +192,9 @@ create table journal (
     hash bytea not null,
     primary key (tenant, run_id, seq),
     constraint entry_is_sealed check (seq > 0 and length(hash) = 32)
-) with (autovacuum_vacuum_insert_scale_factor = 0.1);
+) partition by range (run_id);
+
+create table journal_default partition of journal default with (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 create table messages (
     tenant text collate "C" not null,
@@ -338,3 +343,70 @@ create trigger unfinished_run_keeps_its_journal before delete on journal for eac
 
 create trigger living_worker_keeps_its_journal before delete on worker_journal for each row
     execute function stepkeep_keep_living('only the journal of a worker that was shut down can be deleted');
+
+-- Weeks of the journal. Attaching a week that was made aside holds up neither readers nor writers of other weeks; a week
+-- some of whose runs went into the default partition before it was made stays there.
+
+create function stepkeep_run_ids_from(at bigint) returns uuid language sql immutable strict parallel safe
+    return (lpad(to_hex(at / 1000), 12, '0') || '00000000000000000000')::uuid;
+
+create function stepkeep_extend_journal(weeks integer) returns integer language plpgsql as $$
+declare
+    week constant bigint := 604800000000;
+    monday constant bigint := 345600000000;
+    first_week constant bigint := monday + (stepkeep_now() - monday) / week * week;
+    begins bigint;
+    part text;
+    made integer := 0;
+    bounds text;
+begin
+    for ahead in 0 .. weeks loop
+        begins := first_week + ahead * week;
+        part := 'journal_' || to_char(to_timestamp(begins / 1000000) at time zone 'UTC', 'YYYYMMDD');
+        if to_regclass(part) is not null then
+            continue;
+        end if;
+        if exists (
+            select from journal_default
+            where run_id >= stepkeep_run_ids_from(begins) and run_id < stepkeep_run_ids_from(begins + week)
+        ) then
+            continue;
+        end if;
+        bounds := format(
+            'from (%L) to (%L)', stepkeep_run_ids_from(begins), stepkeep_run_ids_from(begins + week));
+        execute format(
+            'create table %I (like journal including all) with (autovacuum_vacuum_insert_scale_factor = 0.1)', part);
+        execute format('alter table journal attach partition %I for values %s', part, bounds);
+        made := made + 1;
+    end loop;
+    return made;
+end $$;
+
+-- Weeks that have passed and take no room any more: retention has deleted their rows and vacuum has given the pages back.
+-- Dropping one locks the journal for a moment, so whoever calls this sets a short lock_timeout.
+
+create function stepkeep_drop_empty_weeks() returns integer language plpgsql as $$
+declare
+    part text;
+    is_empty boolean;
+    dropped integer := 0;
+begin
+    for part in
+        select child.relname
+        from pg_inherits
+        join pg_class as child on child.oid = pg_inherits.inhrelid
+        where pg_inherits.inhparent = to_regclass('journal')
+            and child.relname ~ '^journal_\d{8}$'
+            and pg_relation_size(child.oid) = 0
+            and child.relname <= 'journal_' || to_char(
+                to_timestamp(stepkeep_now() / 1000000) at time zone 'UTC' - interval '8 days', 'YYYYMMDD')
+    loop
+        lock table journal in access exclusive mode;
+        execute format('select not exists (select from %I)', part) into is_empty;
+        if is_empty then
+            execute format('drop table %I', part);
+            dropped := dropped + 1;
+        end if;
+    end loop;
+    return dropped;
+end $$;
