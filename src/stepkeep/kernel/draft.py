@@ -166,10 +166,7 @@ class Draft:
         source, target = step.state, STEP.target(step.state, trigger)
         if keep_lease:
             worker, claimed_at, due_at = step.worker, step.claimed_at, step.due_at
-        if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
-            self.move_run(RunTrigger.RESUMED)
-        elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
-            self.move_run(RunTrigger.PROGRESSED)
+        self._stir(trigger)
         terminal = target in STEP_TERMINAL
         if terminal:
             changes["settled"] = (self.seq << HOP_BITS) + len(self.hops)
@@ -204,6 +201,23 @@ class Draft:
         if terminal:
             self._count_out(step.no)
         return moved
+
+    def pass_through(self, step: Step, trigger: StepTrigger) -> Step:
+        """Enter a state only to leave it at once: the hop is on record, the row is that of the move which follows."""
+        source, target = step.state, STEP.target(step.state, trigger)
+        self._stir(trigger)
+        by, number = len(self.causes) - 1, step.attempts + 1
+        self.hops.append(Hop(step.no, trigger, source, target, by, None, step.fence, number, None, step.due_at))
+        return replace(step, state=target)
+
+    def _stir(self, trigger: StepTrigger) -> None:
+        """A run that was waiting goes on when one of its steps moves."""
+        if self.state is RunState.RUNNING:
+            return
+        if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
+            self.move_run(RunTrigger.RESUMED)
+        elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
+            self.move_run(RunTrigger.PROGRESSED)
 
     def _count_out(self, no: int) -> None:
         if no < self.plan.size:
@@ -312,6 +326,11 @@ class Draft:
             if self.inbox is not None:
                 self.inbox.append(message)
 
+    def _changed(self) -> tuple[Step, ...]:
+        if not self.new_steps:
+            return tuple(self.steps.values())
+        return tuple([step for no, step in self.steps.items() if no not in self.new_steps])
+
     def _still_held(self) -> tuple[Step, ...]:
         """What was claimed in this decision and not taken away again by it."""
         rows = [self.steps[no] for no in dict.fromkeys(self.claimed)]
@@ -351,7 +370,7 @@ class Draft:
             was=before.seq,
             run=run,
             replies=answers,
-            changed=tuple([step for no, step in self.steps.items() if no not in self.new_steps]),
+            changed=self._changed(),
             added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
             claimed=self._still_held() if self.claimed else (),
             attempts=tuple(self.attempts),

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Fenced, InvalidInput
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
@@ -28,6 +27,7 @@ from stepkeep.kernel.outcomes import (
     TimedOut,
     Waiting,
 )
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import settle, wake
 from stepkeep.kernel.retry import LONGEST_DELAY, delay_after, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
@@ -72,15 +72,17 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise Fenced(_too_late(event, "another claim, an expiry or a cancel came first"))
     if step.due_at is None or step.due_at < draft.now:
         raise Fenced(_too_late(event, "the lease had run out"))
-    if _said_before(step, event.outcome):
+    outcome = event.outcome
+    if _said_before(step, outcome):
         return Accepted({"state": step.state}, repeated=True)
-    if not _fits(draft, step, event.outcome):
-        said = type(event.outcome).__name__
+    planned = draft.planned(step)
+    if not _fits(planned, step, outcome):
+        said = type(outcome).__name__
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
-    if isinstance(event.outcome, Completed) and not event.outcome.token and _by_hand(draft, step):
+    if planned.by_hand and isinstance(outcome, Completed) and not outcome.token:
         raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
     draft.caused_by("step_reported", event.actor)
-    settle(draft, REPORTS[type(event.outcome)](draft, step, event.outcome))
+    settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
         return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
@@ -89,20 +91,16 @@ def report(draft: Draft, event: StepReported) -> Reply:
 
 def _said_before(step: Step, outcome: Outcome) -> bool:
     """The same holder completes again what is being checked already: it never heard that it was believed."""
-    checked = step.note is not None and step.note.checked == step.fence
-    return step.state is StepState.VALIDATING and checked and isinstance(outcome, Completed)
+    if step.state is not StepState.VALIDATING or not isinstance(outcome, Completed):
+        return False
+    return step.note is not None and step.note.checked == step.fence
 
 
-def _fits(draft: Draft, step: Step, outcome: Outcome) -> bool:
+def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
     """Rules are reported on what is being checked, everything else on what is being run."""
     if step.state is StepState.VALIDATING:
         return isinstance(outcome, (*ABOUT_RULES, Released))
-    return not isinstance(outcome, ABOUT_RULES) or draft.planned(step).phase is Phase.CHECK
-
-
-def _by_hand(draft: Draft, step: Step) -> bool:
-    planned = draft.planned(step)
-    return planned.phase is Phase.MAIN and planned.definition.completion is Completion.MANUAL
+    return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 
 def _too_late(event: StepReported, why: str) -> str:
@@ -112,7 +110,7 @@ def _too_late(event: StepReported, why: str) -> str:
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
-    if _by_hand(draft, step):
+    if planned.by_hand:
         if draft.state is RunState.STOPPING:
             draft.move(step, StepTrigger.CANCELLED)
             return None
@@ -128,7 +126,7 @@ def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
         note = replace(step.note or Note(), checked=step.fence)
         draft.move(step, StepTrigger.COMPLETED, keep_lease=True, note=note)
         return None
-    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETED, keep_lease=True))
+    return pass_rules(draft, draft.pass_through(step, StepTrigger.COMPLETED))
 
 
 def pass_rules(draft: Draft, step: Step) -> Settled:
@@ -220,7 +218,7 @@ def _stopped(draft: Draft, step: Step, outcome: Stopped) -> Settled | None:
 def _rules_passed(draft: Draft, step: Step, outcome: RulesPassed) -> Settled | None:
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome)
     if step.state is StepState.RUNNING:
-        step = draft.move(step, StepTrigger.COMPLETED, keep_lease=True)
+        step = draft.pass_through(step, StepTrigger.COMPLETED)
     settled = pass_rules(draft, step)
     if draft.planned(step).phase is Phase.CHECK:
         pass_run(draft)
@@ -237,7 +235,7 @@ def pass_run(draft: Draft) -> None:
 def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | None:
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=Category.VALIDATION, error=outcome.error)
     if step.state is StepState.RUNNING:
-        step = draft.move(step, StepTrigger.COMPLETED, keep_lease=True)
+        step = draft.pass_through(step, StepTrigger.COMPLETED)
     return fail_for_good(draft, step, RULES, Category.VALIDATION, outcome.error)
 
 

@@ -6,6 +6,8 @@ tests.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.plan import Plan
@@ -26,46 +28,86 @@ def check_decision(plan: Plan, decision: Decision) -> None:
 
 
 def check_step(step: Step) -> None:
-    state = step.state
-    if state is StepState.RUNNING:
-        _must(step.worker is not None and step.fence > 0 and step.due_at is not None, step, "runs without a lease")
-    elif state is StepState.READY:
-        _must(step.ready_at is not None and step.worker is None, step, "is ready but cannot be claimed")
-    elif state in STEP_TERMINAL:
-        idle = step.ready_at is None and step.due_at is None and step.worker is None
-        _must(idle and step.settled is not None, step, "has ended but still holds a lease, a timer or a place")
-    elif state is StepState.RETRYING:
-        _must(step.due_at is not None, step, "waits for a retry that is never due")
-    elif state is StepState.AWAITING_EVENT:
-        _must(step.note is not None and step.note.event is not None, step, "waits for nothing in particular")
-    elif state is StepState.AWAITING_COMPLETION:
-        _must(step.note is not None and step.note.token is not None, step, "waits for a token that nobody has")
-    elif state is StepState.VALIDATING:
-        _must((step.worker is None) != (step.ready_at is None), step, "is checked by nobody")
-    _must(step.unmet >= 0, step, "has fewer than no unmet dependencies")
+    wrong = WRONG_WITH[step.state](step)
+    if wrong or step.unmet < 0:
+        raise InvariantBroken(
+            f"step {step.no} of run {step.run_id} ({step.state}) {wrong or 'has fewer than no unmet dependencies'}"
+        )
+
+
+def _running(step: Step) -> str | None:
+    if step.worker is None or step.fence <= 0 or step.due_at is None:
+        return "runs without a lease"
+    return None
+
+
+def _ready(step: Step) -> str | None:
+    return "is ready but cannot be claimed" if step.ready_at is None or step.worker is not None else None
+
+
+def _ended(step: Step) -> str | None:
+    if step.settled is None or step.ready_at is not None or step.due_at is not None or step.worker is not None:
+        return "has ended but still holds a lease, a timer or a place"
+    return None
+
+
+def _retrying(step: Step) -> str | None:
+    return "waits for a retry that is never due" if step.due_at is None else None
+
+
+def _awaiting_event(step: Step) -> str | None:
+    return "waits for nothing in particular" if step.note is None or step.note.event is None else None
+
+
+def _awaiting_completion(step: Step) -> str | None:
+    return "waits for a token that nobody has" if step.note is None or step.note.token is None else None
+
+
+def _validating(step: Step) -> str | None:
+    return "is checked by nobody" if (step.worker is None) == (step.ready_at is None) else None
+
+
+def _nothing(step: Step) -> str | None:
+    return None
+
+
+WRONG_WITH: Mapping[StepState, Callable[[Step], str | None]] = {
+    StepState.PENDING: _nothing,
+    StepState.READY: _ready,
+    StepState.RUNNING: _running,
+    StepState.VALIDATING: _validating,
+    StepState.RETRYING: _retrying,
+    StepState.AWAITING_APPROVAL: _nothing,
+    StepState.AWAITING_EVENT: _awaiting_event,
+    StepState.AWAITING_COMPLETION: _awaiting_completion,
+    **dict.fromkeys(STEP_TERMINAL, _ended),
+}
+"""What is wrong with a step in this state, if anything."""
 
 
 def check_run(plan: Plan, run: Run) -> None:
-    counters = (run.open, run.moving, run.leased, run.failed, run.undoing, run.inbox)
-    if min(counters) < 0:
-        raise InvariantBroken(f"run {run.id}: a counter fell below zero: {counters}")
-    if run.leased > run.moving:
-        raise InvariantBroken(f"run {run.id}: more steps leased than moving: {counters}")
+    wrong = _wrong_with_run(plan, run)
+    if wrong:
+        counters = (run.open, run.moving, run.leased, run.failed, run.undoing, run.inbox)
+        raise InvariantBroken(f"run {run.id} ({run.state}) {wrong}: {counters}")
+
+
+def _wrong_with_run(plan: Plan, run: Run) -> str | None:
+    state, moving, leased = run.state, run.moving, run.leased
+    if run.open < 0 or moving < 0 or leased < 0 or run.failed < 0 or run.undoing < 0 or run.inbox < 0:
+        return "has a counter below zero"
+    if leased > moving:
+        return "has more steps leased than moving"
     if run.open > plan.size:
-        raise InvariantBroken(f"run {run.id}: more steps open than planned: {counters}")
-    if run.state in RUN_TERMINAL:
-        if run.open or run.moving or run.leased or run.undoing:
-            raise InvariantBroken(f"run {run.id} has ended ({run.state}) with steps still open: {counters}")
-        if run.ended_at is None or run.due_at is not None:
-            raise InvariantBroken(f"run {run.id} has ended ({run.state}) but still has a timer")
-    elif run.state is RunState.BLOCKED and run.moving:
-        raise InvariantBroken(f"run {run.id} is blocked although {run.moving} of its steps can move")
-    elif run.state in MOVES_BY_ITSELF and not run.moving:
-        raise InvariantBroken(f"run {run.id} is {run.state} but nothing in it can move")
-    elif run.state is RunState.STOPPING and not (run.leased and run.due_at is not None):
-        raise InvariantBroken(f"run {run.id} is stopping but nothing is in flight, or nothing ends its grace period")
-
-
-def _must(holds: bool, step: Step, what: str) -> None:
-    if not holds:
-        raise InvariantBroken(f"step {step.no} of run {step.run_id} ({step.state}) {what}")
+        return "has more steps open than planned"
+    if state in RUN_TERMINAL:
+        if run.open or moving or leased or run.undoing:
+            return "has ended with steps still open"
+        return "has ended but still has a timer" if run.ended_at is None or run.due_at is not None else None
+    if state in MOVES_BY_ITSELF:
+        return None if moving else "has nothing in it that can move"
+    if state is RunState.BLOCKED:
+        return "is blocked although some of its steps can move" if moving else None
+    if state is RunState.STOPPING and not (leased and run.due_at is not None):
+        return "is stopping but nothing is in flight, or nothing ends its grace period"
+    return None

@@ -16,6 +16,7 @@ from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.definition import (
     HOOK_RETRY,
     Agent,
+    Completion,
     Definition,
     Executor,
     Handler,
@@ -69,10 +70,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     unmet: int = 0
     dependents: tuple[tuple[int, frozenset[StepState]], ...] = ()
     condition: Condition | None = None
-
-    @property
-    def has_rules(self) -> bool:
-        return self.phase is not Phase.UNDO and bool(self.definition.rules)
+    has_rules: bool = False
+    by_hand: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +160,8 @@ def build_plan(
             unmet=len(step.depends_on),
             dependents=tuple(followers[no]),
             condition=None if step.condition is None else compile_condition(step.condition, definition),
+            has_rules=bool(step.rules),
+            by_hand=step.completion is Completion.MANUAL,
         )
         for no, step in enumerate(ordered)
     )
@@ -208,4 +209,5 @@ def _check(definition: Definition, no: int, queue: int) -> PlannedStep:
         timeout=rules.timeout,
         retry=HOOK_RETRY,
         on_failure=OnFailure.ABORT,
+        has_rules=True,
     )
