@@ -50,9 +50,11 @@ async def _serve(
     name: str,
     grace: float,
 ) -> str | None:
+    from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
     async with open_engine(settings) as engine:
+        devote_process()
         worker = engine.worker(
             app=name,
             concurrency=concurrency,
