@@ -71,6 +71,7 @@ class Session(Owner):
         self._notes: list[str] = []
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
+        self._deleted: list[RunKey] = []
         self.client = current.get()
 
     @property
@@ -79,7 +80,7 @@ class Session(Owner):
 
     @property
     def has_written(self) -> bool:
-        return bool(self._writes or self._notes)
+        return bool(self._writes or self._notes or self._deleted)
 
     def _live(self) -> Tables:
         if not self.is_open:
@@ -94,6 +95,8 @@ class Session(Owner):
             tables.write(what)
         tables.notes += self._notes
         self._finish("committed")
+        for key in self._deleted:
+            tables.delete(key)
         for what in self._writes:
             self._database.committed(what)
 
@@ -116,7 +119,7 @@ class Session(Owner):
         for key in there:
             await self._database.locks.take(self, ("run", key))
         tables = self._live()
-        return {key: tables.runs[key] for key in there}, self._database.clock()
+        return {key: tables.runs[key] for key in there if key in tables.runs}, self._database.clock()
 
     async def propose(self, propose: Propose, offset: int) -> tuple[list[Proposal], dict[RunKey, Run], int]:
         """Find claimable steps and lock their runs, passing over those that somebody else holds."""
@@ -214,6 +217,14 @@ class Session(Owner):
 
     async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
         """Extend leases that still stand, each under its run's lock."""
+    def delete_runs(self, tenant: str, run_ids: Iterable[str]) -> list[str]:
+        """Delete finished runs, to be seen at the commit; those that somebody else holds are passed over."""
+        tables = self._live()
+        keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
+        finished = [key for key in keys if key in tables.runs and tables.runs[key].ended_at is not None]
+        self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
+        return [run_id for _, run_id in self._deleted]
+
         keys = sorted({(lease.tenant, lease.run_id) for lease in leases}, key=lock_order)
         runs, now = await self.lock_runs(keys)
         now += offset

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.simulation.tables import Tables
-from stepkeep.store.protocol import Due, RunFilter, RunKey, RunRecord, StoredDefinition
+from stepkeep.store.protocol import Due, Finished, RunFilter, RunKey, RunRecord, StoredDefinition, WholeRun
 
 
 def definition(tables: Tables, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
@@ -86,6 +86,37 @@ def workers(tables: Tables, tenant: str, live_only: bool) -> list[Worker]:
         row
         for _, row in sorted(tables.workers.items())
         if row.tenant == tenant and not (live_only and row.state is WorkerState.SHUTDOWN)
+    ]
+
+
+def finished(tables: Tables, which: Finished) -> list[str]:
+    """Oldest first."""
+    found = [
+        run.id
+        for key, run in tables.runs.items()
+        if run.tenant == which.tenant
+        and run.ended_at is not None
+        and run.ended_at <= which.ended_by
+        and which.after < run.id < which.before
+        and which.workflow in (None, tables.details[key].workflow)
+    ]
+    return sorted(found)[: which.limit]
+
+
+def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[WholeRun]:
+    """In the order asked for."""
+    keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
+    return [
+        WholeRun(
+            record=RunRecord(run=tables.runs[key], details=tables.details[key]),
+            steps=tuple(row for _, row in sorted(tables.steps[key].items())),
+            attempts=tuple(row for _, row in sorted(tables.attempts[key].items())),
+            entries=tuple(row for _, row in sorted(tables.journal[key].items())),
+            messages=tuple(sorted(tables.messages[key].values(), key=lambda message: message.number)),
+            outbox=tuple(row for _, row in sorted(tables.outbox[key].items())),
+        )
+        for key in keys
+        if key in tables.runs
     ]
 
 

@@ -27,6 +27,7 @@ from stepkeep.store.protocol import (
     Due,
     Lease,
     Loaded,
+    Finished,
     More,
     Propose,
     Renewed,
@@ -40,6 +41,7 @@ from stepkeep.store.protocol import (
     Want,
     WorkerChange,
     Write,
+    WholeRun,
 )
 
 T = TypeVar("T")
@@ -379,6 +381,28 @@ class ModelStore:
         for no, row in self._tables.workers.items():
             if (row.tenant, row.id, row.seq) == (new.tenant, new.id, change.was):
                 self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
+    # -- retention ---------------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]:
+        return await self._read("find finished", lambda: queries.finished(self._tables, which))
+
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        def work() -> str | None:
+            every = Finished(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
+            found = queries.finished(self._tables, every)
+            return found[-1 - after_it] if after_it < len(found) else None
+
+        return await self._read("find finished", work)
+
+    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+        return await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        async with self._session() as session:
+            return await self.wire.ask("delete runs", lambda: session.delete_runs(tenant, run_ids), session)
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        return await self.wire.ask("forget keys", lambda: self._tables.forget_keys(tenant, before, limit))
+
                 if change.entry is not None:
                     self._tables.worker_journal[row.tenant, row.id].append(change.entry)
                 return True

@@ -137,3 +137,22 @@ class Tables:
             self.idempotency[promise.tenant, promise.operation, promise.key] = promise
         if run.business_key is not None and run.state not in RUN_TERMINAL:
             self.business[run.tenant, run.business_key] = run.id
+
+    # -- retention ---------------------------------------------------------------------------------------------------
+    def delete(self, key: RunKey) -> None:
+        """Forget a finished run and all that belongs to it."""
+        if self.runs[key].state not in RUN_TERMINAL:
+            raise InvariantBroken("only a finished run can be deleted")
+        for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
+            rows.pop(key)  # type: ignore[attr-defined]
+
+    def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        """Forget promises made for runs that are gone."""
+        gone = [
+            key
+            for key, promise in self.idempotency.items()
+            if promise.tenant == tenant and promise.run_id < before and (tenant, promise.run_id) not in self.runs
+        ]
+        for key in gone[:limit]:
+            del self.idempotency[key]
+        return len(gone[:limit])

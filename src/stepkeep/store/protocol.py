@@ -22,7 +22,7 @@ RunKey = tuple[str, str]
 """(tenant, run id)."""
 
 
-class Want(msgspec.Struct, frozen=True, kw_only=True):
+class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run to lock, and which of its rows to load with it."""
 
     tenant: str
@@ -122,7 +122,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     idempotency: IdempotencyKey | None = None
 
 
-class RunChange(msgspec.Struct, frozen=True, kw_only=True):
+class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A run row as it will be. The write must find it at journal sequence `was`, or fail whole."""
 
     was: int
@@ -196,6 +196,33 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Due(msgspec.Struct, frozen=True, gc=False):
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+NEVER_ENDS = 2**63 - 1
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """Which finished runs to find, oldest first: those between two ids (both left out) that had ended by a moment."""
+
+    tenant: str
+    workflow: str | None = None
+    ended_by: int = NEVER_ENDS
+    after: str = FIRST_ID
+    before: str = LAST_ID
+    limit: int = 500
+
+
+class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is kept about one run, but for its idempotency key."""
+
+    record: RunRecord
+    steps: tuple[Step, ...]
+    attempts: tuple[Attempt, ...]
+    entries: tuple[SealedEntry, ...]
+    messages: tuple[Message, ...]
+    outbox: tuple[OutboxEntry, ...]
+
+
     """Something whose time has come: a step, or a run (`no` is None)."""
 
     tenant: str
@@ -316,3 +343,22 @@ class Store(Protocol):
         ...
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]: ...
+    # -- retention -------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]: ...
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        """The finished run (of a workflow) with so many finished ones after it; None where there are not as many."""
+        ...
+
+    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+        """Everything about these runs, in this order; those that are not there are left out."""
+        ...
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        """Delete runs with all that belongs to them, and tell which: one that is not finished, not there, or in
+        somebody's hands is passed over. Idempotency keys stay."""
+        ...
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        """Delete idempotency keys that made runs with ids before this one, where those runs are gone."""
+        ...
+

@@ -20,7 +20,8 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.postgres import columns, schema
+from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
@@ -29,6 +30,7 @@ from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.protocol import (
     Due,
     Lease,
+    Finished,
     Propose,
     Renewed,
     RunFilter,
@@ -40,6 +42,7 @@ from stepkeep.store.protocol import (
     Transaction,
     Want,
     WorkerChange,
+    WholeRun,
 )
 
 T = TypeVar("T")
@@ -249,6 +252,34 @@ class PostgresStore:
                 if found[place] and one.entry is not None:
                     await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
         return list(found.values())
+    # -- retention -------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]:
+        asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
+        if which.workflow is None:
+            return await self._read(_only, SQL.find_finished, *asked)
+        return await self._read(_only, SQL.find_finished_of, *asked, which.workflow)
+
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        if workflow is None:
+            return _first(await self._read(_only, SQL.find_newest_finished, tenant, after_it))
+        return _first(await self._read(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
+
+    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+        asked = [run_id for run_id in dict.fromkeys(run_ids) if is_run_id(run_id)]
+        if not asked:
+            return []
+        async with self._looking() as connection:
+            return await retention.read_whole(connection, tenant, asked)
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        async with self._transaction() as connection:
+            return await retention.delete_runs(connection, tenant, [one for one in run_ids if is_run_id(one)])
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        async with self._transaction() as connection:
+            tag = await execute(connection, SQL.forget_keys, tenant, before, limit)
+        return int(tag.removeprefix("DELETE "))
+
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
         async with self._transaction() as connection:
@@ -320,3 +351,7 @@ def _fields(entry: SealedEntry) -> tuple[Any, ...]:
 
 def _first(found: Sequence[T]) -> T | None:
     return found[0] if found else None
+def _only(row: Sequence[Any]) -> str:
+    return str(row[0])
+
+

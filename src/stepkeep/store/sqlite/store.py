@@ -26,6 +26,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.protocol import (
     Due,
     Lease,
+    Finished,
     Propose,
     Renewed,
     RunFilter,
@@ -37,8 +38,10 @@ from stepkeep.store.protocol import (
     Transaction,
     Want,
     WorkerChange,
+    WholeRun,
 )
-from stepkeep.store.sqlite import forks, rows, schema
+from stepkeep.store.sqlite import forks, retention, rows, schema
+from stepkeep.store.sqlite.bell import SqliteBell
 from stepkeep.store.sqlite.change import SQL, change
 from stepkeep.store.sqlite.clock import Clock
 from stepkeep.store.sqlite.readers import Readers
@@ -235,6 +238,27 @@ class SqliteStore:
         def work(c: apsw.Connection) -> list[bool]:
             found = []
             for one in changes:
+    # -- retention -------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]:
+        asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
+        if which.workflow is None:
+            return await self._rows(_only, SQL.find_finished, *asked)
+        return await self._rows(_only, SQL.find_finished_of, *asked, which.workflow)
+
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        if workflow is None:
+            return _first(await self._rows(_only, SQL.find_newest_finished, tenant, after_it))
+        return _first(await self._rows(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
+
+    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+        return await self._look(lambda c: retention.read_whole(c, tenant, list(dict.fromkeys(run_ids))))
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        return await self._write(lambda c: retention.delete_runs(c, tenant, run_ids))
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        return await self._write(lambda c: retention.forget_keys(c, tenant, before, limit))
+
                 c.execute(SQL.update_worker, (*rows.worker_row(one.worker), one.was))
                 found.append(c.changes() == 1)
                 if found[-1] and one.entry is not None:
@@ -281,3 +305,7 @@ class SqliteStore:
 
 def _first(found: Sequence[T]) -> T | None:
     return found[0] if found else None
+def _only(row: Row) -> str:
+    return str(row[0])
+
+

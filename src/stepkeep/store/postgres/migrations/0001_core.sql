@@ -91,7 +91,7 @@ create table run_details (
     version integer not null,
     created_at bigint not null,
     rerun_of uuid,
-    workflow text not null,
+    workflow text collate "C" not null,
     dialect text not null,
     input bytea not null,
     correlation_id text not null,
@@ -100,6 +100,8 @@ create table run_details (
     labels bytea,
     primary key (tenant, run_id)
 );
+
+create index run_details_workflow on run_details (tenant, workflow, run_id);
 
 create table steps (
     tenant text collate "C" not null,
@@ -229,6 +231,8 @@ create table idempotency_keys (
     run_id uuid not null,
     primary key (tenant, operation, key)
 );
+
+create index idempotency_keys_run on idempotency_keys (tenant, run_id);
 
 create table business_keys (
     tenant text collate "C" not null,

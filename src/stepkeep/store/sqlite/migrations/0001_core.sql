@@ -93,6 +93,8 @@ create table run_details (
     primary key (tenant, run_id)
 ) strict;
 
+create index run_details_workflow on run_details (tenant, workflow, run_id);
+
 create table steps (
     tenant     text not null,
     run_id     text not null,
@@ -212,6 +214,8 @@ create table idempotency_keys (
     run_id      text not null,
     primary key (tenant, operation, key)
 ) strict, without rowid;
+
+create index idempotency_keys_run on idempotency_keys (tenant, run_id);
 
 create table business_keys (
     tenant text not null,

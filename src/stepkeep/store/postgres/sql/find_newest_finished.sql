@@ -1,0 +1,7 @@
+-- Find the finished run of a tenant that has so many finished ones after it.
+select id::text
+from runs
+where tenant = $1 and ended_at is not null
+order by id desc
+offset $2
+limit 1

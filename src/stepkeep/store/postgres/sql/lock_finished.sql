@@ -1,0 +1,9 @@
+-- Lock those of the runs asked for that are finished and that nobody else holds.
+select run.id::text
+from unnest($2::text::uuid[]) as wanted (run_id)
+cross join lateral (
+    select id
+    from runs
+    where runs.tenant = $1 and runs.id = wanted.run_id and runs.ended_at is not null
+    for update skip locked
+) as run

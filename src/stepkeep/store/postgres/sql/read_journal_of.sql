@@ -1,0 +1,10 @@
+-- Read the journals of runs, in the order asked for.
+select child.*
+from unnest($2::text::uuid[]) with ordinality as wanted (run_id, place)
+cross join lateral (
+    select tenant, run_id::text, seq, at, body, hash
+    from journal
+    where journal.tenant = $1 and journal.run_id = wanted.run_id
+    offset 0
+) as child
+order by wanted.place, child.seq

@@ -1,0 +1,72 @@
+"""Finished runs on their way out: read whole in bulk, and deleted in one short transaction.
+
+Nothing here chooses what goes; `operations/retention.py` does. The schema's triggers refuse to delete what is not
+finished, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import apsw
+
+from stepkeep.store.protocol import WholeRun
+from stepkeep.store.sqlite import rows
+from stepkeep.store.sqlite.change import SQL
+from stepkeep.store.sqlite.rows import Row, json_text
+
+T = TypeVar("T")
+
+PARTS = (
+    SQL.delete_steps,
+    SQL.delete_attempts,
+    SQL.delete_journal,
+    SQL.delete_messages,
+    SQL.delete_outbox,
+    SQL.delete_run_details,
+    SQL.delete_runs,
+)
+
+
+def read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+    """Everything about these runs; six statements, however many they are."""
+    wanted = (tenant, json_text(run_ids))
+
+    def by_run(statement: str, convert: Callable[[Row], T], asked: tuple[str, ...] = wanted) -> dict[str, list[T]]:
+        found: dict[str, list[T]] = defaultdict(list)
+        for row in connection.execute(statement, asked):
+            found[row[1]].append(convert(row))
+        return found
+
+    records = [rows.to_record(row) for row in connection.execute(SQL.read_runs, wanted)]
+    steps = by_run(SQL.load_all_steps, rows.to_step, (json_text([(tenant, run_id) for run_id in run_ids]),))
+    attempts = by_run(SQL.read_attempts_of, rows.to_attempt)
+    entries = by_run(SQL.read_journal_of, rows.to_entry)
+    messages = by_run(SQL.read_messages_of, rows.to_message)
+    outbox = by_run(SQL.read_outbox_of, rows.to_outbox)
+    return [
+        WholeRun(
+            record=record,
+            steps=tuple(sorted(steps[record.run.id], key=lambda step: step.no)),
+            attempts=tuple(attempts[record.run.id]),
+            entries=tuple(entries[record.run.id]),
+            messages=tuple(messages[record.run.id]),
+            outbox=tuple(outbox[record.run.id]),
+        )
+        for record in records
+    ]
+
+
+def delete_runs(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[str]:
+    """Delete those that are finished."""
+    held = [run_id for (run_id,) in connection.execute(SQL.lock_finished, (tenant, json_text(run_ids)))]
+    for statement in PARTS:
+        connection.execute(statement, (tenant, json_text(held)))
+    return held
+
+
+def forget_keys(connection: apsw.Connection, tenant: str, before: str, limit: int) -> int:
+    connection.execute(SQL.forget_keys, (tenant, before, limit))
+    return connection.changes()

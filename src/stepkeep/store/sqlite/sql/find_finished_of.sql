@@ -1,0 +1,7 @@
+-- Find runs of a workflow between two ids that ended by a moment, oldest first.
+select d.run_id
+from run_details d
+cross join runs r on r.tenant = d.tenant and r.id = d.run_id
+where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and r.ended_at <= ?4
+order by d.run_id
+limit ?5

@@ -1,0 +1,9 @@
+-- Forget idempotency keys of runs that are gone and were started before a moment, oldest first.
+delete from idempotency_keys
+where (tenant, operation, key) in (
+    select k.tenant, k.operation, k.key
+    from idempotency_keys k
+    where k.tenant = ?1 and k.run_id < ?2
+        and not exists (select 1 from runs r where r.tenant = k.tenant and r.id = k.run_id)
+    order by k.run_id
+    limit ?3)

@@ -1,0 +1,10 @@
+-- Read runs with what they were given, in the order asked for. ?2 is JSON: [run id, ...].
+select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.open, r.moving, r.leased, r.failed,
+       r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
+       r.business_key, r.moved_at,
+       d.workflow, d.version, d.dialect, d.input, d.correlation_id, d.created_at, d.created_by, d.business_key,
+       d.rerun_of, d.labels
+from json_each(?2) w
+cross join runs r on r.tenant = ?1 and r.id = w.value
+cross join run_details d on d.tenant = r.tenant and d.run_id = r.id
+order by w.key
