@@ -30,31 +30,34 @@ async def start_runs(engine: AsyncEngine, plan: Plan, count: int) -> list[str]:
     return [run_id for each in started for run_id in each]
 
 
-async def all_ended(engine: AsyncEngine, run_ids: Sequence[str]) -> None:
-    """Return once every run has succeeded. One run is watched, the youngest; counting them all would cost the server
-    as much as some of the work."""
+async def all_ended(engine: AsyncEngine, run_ids: Sequence[str], look: float = LOOK) -> None:
+    """Return once these runs have all succeeded.
+
+    One run is watched, the youngest; to count them all each time would cost the server as much as some of the work.
+    """
+    await ended(engine, max(run_ids), look)
     until = time.monotonic() + PATIENCE
-    youngest = max(run_ids)
-    while not await has_ended(engine, youngest):
-        await _pause(until)
-    while True:
-        counts = await engine.store.count_runs(engine.tenant)
-        if sum(counts.get(state, 0) for state in RUN_TERMINAL) >= len(run_ids):
-            break
-        await _pause(until)
-    if counts.get(RunState.SUCCEEDED, 0) != len(run_ids):
+    while unfinished := sum(
+        count for state, count in (await engine.store.count_runs(engine.tenant)).items() if state not in RUN_TERMINAL
+    ):
+        if time.monotonic() > until:
+            raise NotMeasured(f"{unfinished} runs did not end within {PATIENCE:g} s")
+        await asyncio.sleep(look)
+    counts = await engine.store.count_runs(engine.tenant)
+    if set(counts) != {RunState.SUCCEEDED}:
         raise NotMeasured(f"not every run succeeded: { ({str(state): count for state, count in counts.items()}) }")
 
 
-async def has_ended(engine: AsyncEngine, run_id: str) -> bool:
-    found = await engine.store.read_run(engine.tenant, run_id)
-    return found is not None and found.run.state in RUN_TERMINAL
-
-
-async def _pause(until: float) -> None:
-    if time.monotonic() > until:
-        raise NotMeasured(f"the runs did not end within {PATIENCE:g} s")
-    await asyncio.sleep(LOOK)
+async def ended(engine: AsyncEngine, run_id: str, look: float = LOOK) -> None:
+    """Return once this run has ended; it is looked at again and again, so many seconds apart."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        found = await engine.store.read_run(engine.tenant, run_id)
+        if found is not None and found.run.state in RUN_TERMINAL:
+            return
+        if time.monotonic() > until:
+            raise NotMeasured(f"run {run_id} did not end within {PATIENCE:g} s")
+        await asyncio.sleep(look)
 
 
 async def verify(engine: AsyncEngine, run_ids: Sequence[str]) -> None:

@@ -1,0 +1,93 @@
+"""A long queue: what a claim costs when ten thousand, or three million, runs are ready, and a million are finished.
+
+The queue is filled by copying the rows of a recorded run inside the database; claims go through the operations, with
+the worker's own low-water mark, and hand back what they took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+
+from stepkeep.bench.ground import Ground, workers
+from stepkeep.bench.measurement import Figures
+from stepkeep.bench.parties import memory_of
+from stepkeep.bench.recording import ACTOR, claimer, keep_rows, multiply, stages
+from stepkeep.bench.sql import Sql, open_sql
+from stepkeep.bench.throughput import MILLION
+from stepkeep.engine import AsyncEngine
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Released
+from stepkeep.worker.polling import LowWater
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+
+LIMIT = 100
+PORTION = 250_000
+WARM_UP = 5
+STAGES = READY, CLAIMED, FINISHED = "ready", "claimed", "finished"
+
+
+async def claims(ground: Ground, *, ready: int, finished: int = 0, probes: int = 40) -> Figures:
+    """A claim of 100 steps from a queue of so many ready runs, beside so many finished ones."""
+    async with AsyncEngine(ground.url) as engine:
+        await _fill(ground, engine, ready, finished)
+        return await _claim(engine, probes)
+
+
+async def memory(ground: Ground, *, ready: int, seconds: float) -> Figures:
+    """A worker's memory after some time at work on a queue of so many ready runs."""
+    async with AsyncEngine(ground.url) as engine:
+        await _fill(ground, engine, ready, 0)
+        async with workers(ground, engine) as pids:
+            begun = time.perf_counter()
+            held = 0
+            while time.perf_counter() - begun < seconds:
+                await asyncio.sleep(0.2)
+                held = max(held, memory_of(pids[0]))
+    return {"worker_mb": held / MILLION}
+
+
+async def _fill(ground: Ground, engine: AsyncEngine, ready: int, finished: int) -> None:
+    async with open_sql(ground) as sql:
+        run_id = ""
+        lived = iter(STAGES)
+        async for run_id in stages(engine, 1, {}):
+            await keep_rows(sql, run_id, next(lived))
+        await _portions(sql, FINISHED, run_id, 1, finished)
+        await _portions(sql, READY, run_id, finished + 1, finished + ready)
+        # What autovacuum would have done by the time that a queue has grown so long.
+        await sql.run("analyze" if ground.server is None else "vacuum analyze")
+
+
+async def _portions(sql: Sql, stage: str, run_id: str, first: int, last: int) -> None:
+    for begin in range(first, last + 1, PORTION):
+        await multiply(sql, stage, run_id, begin, min(begin + PORTION - 1, last))
+
+
+async def _claim(engine: AsyncEngine, probes: int) -> Figures:
+    worker = await claimer(engine, LIMIT)
+    mark = LowWater(Settings(), Seams())
+    taken = []
+    for _ in range(WARM_UP + probes):
+        begun = time.perf_counter()
+        held = await engine.transactor.claim(worker, limit=LIMIT, after=mark.after())
+        taken.append(time.perf_counter() - begun)
+        assert len(held) == LIMIT, "the queue is longer than one claim"
+        mark.looked(len(held), LIMIT, held[-1].claimed_at)
+        await engine.transactor.submit_all(
+            [
+                StepReported(
+                    tenant=claim.tenant,
+                    run_id=claim.run_id,
+                    actor=ACTOR,
+                    no=claim.step.no,
+                    fence=claim.step.fence,
+                    worker=worker.worker,
+                    outcome=Released(),
+                )
+                for claim in held
+            ]
+        )
+    return {"claim_ms": statistics.median(taken[WARM_UP:]) * 1000}
