@@ -2,13 +2,16 @@
 
 Each side has a store of its own whose connections stop before every statement until the scheduler lets one of the two
 go on. A side that waits for the other's lock is recognised by asking the server. Run again and again with schedules
-that differ in the last choice that can differ, this walks every order of statements that the locks allow.
+that differ in the last choice that can differ, this walks every order of statements that the locks allow. Many of these
+differ only in which of two statements came first that cannot notice each other; of such orders one will do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from enum import StrEnum
 from random import Random
 from typing import Any
 
@@ -21,6 +24,43 @@ BLOCKED = "select cardinality(pg_blocking_pids($1)) > 0"
 AT_GATE, MOVING, LOCKED, DONE = "at a gate", "moving", "waiting for a lock", "done"
 
 
+class Kind(StrEnum):
+    """What a statement can notice of another transaction, or let it notice."""
+
+    OPENS = "begins a transaction: touches nothing yet"
+    READS = "sees what was committed before it"
+    WRITES = "takes locks, and sees what was committed before it"
+    COMMITS = "shows what was written, and gives locks back"
+    UNDOES = "gives locks back"
+
+
+NOTICED = frozenset(
+    frozenset(pair)
+    for pair in (
+        (Kind.READS, Kind.COMMITS),
+        (Kind.WRITES, Kind.WRITES),
+        (Kind.WRITES, Kind.COMMITS),
+        (Kind.WRITES, Kind.UNDOES),
+        (Kind.COMMITS, Kind.COMMITS),
+    )
+)
+"""Which kinds notice each other when transactions see only what is committed, statement by statement."""
+
+
+def kind_of(statement: str) -> Kind:
+    """Judged by its words, and on the safe side: whatever speaks of a change is taken for one."""
+    words = re.findall("[a-z]+", statement.lower())
+    first = {"begin": Kind.OPENS, "commit": Kind.COMMITS, "rollback": Kind.UNDOES}.get(words[0])
+    if first is not None:
+        return first
+    return Kind.WRITES if {"insert", "update", "delete", "share", "lock"} & set(words) else Kind.READS
+
+
+def commute(one: str, other: str) -> bool:
+    """Whether two statements of different transactions may change places without anybody noticing."""
+    return frozenset((kind_of(one), kind_of(other))) not in NOTICED
+
+
 class Side:
     """One of the two: the store it works through and where it stands."""
 
@@ -29,6 +69,7 @@ class Side:
         self.armed = False
         self.state = DONE
         self.pid = 0
+        self.statement = ""
         self.statements = 0
         self.waited = 0
         self.answer: Any = None
@@ -44,11 +85,11 @@ class Side:
 
         return connected
 
-    async def gate(self, pid: int) -> None:
+    async def gate(self, pid: int, statement: str) -> None:
         """Stop before a statement until it is this side's turn."""
         if not self.armed:
             return
-        self.pid = pid
+        self.pid, self.statement = pid, statement
         self._go.clear()
         self._say(AT_GATE)
         await self._go.wait()
@@ -78,23 +119,27 @@ class GatedConnection:
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record], side: Side) -> None:
         self._connection, self._side = connection, side
 
-    async def fetch(self, *given: Any, **more: Any) -> Any:
-        await self._side.gate(self._connection.get_server_pid())
-        return await self._connection.fetch(*given, **more)
+    async def fetch(self, statement: str, *given: Any, **more: Any) -> Any:
+        await self._side.gate(self._connection.get_server_pid(), statement)
+        return await self._connection.fetch(statement, *given, **more)
 
-    async def execute(self, *given: Any, **more: Any) -> Any:
-        await self._side.gate(self._connection.get_server_pid())
-        return await self._connection.execute(*given, **more)
+    async def execute(self, statement: str, *given: Any, **more: Any) -> Any:
+        await self._side.gate(self._connection.get_server_pid(), statement)
+        return await self._connection.execute(statement, *given, **more)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._connection, name)
 
 
 class Played:
-    """What one schedule led to: at each turn, which of how many sides that could go on was let go."""
+    """What one schedule led to: at each turn, which of how many sides that could go on was let go.
 
-    def __init__(self, turns: Sequence[tuple[int, int]], sides: Sequence[Side]) -> None:
+    `again` says that the order turned out to be the same as an earlier one for all that anybody can notice.
+    """
+
+    def __init__(self, turns: Sequence[tuple[int, int]], sides: Sequence[Side], *, again: bool) -> None:
         self.turns = tuple(turns)
+        self.again = again
         self.answers = tuple(side.answer for side in sides)
         self.statements = tuple(side.statements for side in sides)
         self.waited = sum(side.waited for side in sides)
@@ -109,10 +154,21 @@ Choose = Callable[[int, int], int]
 
 
 async def play(
-    monitor: asyncpg.Connection[asyncpg.Record], sides: Sequence[Side], works: Sequence[Work], choose: Choose
+    monitor: asyncpg.Connection[asyncpg.Record],
+    sides: Sequence[Side],
+    works: Sequence[Work],
+    choose: Choose,
+    *,
+    distinct: bool = False,
 ) -> Played:
-    """Let both work, one statement at a time."""
+    """Let both work, one statement at a time.
+
+    With `distinct`, the first side goes first wherever that makes no difference: once it was passed over, it sleeps
+    until the other has made a statement that it can notice. Of the orders that are the same, one is left (these are
+    sleep sets, for two).
+    """
     turns: list[tuple[int, int]] = []
+    asleep = again = False
     for side in sides:
         side.statements = side.waited = 0
     tasks = [asyncio.create_task(side.run(work)) for side, work in zip(sides, works, strict=True)]
@@ -124,11 +180,18 @@ async def play(
             ready = [side for side in sides if side.state == AT_GATE]
             if not ready:
                 break
-            choice = choose(len(turns), len(ready)) if len(ready) > 1 else 0
-            turns.append((choice, len(ready)))
-            ready[choice].go()
+            awake = [side for side in ready if not (asleep and side is sides[0])]
+            # Nobody is left to wake it: whatever comes now came before.
+            again = again or not awake
+            open_to = ready[:1] if again else awake
+            choice = choose(len(turns), len(open_to)) if len(open_to) > 1 else 0
+            turns.append((choice, len(open_to)))
+            going = open_to[choice]
+            passed_over = distinct and going is not sides[0] and sides[0].state == AT_GATE
+            asleep = passed_over and commute(sides[0].statement, going.statement)
+            going.go()
         await asyncio.gather(*tasks)
-    return Played(turns, sides)
+    return Played(turns, sides, again=again)
 
 
 async def _settle(monitor: asyncpg.Connection[asyncpg.Record], sides: Sequence[Side]) -> None:
