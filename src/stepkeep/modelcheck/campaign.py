@@ -63,6 +63,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
                     "probes": one.probes,
                     "depth": one.depth,
                     "complete": one.complete,
+                    "edge": one.edge,
+                    "beyond": one.beyond,
                     "seconds": one.seconds,
                     "endings": one.endings,
                 }

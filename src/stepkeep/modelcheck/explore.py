@@ -1,8 +1,8 @@
 """Breadth first through every state of a case, checking each decision and each state on the way.
 
-Every successor is what the production `decide` answered. When all states are known (or the limit is reached) the graph
-is walked backwards: from everywhere a terminal state must be reachable by what time, workers and declared waits bring,
-without a cancel, a run timeout or a fault to help.
+Every successor is what the production `decide` answered. When all states are known the graph is walked backwards: from
+everywhere a terminal state must be reachable by what time, workers and declared waits bring, without a cancel, a run
+timeout or a fault to help. Where a limit cuts the walk off, each state at the edge is driven on to an end first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,10 +22,11 @@ from stepkeep.kernel.events import Event
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.modelcheck import properties
+from stepkeep.modelcheck.backwards import first_without_way
 from stepkeep.modelcheck.family import Case
 from stepkeep.modelcheck.moves import CAUSES, Move, Moves
 from stepkeep.modelcheck.properties import Arrow, Violation
-from stepkeep.modelcheck.world import NOW, Codec, Memory, State, after, born, forget, run_out
+from stepkeep.modelcheck.world import NOW, Codec, State, after, born, crashed, run_out
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +39,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explored(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of one case. `complete` is False when the limit came before the last state."""
+    """What was seen of one case. `complete` is False when the limit came before the last state.
+
+    Then `edge` states were found but not left, and `beyond` more were passed on the way from these to an end.
+    """
 
     case: str
     about: str
@@ -48,8 +53,18 @@ class Explored(msgspec.Struct, frozen=True, kw_only=True):
     endings: dict[str, int]
     complete: bool
     seconds: float
+    edge: int = 0
+    beyond: int = 0
     finding: Finding | None = None
     arrows: frozenset[Arrow] = frozenset()
+
+
+class _Passed(NamedTuple):
+    """A state on the way to an end: how it was come by, and where one can go from it."""
+
+    label: str
+    packed: bytes
+    onwards: Iterator[tuple[str, bytes, bool]]
 
 
 class Explorer:
@@ -65,6 +80,7 @@ class Explorer:
         self.parents = array("I")
         self.helpful: tuple[array[int], array[int]] = (array("I"), array("I"))
         self.open: list[int] = []
+        self.driven: set[bytes] = set()
         self.arrows: set[Arrow] = set()
         self.endings: dict[str, int] = {}
         self.sound: set[Step] = set()
@@ -76,6 +92,8 @@ class Explorer:
         finding = None
         try:
             complete = self._walk()
+            for place in self.open:
+                self._drive(place)
             self._all_end()
         except _Found as found:
             complete, finding = False, found.finding
@@ -89,6 +107,8 @@ class Explorer:
             endings=dict(sorted(self.endings.items())),
             complete=complete,
             seconds=round(time.monotonic() - began, 2),
+            edge=len(self.open),
+            beyond=len(self.driven.difference(self.numbers)),
             finding=finding,
             arrows=frozenset(self.arrows),
         )
@@ -129,19 +149,16 @@ class Explorer:
             raise self._found(Violation("no dead end", f"{state.run.state}, and nothing can happen"), place)
 
     def _follow(self, state: State, snapshot: Snapshot, move: Move) -> State | None:
-        """The state that this move leads to; None when the engine refuses it and nobody learns anything from that."""
-        if move.lost is not None:
-            return forget(self.plan, state, *move.lost)
+        """The state that this move leads to; None when the engine refuses it."""
+        if move.crashes is not None:
+            return crashed(state, move.crashes)
         if move.runs_out is not None:
             return run_out(state, move.runs_out)
         assert move.event is not None
         decision = decide(snapshot, (move.event,), move.now, move.claimer)
         assert isinstance(decision, Decision), "a whole snapshot leaves nothing to ask for"
         self.arrows.update(properties.between(self.plan, state, move, decision))
-        if decision.entry is None:
-            told = move.told_by if not move.reply_lost else None
-            return None if told is None else forget(self.plan, state, *told)
-        return after(self.plan, state, decision, _remembered(state, move, decision))
+        return None if decision.entry is None else after(self.plan, state, decision)
 
     def _probe(self, place: int, state: State, snapshot: Snapshot) -> None:
         """What the answer may hang on is the run's row and that of the step in question: each pair is tried once."""
@@ -179,36 +196,58 @@ class Explorer:
 
     # -- from everywhere to an end -----------------------------------------------------------------------------------
     def _all_end(self) -> None:
-        """Backwards from the ends; where the exploration was cut off, what was not expanded counts as one."""
-        size = len(self.states)
-        reached = bytearray(size)
-        stack = [*self._ends(), *self.open]
-        for number in stack:
-            reached[number] = 1
-        starts, sources = _backwards(size, *self.helpful)
-        while stack:
-            number = stack.pop()
-            for place in range(starts[number], starts[number + 1]):
-                source = sources[place]
-                if not reached[source]:
-                    reached[source] = 1
-                    stack.append(source)
-        lost = reached.find(0)
-        if lost >= 0:
-            state = self.codec.unpack(self.states[lost]).run.state
-            raise self._found(Violation("an end is reachable from everywhere", f"{state} for ever"), lost)
+        """Backwards from the ends, and from the edge of the exploration, each of whose states was driven to one."""
+        lost = first_without_way(len(self.states), (*self._ends(), *self.open), *self.helpful)
+        if lost is not None:
+            raise self._endless(lost)
 
     def _ends(self) -> Iterator[int]:
         for number, packed in enumerate(self.states):
             if self.codec.unpack(packed).ended:
                 yield number
 
+    def _drive(self, place: int) -> None:
+        """Find a way from this state to an end, or to one that is known to have a way; what it passes is checked."""
+        way = [_Passed("", self.states[place], self._homewards(place, ()))]
+        seen = {way[0].packed}
+        while way:
+            label, packed, ended = next(way[-1].onwards, ("", b"", False))
+            if not packed:
+                way.pop()
+            elif ended or packed in self.driven:
+                self.driven.update(passed.packed for passed in way)
+                return
+            elif packed not in seen:
+                seen.add(packed)
+                labels = (*(passed.label for passed in way[1:]), label)
+                way.append(_Passed(label, packed, self._homewards(place, labels, packed)))
+        raise self._endless(place)
+
+    def _homewards(self, place: int, labels: tuple[str, ...], packed: bytes = b"") -> Iterator[tuple[str, bytes, bool]]:
+        """The states that follow, those first that look closest to an end; whether each is one."""
+        state = self.codec.unpack(packed or self.states[place])
+        if state.ended:
+            yield "", self.states[place], True
+        snapshot = state.snapshot(self.plan)
+        for move in sorted((move for move in self.moves.of(state) if move.by in CAUSES), key=lambda move: move.detour):
+            try:
+                successor = self._follow(state, snapshot, move)
+                if successor is not None:
+                    properties.at(self.plan, successor, self.sound)
+            except (Broken, Violation) as problem:
+                raise self._found(problem, place, *labels, move.label) from problem
+            if successor is not None:
+                yield move.label, self.codec.pack(successor), successor.ended
+
     # -- what went wrong ---------------------------------------------------------------------------------------------
-    def _found(self, problem: Broken | Violation, place: int, last: str = "") -> _Found:
+    def _endless(self, place: int) -> _Found:
+        state = self.codec.unpack(self.states[place]).run.state
+        return self._found(Violation("an end is reachable from everywhere", f"{state} for ever"), place)
+
+    def _found(self, problem: Broken | Violation, place: int, *last: str) -> _Found:
         name = problem.name if isinstance(problem, Violation) else type(problem).__name__
         what = problem.what if isinstance(problem, Violation) else str(problem)
-        path = [*self._path(place), *([last] if last else [])]
-        return _Found(Finding(case=self.case.name, name=name, what=what, path=tuple(path)))
+        return _Found(Finding(case=self.case.name, name=name, what=what, path=(*self._path(place), *last)))
 
     def _path(self, place: int) -> list[str]:
         """The moves that lead there, worked out again: parents are remembered, labels are not."""
@@ -244,29 +283,3 @@ class _Found(Exception):
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
         super().__init__(finding.name)
-
-
-def _remembered(state: State, move: Move, decision: Decision) -> Memory:
-    """What workers remember afterwards: a report that ended its claim is done with, what was claimed is new."""
-    memory = list(state.memory)
-    if move.told_by is not None and not move.reply_lost:
-        rows = {row.no: row for row in decision.changed}
-        row = rows.get(move.told_by.no, state.rows[move.told_by.no])
-        if row.worker is None or row.fence != move.told_by.fence:
-            memory.remove((move.told_by.no, move.told_by.fence))
-    memory += [(row.no, row.fence) for row in decision.claimed]
-    return tuple(memory)
-
-
-def _backwards(size: int, sources: array[int], targets: array[int]) -> tuple[array[int], array[int]]:
-    """The same edges by target: where each target's sources begin, and the sources."""
-    starts = array("I", bytes(4 * (size + 1)))
-    for target in targets:
-        starts[target + 1] += 1
-    for number in range(size):
-        starts[number + 1] += starts[number]
-    ordered, filled = array("I", bytes(4 * len(sources))), array("I", starts)
-    for source, target in zip(sources, targets, strict=True):
-        ordered[filled[target]] = source
-        filled[target] += 1
-    return starts, ordered

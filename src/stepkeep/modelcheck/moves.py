@@ -38,9 +38,10 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.modelcheck.family import Case
-from stepkeep.modelcheck.world import FAR, LATER, NOW, RAN_OUT, TOKEN, WORKER, State
+from stepkeep.modelcheck.world import FAR, LATER, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
 WORKERS = 3
+"""How many may live and hold a lease at once."""
 KEPT = 2
 """How many messages may lie in the inbox at once."""
 OLD = "a message that came before"
@@ -61,13 +62,8 @@ class By(StrEnum):
 
 
 CAUSES = frozenset({By.TIME, By.WORKER, By.WAIT, By.START})
-
-
-class Claimed(NamedTuple):
-    """A claim as a worker remembers it."""
-
-    no: int
-    fence: int
+HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, StepClaimed, GateDecided)
+"""What brings a run closer to its end, quickest first; everything else only if none of these does."""
 
 
 class Move(NamedTuple):
@@ -78,10 +74,14 @@ class Move(NamedTuple):
     event: Event | None = None
     now: int = NOW
     claimer: Claimer | None = None
-    told_by: Claimed | None = None
-    reply_lost: bool = False
-    lost: Claimed | None = None
+    crashes: int | None = None
     runs_out: int | None = None
+
+    @property
+    def detour(self) -> int:
+        """How little it does towards an end."""
+        said = self.event.outcome if isinstance(self.event, StepReported) else self.event
+        return HOMEWARDS.index(type(said)) if type(said) in HOMEWARDS else len(HOMEWARDS)
 
 
 class Moves:
@@ -101,11 +101,11 @@ class Moves:
             yield Move("start", By.START, RunStarted(**WHO, actor="ann"))
         for row in state.rows.values():
             yield from self._of_row(state, row)
-        for no, fence in dict.fromkeys(state.memory):
-            yield from self._reports(state, Claimed(no, fence))
-            yield Move(f"crash {no}", By.FAULT, lost=Claimed(no, fence))
+        for no in state.alive:
+            yield from self._reports(state, state.rows[no])
+            yield Move(f"crash of the holder of {self.plan.at(no).name}", By.FAULT, crashes=no)
         for name in self.events:
-            awaited = any(row.note is not None and row.note.event == name for row in state.rows.values())
+            awaited = any(_awaits(row, name) for row in state.rows.values())
             if awaited or len(state.inbox) < KEPT:
                 yield Move(f"message {name}", By.WAIT if awaited else By.OPERATOR, self._message("new", name))
         if state.run.due_at is not None:
@@ -117,7 +117,7 @@ class Moves:
 
     def _of_row(self, state: State, row: Step) -> Iterator[Move]:
         no, name = row.no, self.plan.at(row.no).name
-        if row.ready_at is not None and len(state.memory) < WORKERS:
+        if row.ready_at is not None and len(state.alive) < WORKERS:
             yield Move(f"claim {name}", By.WORKER, self._claim(no))
         if row.worker is not None:
             if row.due_at == RAN_OUT:
@@ -135,18 +135,14 @@ class Moves:
             for outcome in ManualOutcome:
                 yield Move(f"complete {name} as {outcome}", By.WAIT, self._complete(no, TOKEN, outcome))
 
-    def _reports(self, state: State, held: Claimed) -> Iterator[Move]:
-        row, name = state.rows[held.no], self.plan.at(held.no).name
-        if not holds(row, held):
-            yield Move(f"late report on {name}", By.WORKER, self.report(held, STALE[0]), told_by=held)
-            return
+    def _reports(self, state: State, row: Step) -> Iterator[Move]:
+        name = self.plan.at(row.no).name
         for outcome in self._outcomes(state, row):
             said = type(outcome).__name__
-            event = self.report(held, outcome)
-            yield Move(f"{said} {name}", By.WORKER, event, told_by=held)
+            event = self.report(row.no, row.fence, outcome)
+            yield Move(f"{said} {name}", By.WORKER, event)
             if isinstance(outcome, Completed | RulesPassed):
-                yield Move(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained, told_by=held)
-                yield Move(f"{said} {name}, reply lost", By.FAULT, event, told_by=held, reply_lost=True)
+                yield Move(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
 
     def _outcomes(self, state: State, row: Step) -> Iterator[Outcome]:
         planned = self.plan.at(row.no)
@@ -171,15 +167,9 @@ class Moves:
     def probes(self, state: State) -> Iterator[tuple[str, Event, frozenset[str]]]:
         """Events that must leave no trace here, and the message ids that the store knows when they come."""
         none: frozenset[str] = frozenset()
-        for no, fence in dict.fromkeys(state.memory):
-            held, row = Claimed(no, fence), state.rows[no]
-            if not holds(row, held):
-                for outcome in STALE:
-                    yield "a stale report", self.report(held, outcome), none
-            else:
-                yield "a stranger's report", self.report(held, STALE[0], worker=WORKER + 1), none
-                yield "a report under a fence not given out", self.report(Claimed(no, fence + 1), STALE[0]), none
         for row in state.rows.values():
+            if row.fence:
+                yield from ((label, event, none) for label, event in self._zombies(row))
             if row.due_at == LATER:
                 yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
             if row.ready_at is None:
@@ -200,9 +190,22 @@ class Moves:
             yield "a timer after the end", TimeCame(**WHO, actor="sweep"), none
             yield "a message after the end", self._message("new", "any"), none
 
+    def _zombies(self, row: Step) -> Iterator[tuple[str, Event]]:
+        """Whoever has ever held this step and does not now: those before the last holder, and the last one itself."""
+        no, fence = row.no, row.fence
+        for stale in (fence - 1, fence):
+            if not holds(row, stale):
+                for outcome in STALE:
+                    yield "a stale report", self.report(no, stale, outcome)
+        if holds(row, fence):
+            yield "a stranger's report", self.report(no, fence, STALE[0], worker=WORKER + 1)
+            yield "a report under a fence not given out", self.report(no, fence + 1, STALE[0])
+            if row.state is StepState.VALIDATING:
+                yield "a report whose answer was lost, again", self.report(no, fence, STALE[0])
+
     # -- events ------------------------------------------------------------------------------------------------------
-    def report(self, held: Claimed, outcome: Outcome, worker: int = WORKER) -> StepReported:
-        return StepReported(**WHO, actor="w", no=held.no, fence=held.fence, worker=worker, outcome=outcome)
+    def report(self, no: int, fence: int, outcome: Outcome, worker: int = WORKER) -> StepReported:
+        return StepReported(**WHO, actor="w", no=no, fence=fence, worker=worker, outcome=outcome)
 
     def _claim(self, no: int) -> StepClaimed:
         return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30)
@@ -217,6 +220,6 @@ class Moves:
         return MessageArrived(**WHO, actor="outside", id=id, name=name, payload=b"{}")
 
 
-def holds(row: Step, held: Claimed) -> bool:
-    """Whether a worker with this memory really holds the step, with time left."""
-    return row.worker is not None and row.fence == held.fence and row.due_at != RAN_OUT
+def _awaits(row: Step, name: str) -> bool:
+    """Whether this step waits for such a message now; what it once waited for stays in its note."""
+    return row.state is StepState.AWAITING_EVENT and row.note is not None and row.note.event == name

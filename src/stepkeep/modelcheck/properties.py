@@ -26,8 +26,8 @@ from stepkeep.kernel.states import (
     StepState,
 )
 from stepkeep.kernel.tables import RUN, STEP, StepTrigger
-from stepkeep.modelcheck.moves import Claimed, Move, holds
-from stepkeep.modelcheck.world import State
+from stepkeep.modelcheck.moves import Move
+from stepkeep.modelcheck.world import State, holds
 
 BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING})
 TO_BE_TRIED = frozenset({StepState.READY, StepState.RUNNING, StepState.RETRYING})
@@ -74,6 +74,7 @@ def between(plan: Plan, state: State, move: Move, decision: Decision) -> list[Ar
         old = state.rows[row.no]
         must(old.state not in STEP_TERMINAL, "I1 terminal is final", f"step {row.no} had ended and was changed")
         must(row.fence - old.fence in (0, 1), "I3 fences grow by one", f"step {row.no}: {old.fence} to {row.fence}")
+        _within_limits(plan, row)
     _one_outcome_per_claim(state, decision)
     return _fold(plan, state, decision)
 
@@ -87,7 +88,7 @@ def _believed(state: State, move: Move, decision: Decision) -> None:
     event = move.event
     if isinstance(event, StepReported):
         row = state.rows[event.no]
-        mine = holds(row, Claimed(event.no, event.fence)) and row.worker == event.worker
+        mine = holds(row, event.fence) and row.worker == event.worker
         must(mine, "I3 stale reports are refused", f"{move.label} was believed")
     if reply.repeated:
         must(decision.entry is None, "a repetition leaves no trace", move.label)
@@ -216,8 +217,6 @@ def _cause_to_move(plan: Plan, state: State) -> None:
 def _row_is_sound(plan: Plan, row: Step) -> None:
     """I10, and the shape of a lease."""
     retry, leased = plan.at(row.no).retry, row.worker is not None
-    within = row.attempts <= retry.max_attempts and row.losses <= retry.max_losses
-    must(within, "I10 limits", f"step {row.no}: {row.attempts} attempts, {row.losses} losses")
     spent = row.attempts == retry.max_attempts or row.losses == retry.max_losses
     must(not (spent and row.state in TO_BE_TRIED), "I10 limits", f"step {row.no} is {row.state} with nothing left")
     must(leased == (row.claimed_at is not None), "leases are whole", f"step {row.no}")
@@ -226,6 +225,12 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
     ready = row.state in (StepState.READY, StepState.VALIDATING) and not leased
     must(row.ready_at is None or ready, "leases are whole", f"step {row.no} is offered while it is {row.state}")
     must((row.settled is not None) == (row.state in STEP_TERMINAL), "leases are whole", f"step {row.no} has no place")
+
+
+def _within_limits(plan: Plan, row: Step) -> None:
+    retry = plan.at(row.no).retry
+    within = row.attempts <= retry.max_attempts and row.losses <= retry.max_losses
+    must(within, "I10 limits", f"step {row.no}: {row.attempts} attempts, {row.losses} losses")
 
 
 def _messages_are_delivered(state: State) -> None:

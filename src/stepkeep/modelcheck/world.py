@@ -1,7 +1,9 @@
 """A run as the model checker sees it: the kernel's own rows, with everything that no decision hangs on made the same.
 
-Times become "due" or "not due", fences are counted anew from the oldest that anybody remembers, the journal has no
-head. What is left is finite, and is packed into a few bytes without loss: two states are one only if they are equal.
+Times become "due" or "not due", fences are counted anew from the oldest that a row knows, the journal has no head. What
+is left is finite, and is packed into a few bytes without loss: two states are one only if they are equal. Of workers
+nothing is kept but which leases are held by one that lives: a zombie can do nothing but report, and that is tried in
+every state, for every step that was ever claimed (`moves.probes`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from stepkeep.kernel.birth import conceive
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
@@ -31,19 +33,19 @@ TOKEN = "sha-256 of a token"  # noqa: S105 - nobody's
 WORKER = 1
 """All workers go by one number, as restarts of one do: nothing but the fence tells a holder from a zombie."""
 
-Memory = tuple[tuple[int, int], ...]
-"""The claims that workers believe to hold: (step, fence), sorted."""
+OLDEST = 2
+"""Where fences are counted from, so that there is always an older one for a zombie to come with."""
 
 _AT = re.compile(r'"at":\d+')
 
 
 class State(NamedTuple):
-    """One state of the model: rows by step number, kept messages by name, oldest first, and what workers remember."""
+    """One state of the model: rows by step number, kept messages by name, and the steps whose worker still lives."""
 
     run: Run
     rows: dict[int, Step]
     inbox: tuple[str, ...] = ()
-    memory: Memory = ()
+    alive: tuple[int, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -85,13 +87,13 @@ class Codec:
         return self._format.pack(
             number(state.run),
             number(state.inbox),
-            number(state.memory),
+            number(state.alive),
             *(number(rows.get(no)) for no in self.places),
         )
 
     def unpack(self, packed: bytes) -> State:
-        run, inbox, memory, *rows = (self._things[number] for number in self._format.unpack(packed))
-        return State(run, {row.no: row for row in rows if row is not None}, inbox, memory)
+        run, inbox, alive, *rows = (self._things[number] for number in self._format.unpack(packed))
+        return State(run, {row.no: row for row in rows if row is not None}, inbox, alive)
 
     def _number(self, thing: Any) -> int:
         found = self._numbers.get(thing)
@@ -115,60 +117,63 @@ def born(plan: Plan, *, start: bool) -> State:
         start=start,
     )
     blank = State(Run(tenant="t", id="r", definition_id=plan.definition_id), {})
-    return after(plan, blank, decision, ())
+    return after(plan, blank, decision)
 
 
-def after(plan: Plan, state: State, decision: Decision, memory: Memory) -> State:
-    """The state that this decision leads to; `memory` is what workers will remember, in the fences of the decision."""
+def after(plan: Plan, state: State, decision: Decision) -> State:
+    """The state that this decision leads to."""
     changed = {row.no: row for row in (*decision.changed, *decision.added)}
     inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.messages]
     gone = {message.id for message in decision.consumed}
     kept = tuple(one.name for one in inbox if one.id not in gone and one.consumed_by is None)
-    return _spelled(plan, State(_canonical_run(decision.run), {**state.rows, **changed}, kept, memory), changed)
+    rows = _spelled(plan, {**state.rows, **changed}, changed)
+    holding = {*state.alive, *(row.no for row in decision.claimed)}
+    alive = tuple(sorted(no for no in holding if rows[no].worker is not None))
+    return State(_canonical_run(decision.run), rows, kept, alive)
 
 
-def _spelled(plan: Plan, state: State, changed: Container[int]) -> State:
-    """The one spelling of a state: fences counted from the oldest remembered, places of completion from the first.
+def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict[int, Step]:
+    """The one spelling of the rows: fences counted from the oldest known, places of completion from the first.
 
     Where a step completed among the others matters only if it can be undone.
     """
-    rows, memory = state.rows, state.memory
     places = sorted(row.settled for row in rows.values() if row.settled and row.no + plan.size in plan.undos)
     ranks = {value: rank for rank, value in enumerate(places, 1)}
-    fences: dict[int, dict[int, int]] = {}
     spelled = dict(rows)
     for no, row in rows.items():
         place = None if row.settled is None else ranks.get(row.settled, 0)
         if no in changed:
-            fences[no] = _fences(row, memory)
-            spelled[no] = _canonical_step(row, fences[no], place)
+            spelled[no] = _canonical_step(row, _fences(row), place)
         elif place != row.settled:
             spelled[no] = replace(row, settled=place)
-    known = tuple(sorted([(no, fences[no][fence] if no in fences else fence) for no, fence in memory]))
-    return State(state.run, spelled, state.inbox, known)
+    return spelled
 
 
-def forget(plan: Plan, state: State, no: int, fence: int) -> State:
-    """A worker that believed to hold this claim is gone, or has said all it had to say."""
-    left = list(state.memory)
-    left.remove((no, fence))
-    return _spelled(plan, state._replace(memory=tuple(left)), {no})
+def crashed(state: State, no: int) -> State:
+    """The worker that holds this step is gone; nobody knows yet."""
+    return state._replace(alive=tuple(one for one in state.alive if one != no))
 
 
 def run_out(state: State, no: int) -> State:
-    """A lease ends, and no sweep has come by yet."""
-    return state._replace(rows={**state.rows, no: replace(state.rows[no], due_at=RAN_OUT)})
+    """A lease ends, and no sweep has come by yet. Whoever held it is a zombie from now on."""
+    late = replace(state.rows[no], due_at=RAN_OUT)
+    return crashed(state, no)._replace(rows={**state.rows, no: late})
 
 
-def _fences(row: Step, memory: Memory) -> dict[int, int]:
-    known = {fence for no, fence in memory if no == row.no} | {row.fence} - {0}
-    if row.note is not None and row.note.checked is not None:
-        known.add(row.note.checked)
-    return {0: 0} | {fence: place for place, fence in enumerate(sorted(known), 1)}
+def holds(row: Step, fence: int) -> bool:
+    """Whether a worker with this fence really holds the step, with time left."""
+    return row.worker is not None and row.fence == fence and row.due_at != RAN_OUT
+
+
+def _fences(row: Step) -> dict[int, int]:
+    checked = None if row.note is None else row.note.checked
+    known = {row.fence} - {0} | ({checked} if checked is not None else set())
+    return {0: 0} | {fence: place for place, fence in enumerate(sorted(known), OLDEST)}
 
 
 def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Step:
     due_at = row.due_at if row.due_at is None or row.due_at == RAN_OUT else LATER
+    ended = row.state in STEP_TERMINAL
     return replace(
         row,
         ready_at=None if row.ready_at is None else NOW,
@@ -176,6 +181,8 @@ def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Ste
         fence=fences[row.fence],
         claimed_at=None if row.claimed_at is None else NOW,
         settled=place,
+        attempts=0 if ended else row.attempts,
+        losses=0 if ended else row.losses,
         category=None,
         error=None,
         note=None if row.note is None else _canonical_note(row.note, fences),

@@ -12,6 +12,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
     from stepkeep.modelcheck.campaign import Campaign
+    from stepkeep.modelcheck.explore import Explored
 
 
 def check(
@@ -36,11 +37,16 @@ def check(
 
 def _show(campaign: Campaign) -> None:
     for one in campaign.cases:
-        extent = "complete" if one.complete else "cut off"
         figures = f"{one.states:>9,} states {one.transitions:>10,} transitions  depth {one.depth:>3}"
-        say(f"{one.case:<12}{figures}  {one.seconds:>7.1f} s  {extent}")
+        say(f"{one.case:<12}{figures}  {one.seconds:>7.1f} s  {_extent(one)}")
     for finding in campaign.findings:
         say(f"VIOLATION in {finding.case}: {finding.name}: {finding.what}")
         say("  " + " → ".join(finding.path))
     said = "no violation" if not campaign.findings else f"{len(campaign.findings)} violated"
     say(f"{campaign.states:,} states: {said}")
+
+
+def _extent(one: Explored) -> str:
+    if one.complete or one.finding is not None:
+        return "complete" if one.complete else "stopped"
+    return f"cut off; each of {one.edge:,} states at the edge has a way to an end"
