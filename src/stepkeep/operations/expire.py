@@ -17,12 +17,18 @@ log = logging.getLogger(__name__)
 
 
 async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
-    """Let time act on what is due, oldest first. Returns how many timers were found."""
+    """Let time act on everything, workers included. Returns how many timers were found."""
+    found = await sweep_timers(transactor, limit=limit, actor=actor)
+    await retire_silent(transactor.store, actor=actor)
+    return found
+
+
+async def sweep_timers(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
+    """Let time act on steps and runs that are due, oldest first. Returns how many were found."""
     due = await transactor.store.find_due(limit)
     if due:
         events = [TimeCame(tenant=d.tenant, run_id=d.run_id, actor=actor, no=d.no) for d in due]
         for answer in await transactor.submit_all(events):
             if not isinstance(answer, Accepted | Refused):
                 log.error("something that is due cannot be moved", exc_info=answer)
-    await retire_silent(transactor.store, actor=actor)
     return len(due)

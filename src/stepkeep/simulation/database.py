@@ -18,7 +18,7 @@ from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.simulation.locks import Locks, Owner
 from stepkeep.simulation.loop import current
 from stepkeep.simulation.tables import Tables
-from stepkeep.store.protocol import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.protocol import Hint, Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
 
 Proposal = tuple[str, str, int]
 
@@ -39,7 +39,8 @@ class WallClock:
 
 
 class Database:
-    """What all stores of one model database share. `committed` hears of every write, after it was made."""
+    """What all stores of one model database share. `committed` hears of every write, after it was made; `listeners` are
+    handed hints, with the time that each takes."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
         self.clock = clock or WallClock()
@@ -47,6 +48,7 @@ class Database:
         self.locks = Locks()
         self.migrated = False
         self.sessions: dict[Session, None] = {}
+        self.listeners: list[Callable[[Hint, float], None]] = []
         self.before_commit: Callable[[Write], None] = lambda what: None
         self.committed: Callable[[Write], None] = lambda what: None
 
@@ -69,9 +71,9 @@ class Session(Owner):
         self._database = database
         self._writes: list[Write] = []
         self._notes: list[str] = []
+        self._deleted: list[RunKey] = []
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
-        self._deleted: list[RunKey] = []
         self.client = current.get()
 
     @property
@@ -93,10 +95,10 @@ class Session(Owner):
         for what in self._writes:
             self._database.before_commit(what)
             tables.write(what)
-        tables.notes += self._notes
-        self._finish("committed")
         for key in self._deleted:
             tables.delete(key)
+        tables.notes += self._notes
+        self._finish("committed")
         for what in self._writes:
             self._database.committed(what)
 
@@ -215,8 +217,6 @@ class Session(Owner):
         self._live()
         self._notes.append(text)
 
-    async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
-        """Extend leases that still stand, each under its run's lock."""
     def delete_runs(self, tenant: str, run_ids: Iterable[str]) -> list[str]:
         """Delete finished runs, to be seen at the commit; those that somebody else holds are passed over."""
         tables = self._live()
@@ -225,6 +225,8 @@ class Session(Owner):
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
         return [run_id for _, run_id in self._deleted]
 
+    async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
+        """Extend leases that still stand, each under its run's lock."""
         keys = sorted({(lease.tenant, lease.run_id) for lease in leases}, key=lock_order)
         runs, now = await self.lock_runs(keys)
         now += offset

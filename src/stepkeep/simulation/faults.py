@@ -40,6 +40,9 @@ class Fault(StrEnum):
     DRAIN = "drain"
     SERVER_KILL = "server_kill"
     SKEW = "skew"
+    HINT_LOST = "hint_lost"
+    HINT_LATE = "hint_late"
+    HINT_DOUBLED = "hint_doubled"
     POISON = "poison"
     HANDLER_FAILED = "handler_failed"
     HANDLER_HUNG = "handler_hung"
@@ -69,6 +72,7 @@ class FaultyWire:
 
     def __init__(self, stage: Stage, process: Process) -> None:
         self._stage, self._process = stage, process
+        self._hints = stage.random(f"hints:{process.name}")
         self._random = stage.random(f"wire:{process.name}")
         self._partitioned_until = 0.0
         self._slow = 0.0
@@ -84,6 +88,21 @@ class FaultyWire:
     def abandon(self, session: Session) -> None:
         if session.is_open:
             self._stage.later(self._latency(), session.abort)
+
+    def hint(self) -> tuple[float, ...]:
+        """What becomes of a hint has chances of its own: with or without hints, a seed draws the same faults."""
+        scenario, random = self._stage.scenario, self._hints
+        if random.random() < scenario.hint_lost:
+            self._stage.log.note(Fault.HINT_LOST, self._process.name)
+            return ()
+        late = 2 * scenario.latency * random.random()
+        if random.random() < scenario.hint_late:
+            self._stage.log.note(Fault.HINT_LATE, self._process.name)
+            late += random.uniform(0.0, 10.0)
+        if random.random() < scenario.hint_doubled:
+            self._stage.log.note(Fault.HINT_DOUBLED, self._process.name)
+            return (late, late + random.random())
+        return (late,)
 
     # -- there -------------------------------------------------------------------------------------------------------
     def _send(

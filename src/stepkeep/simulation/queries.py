@@ -40,6 +40,14 @@ def due(tables: Tables, now: int, limit: int) -> list[Due]:
     return [one for _, _, one in found[:limit]]
 
 
+def has_ready(tables: Tables, now: int, queues: Collection[int]) -> bool:
+    return any(
+        step.queue in queues and step.ready_at is not None and step.ready_at <= now
+        for rows in tables.steps.values()
+        for step in rows.values()
+    )
+
+
 def record(tables: Tables, key: RunKey) -> RunRecord | None:
     run = tables.runs.get(key)
     return None if run is None else RunRecord(run=run, details=tables.details[key])
@@ -81,14 +89,6 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
-def workers(tables: Tables, tenant: str, live_only: bool) -> list[Worker]:
-    return [
-        row
-        for _, row in sorted(tables.workers.items())
-        if row.tenant == tenant and not (live_only and row.state is WorkerState.SHUTDOWN)
-    ]
-
-
 def finished(tables: Tables, which: Finished) -> list[str]:
     """Oldest first."""
     found = [
@@ -117,6 +117,14 @@ def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[Whol
         )
         for key in keys
         if key in tables.runs
+    ]
+
+
+def workers(tables: Tables, tenant: str, live_only: bool) -> list[Worker]:
+    return [
+        row
+        for _, row in sorted(tables.workers.items())
+        if row.tenant == tenant and not (live_only and row.state is WorkerState.SHUTDOWN)
     ]
 
 

@@ -41,6 +41,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     slow_at: str = ""
     latency: float = 0.002
     tick: float = 0.0
+    # per hint and listener
+    hint_lost: float = 0.0
+    hint_late: float = 0.0
+    hint_doubled: float = 0.0
     # per second
     restart: float = 0.0
     kill: float = 0.0
@@ -98,8 +102,10 @@ HABITS = {
     "noise": 0.5,
     "duplicate": 0.5,
     "skew": 0.4,
+    "hint_late": 0.5,
+    "hint_doubled": 0.5,
 }
-"""What handlers, people and clocks do, with the highest rates."""
+"""What handlers, people and clocks do and what happens to hints, with the highest rates."""
 
 
 NONE = dict.fromkeys(FAULTS, 0.0)
@@ -157,6 +163,7 @@ def draw(seed: int) -> Scenario:
         chaos=random.choice((10.0, 20.0, 40.0)),
         latency=random.choice((0.0005, 0.005, 0.04)),
         slow_at=random.choice(STATEMENTS),
+        hint_lost=random.choice((0.0, 0.3, 1.0)),
         tick=random.choice((0.0, 0.0, 0.001, 0.25)),
         alike=random.random() < 0.3,
         long=random.random() < 0.06,

@@ -7,7 +7,7 @@ here. On a plain wire it passes the stores' contract suite; in a simulation the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -22,12 +22,14 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.simulation import queries
+from stepkeep.simulation.bell import ModelBell
 from stepkeep.simulation.database import Database, Proposal, Session, lock_order
+from stepkeep.store.bell import Noting, ringing
 from stepkeep.store.protocol import (
     Due,
+    Finished,
     Lease,
     Loaded,
-    Finished,
     More,
     Propose,
     Renewed,
@@ -39,9 +41,9 @@ from stepkeep.store.protocol import (
     Think,
     Transaction,
     Want,
+    WholeRun,
     WorkerChange,
     Write,
-    WholeRun,
 )
 
 T = TypeVar("T")
@@ -70,6 +72,10 @@ class Wire(Protocol):
         """The client is done with a session that it did not commit."""
         ...
 
+    def hint(self) -> tuple[float, ...]:
+        """How long the copies of one hint take to one listener (seconds); none where it is lost."""
+        ...
+
 
 class PlainWire:
     """Nothing goes wrong on it; others get their turn before and after each statement."""
@@ -88,6 +94,9 @@ class PlainWire:
 
     def abandon(self, session: Session) -> None:
         session.abort()
+
+    def hint(self) -> tuple[float, ...]:
+        return (0.0,)
 
 
 class StartAgain(Exception):
@@ -195,6 +204,7 @@ class ModelStore:
         self.database, self.wire = database, wire or PlainWire()
         self.url = url
         self.clock_offset = 0
+        self.bell = ModelBell(database, self.wire.hint)
         self._tables = database.tables
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -220,13 +230,16 @@ class ModelStore:
 
     # -- change ------------------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        noting = Noting(think)
         while True:
             try:
                 async with self._session() as session:
-                    await _Change(self, session).run(wants, think, propose)
-                return
+                    await _Change(self, session).run(wants, noting, propose)
             except StartAgain as again:
                 wants = again.wants
+            else:
+                self.bell.ring(noting.topics)
+                return
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
@@ -240,7 +253,7 @@ class ModelStore:
             self.wire.abandon(session)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        return self._transaction()
+        return ringing(self._transaction(), self.bell)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:
@@ -296,6 +309,9 @@ class ModelStore:
     async def find_due(self, limit: int) -> list[Due]:
         return await self._read("find due", lambda: queries.due(self._tables, self._clock(), limit))
 
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        return await self._read("has ready", lambda: queries.has_ready(self._tables, self._clock(), queues))
+
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         def work() -> list[tuple[int, QueueSpec]]:
             queues = self._tables.queues.items()
@@ -316,6 +332,10 @@ class ModelStore:
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return await self._read("read", lambda: queries.record(self._tables, (tenant, run_id)))
+
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+        rows = self._tables.runs
+        return await self._read("read", lambda: {key: rows[key].state for key in keys if key in rows})
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         rows = self._tables.steps
@@ -361,26 +381,6 @@ class ModelStore:
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
 
-    # -- workers -----------------------------------------------------------------------------------------------------
-    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
-        def work() -> Worker:
-            workers = self._tables.workers
-            if any((one.tenant, one.id) == (worker.tenant, worker.id) for one in workers.values()):
-                raise Contended(f"there is a worker {worker.id} already")
-            added = workers[len(workers) + 1] = replace(worker, no=len(workers) + 1)
-            self._tables.worker_journal[worker.tenant, worker.id] = [entry]
-            return added
-
-        return await self.wire.ask("add worker", work)
-
-    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
-        return await self.wire.ask("change workers", lambda: [self._change_worker(change) for change in changes])
-
-    def _change_worker(self, change: WorkerChange) -> bool:
-        new = change.worker
-        for no, row in self._tables.workers.items():
-            if (row.tenant, row.id, row.seq) == (new.tenant, new.id, change.was):
-                self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
     # -- retention ---------------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:
         return await self._read("find finished", lambda: queries.finished(self._tables, which))
@@ -403,6 +403,26 @@ class ModelStore:
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         return await self.wire.ask("forget keys", lambda: self._tables.forget_keys(tenant, before, limit))
 
+    # -- workers -----------------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        def work() -> Worker:
+            workers = self._tables.workers
+            if any((one.tenant, one.id) == (worker.tenant, worker.id) for one in workers.values()):
+                raise Contended(f"there is a worker {worker.id} already")
+            added = workers[len(workers) + 1] = replace(worker, no=len(workers) + 1)
+            self._tables.worker_journal[worker.tenant, worker.id] = [entry]
+            return added
+
+        return await self.wire.ask("add worker", work)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        return await self.wire.ask("change workers", lambda: [self._change_worker(change) for change in changes])
+
+    def _change_worker(self, change: WorkerChange) -> bool:
+        new = change.worker
+        for no, row in self._tables.workers.items():
+            if (row.tenant, row.id, row.seq) == (new.tenant, new.id, change.was):
+                self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
                 if change.entry is not None:
                     self._tables.worker_journal[row.tenant, row.id].append(change.entry)
                 return True

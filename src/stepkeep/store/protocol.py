@@ -7,7 +7,7 @@ this protocol only; `tests/store/` holds the one contract suite that runs agains
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ import msgspec
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState
 
@@ -195,7 +196,6 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class Due(msgspec.Struct, frozen=True, gc=False):
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 NEVER_ENDS = 2**63 - 1
@@ -223,6 +223,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
 
 
+class Due(msgspec.Struct, frozen=True, gc=False):
     """Something whose time has come: a step, or a run (`no` is None)."""
 
     tenant: str
@@ -247,14 +248,51 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+class Hint(msgspec.Struct, frozen=True):
+    """What may be worth a look: queues, or RESTED for runs that came to rest. None means that it could be anything."""
+
+    topics: frozenset[int] | None = None
+
+    def concerns(self, topics: Collection[int]) -> bool:
+        return self.topics is None or not self.topics.isdisjoint(topics)
+
+
+RESTED = NO_QUEUE
+"""The topic of runs that came to rest: ended, or waiting for somebody else."""
+
+Heard = Callable[[Hint], None]
+
+
+class Bell(Protocol):
+    """Hints between processes. One may be lost, late or doubled: whoever listens polls all the same.
+
+    `is_heard` tells whether hints are known to arrive at present; where they are, polling may be rare.
+    """
+
+    @property
+    def is_heard(self) -> bool: ...
+
+    def ring(self, topics: Collection[int]) -> None:
+        """Say, after the commit, that these may be worth a look. It returns at once and never fails."""
+        ...
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` called on this event loop for every hint, until the function returned is called."""
+        ...
+
+
 class Store(Protocol):
     """A database that keeps runs. All methods are safe to call concurrently from one event loop.
 
-    `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time.
+    `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
+    store rings `bell` itself, after each commit that others may be waiting for.
     """
 
     clock_offset: int
     url: str
+
+    @property
+    def bell(self) -> Bell: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...
@@ -301,6 +339,10 @@ class Store(Protocol):
 
     # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]: ...
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        """Whether any of these queues has a step to claim, as far as one look without locks can tell."""
+        ...
+
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]: ...
 
     # -- read ------------------------------------------------------------------------------------------------
@@ -308,6 +350,7 @@ class Store(Protocol):
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]: ...
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]: ...
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None: ...
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]: ...
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]: ...
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]: ...
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]: ...
@@ -321,6 +364,25 @@ class Store(Protocol):
         """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait,
         not idle. A run's own timeout does not count, or it would hide what got lost; its grace period does.
         Must return nothing."""
+        ...
+
+    # -- retention -------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]: ...
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        """The finished run (of a workflow) with so many finished ones after it; None where there are not as many."""
+        ...
+
+    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+        """Everything about these runs, in this order; those that are not there are left out."""
+        ...
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        """Delete runs with all that belongs to them, and tell which: one that is not finished, not there, or in
+        somebody's hands is passed over. Idempotency keys stay."""
+        ...
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        """Delete idempotency keys that made runs with ids before this one, where those runs are gone."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------
@@ -343,22 +405,3 @@ class Store(Protocol):
         ...
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]: ...
-    # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: Finished) -> list[str]: ...
-    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
-        """The finished run (of a workflow) with so many finished ones after it; None where there are not as many."""
-        ...
-
-    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
-        """Everything about these runs, in this order; those that are not there are left out."""
-        ...
-
-    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
-        """Delete runs with all that belongs to them, and tell which: one that is not finished, not there, or in
-        somebody's hands is passed over. Idempotency keys stay."""
-        ...
-
-    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
-        """Delete idempotency keys that made runs with ids before this one, where those runs are gone."""
-        ...
-

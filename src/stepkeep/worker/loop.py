@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import StoreError
-from stepkeep.operations.expire import sweep
+from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.workers import retire_silent
+from stepkeep.store.protocol import RESTED, Hint
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.code import Codes
 from stepkeep.worker.crew import Crew, ThreadedCrew
@@ -33,6 +35,8 @@ log = logging.getLogger("stepkeep.worker")
 
 LAG_WORTH_TELLING = 1.0
 WATCH = 0.2
+NEWS = 0.5
+"""A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
 
 
 class Worker:
@@ -87,7 +91,7 @@ class Worker:
             due_in=self._alarm.ring_in,
             more_work=self.wake,
         )
-        self._pace = Pace(self._settings, self._seams)
+        self._pace = Pace(self._settings, self._seams, lambda: transactor.store.bell.is_heard)
         self._mark = LowWater(self._settings, self._seams)
         self._awake = asyncio.Event()
         self._progress = asyncio.Event()
@@ -95,6 +99,8 @@ class Worker:
         self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._queues_read_at = float("-inf")
+        self._queues_met = frozenset({RESTED})
+        self._in_doubt = False
         self._grace = self._settings.grace
         self.loop_lag = 0.0
 
@@ -145,6 +151,7 @@ class Worker:
     # -- life --------------------------------------------------------------------------------------------------------
     async def _work(self, end: Awaitable[object]) -> None:
         self._attempts.open()
+        deafen = self._transactor.store.bell.listen(self._heard)
         chores: list[asyncio.Task[None]] = []
         ending = asyncio.ensure_future(end)
         try:
@@ -161,6 +168,7 @@ class Worker:
             try:
                 await self._drain()
             finally:
+                deafen()
                 ending.cancel()
                 for chore in chores:
                     chore.cancel()
@@ -229,6 +237,16 @@ class Worker:
         # A second signal means that whoever sends it will not wait.
         self.stop(0.0 if self._stopping.is_set() else None)
 
+    def _heard(self, hint: Hint) -> None:
+        """Others speak of work. What they say may be wrong: it only makes the next look come sooner."""
+        unheard_of = (hint.topics or frozenset()) - self._queues_met
+        self._queues_met |= unheard_of
+        if unheard_of:
+            self._queues_read_at = float("-inf")
+        if unheard_of or hint.concerns(self._attempts.queues):
+            self._in_doubt = hint.topics is None
+            self._awake.set()
+
     def _note_change(self) -> None:
         self._progress.set()
         self._has_room.set()
@@ -246,6 +264,7 @@ class Worker:
     # -- chores ------------------------------------------------------------------------------------------------------
     async def _poll(self) -> None:
         """Claim as much as there is room for, then wait until it is worth looking again."""
+        summoned = self._awake.is_set()
         self._awake.clear()
         self._has_room.clear()
         if self._attempts.room <= 0:
@@ -256,17 +275,31 @@ class Worker:
             if self._stopping.is_set():
                 await self._seams.sleep(WATCH)
                 return
-            if self._seams.monotonic() - self._queues_read_at >= self._settings.refresh_queues:
+            if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
             # Only now: while we waited, reports may have filled what there was room for.
             room = max(0, min(self._attempts.room, self._settings.claim_batch))
-            claims = await self._attempts.claim(room, self._mark.after())
+            may_find = summoned or not self._pace.is_idle or await self._has_ready()
+            claims = await self._attempts.claim(room, self._mark.after()) if may_find else []
         self._outage.over()
         self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
         self._pace.found(len(claims), room)
         if claims and not was_busy:
             await self._membership.mark(busy=True)
+        if not claims and self._in_doubt and self._queue_news_age > NEWS:
+            # Somebody rang, and not for any queue that this worker knows of.
+            self._queues_read_at = float("-inf")
+            self._awake.set()
+        self._in_doubt = False
         await self._pause()
+
+    async def _has_ready(self) -> bool:
+        """One look that takes no lock: all that an idle worker asks of the database."""
+        return await self._transactor.store.has_ready(self._attempts.queues)
+
+    @property
+    def _queue_news_age(self) -> float:
+        return self._seams.monotonic() - self._queues_read_at
 
     async def _pause(self) -> None:
         seconds = self._pace.seconds
@@ -279,6 +312,7 @@ class Worker:
     async def _read_queues(self) -> None:
         known = await self._transactor.store.list_queues(self._tenant)
         self._queues_read_at = self._seams.monotonic()
+        self._queues_met |= {number for number, _ in known}
         self._attempts.queues = served_queues(
             known,
             self._registry,
@@ -304,10 +338,11 @@ class Worker:
             self._attempts.lose_all("this worker had been given up for lost")
         if not self.held and not self._stopping.is_set():
             await self._membership.mark(busy=False)
+        await retire_silent(self._transactor.store, actor="sweep")
 
     async def _sweep(self) -> None:
         self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep)))
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
-        if await sweep(self._transactor):
+        if await sweep_timers(self._transactor):
             self.wake()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
+from collections.abc import Callable
 
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
@@ -22,17 +23,26 @@ GRAIN = 0.02
 
 
 class Pace:
-    """The pause before the next look: it doubles while nothing is found and starts over when something is."""
+    """The pause before the next look: it doubles while nothing is found and starts over when something is.
 
-    def __init__(self, settings: Settings, seams: Seams) -> None:
-        self._settings, self._seams = settings, seams
+    Where hints are heard, looking is only for those that got lost, and may be rare.
+    """
+
+    def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
+        self._settings, self._seams, self._are_hints_heard = settings, seams, are_hints_heard
         self._pause = settings.busy_poll
 
     def found(self, count: int, asked: int) -> None:
         if count:
             self._pause = self._settings.busy_poll if count < asked else 0.0
         else:
-            self._pause = min(self._settings.idle_poll, max(self._pause, self._settings.busy_poll) * 2)
+            longest = self._settings.rare_poll if self._are_hints_heard() else self._settings.idle_poll
+            self._pause = min(longest, max(self._pause, self._settings.busy_poll) * 2)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was found for so long that a claim is not worth its transaction before a plain look."""
+        return self._pause >= self._settings.idle_poll
 
     def woken(self) -> None:
         self._pause = self._settings.busy_poll

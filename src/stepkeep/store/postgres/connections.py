@@ -118,6 +118,11 @@ class Pool:
                 raise
             await self._give_back(connection)
 
+    async def dial(self) -> Connection:
+        """A connection outside of the pool, for whoever must keep one; it is theirs to end."""
+        with translated():
+            return await self._dial({})
+
     async def close(self) -> None:
         self._settle_in()
         self._closed = True

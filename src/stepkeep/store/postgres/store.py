@@ -7,7 +7,7 @@ Operations and workers hold one of these behind the protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -23,14 +23,15 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import Noting, ringing
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
+from stepkeep.store.postgres.bell import PostgresBell
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.protocol import (
     Due,
-    Lease,
     Finished,
+    Lease,
     Propose,
     Renewed,
     RunFilter,
@@ -41,8 +42,8 @@ from stepkeep.store.protocol import (
     Think,
     Transaction,
     Want,
-    WorkerChange,
     WholeRun,
+    WorkerChange,
 )
 
 T = TypeVar("T")
@@ -64,6 +65,7 @@ class PostgresStore:
         self._readers = Pool(options, READERS, {})
         self._users = Pool(options, options.pool_size, {})
         self._keeps_statements = options.statement_cache_size > 0
+        self.bell = PostgresBell(self._readers, self.url)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -78,6 +80,7 @@ class PostgresStore:
                 raise
 
     async def close(self) -> None:
+        await self.bell.close()
         self._is_open = False
         for pool in (self._engine, self._readers, self._users):
             await pool.close()
@@ -102,15 +105,19 @@ class PostgresStore:
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        noting = Noting(think)
         while True:
             try:
                 async with self._transaction() as connection:
-                    return await change(connection, self.clock_offset, wants, think, propose)
+                    await change(connection, self.clock_offset, wants, noting, propose)
             except StartAgain as again:
                 wants = again.wants
+            else:
+                self.bell.ring(noting.topics)
+                return
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        return open_transaction(self._live(self._users), lambda: self.clock_offset)
+        return ringing(open_transaction(self._live(self._users), lambda: self.clock_offset), self.bell)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         ordered = sorted(
@@ -162,6 +169,10 @@ class PostgresStore:
         async with self._transaction() as connection:
             return [Due(*row) for row in await fetch(connection, SQL.find_due, self.clock_offset, limit)]
 
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        [found] = await self._read(lambda row: bool(row[0]), SQL.has_ready, numbers(list(queues)), self.clock_offset)
+        return found
+
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return await self._read(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
 
@@ -178,6 +189,13 @@ class PostgresStore:
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return _first(await self._read_of_run(columns.record_from, SQL.read_run, tenant, run_id))
+
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+        asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
+        tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
+        return dict(
+            await self._read(lambda row: ((row[0], row[1]), RunState(row[2])), SQL.read_states, tenants, run_ids)
+        )
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         def step(row: Sequence[Any]) -> Step:
@@ -234,24 +252,6 @@ class PostgresStore:
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
 
-    # -- workers ---------------------------------------------------------------------------------------------
-    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
-        async with self._transaction() as connection:
-            [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_columns(worker))
-            await execute(connection, SQL.insert_worker_journal, *_fields(entry))
-        return replace(worker, no=no)
-
-    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
-        found = dict.fromkeys(range(len(changes)), False)
-        async with self._transaction() as connection:
-            # In the order of ids, so that two of these cannot wait for each other.
-            for place in sorted(found, key=lambda place: (changes[place].worker.tenant, changes[place].worker.id)):
-                one = changes[place]
-                written = columns.worker_columns(one.worker)
-                found[place] = await execute(connection, SQL.update_worker, *written, one.was) == "UPDATE 1"
-                if found[place] and one.entry is not None:
-                    await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
-        return list(found.values())
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:
         asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
@@ -280,12 +280,29 @@ class PostgresStore:
             tag = await execute(connection, SQL.forget_keys, tenant, before, limit)
         return int(tag.removeprefix("DELETE "))
 
+    # -- workers ---------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        async with self._transaction() as connection:
+            [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_columns(worker))
+            await execute(connection, SQL.insert_worker_journal, *_fields(entry))
+        return replace(worker, no=no)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        found = dict.fromkeys(range(len(changes)), False)
+        async with self._transaction() as connection:
+            # In the order of ids, so that two of these cannot wait for each other.
+            for place in sorted(found, key=lambda place: (changes[place].worker.tenant, changes[place].worker.id)):
+                one = changes[place]
+                written = columns.worker_columns(one.worker)
+                found[place] = await execute(connection, SQL.update_worker, *written, one.was) == "UPDATE 1"
+                if found[place] and one.entry is not None:
+                    await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
+        return list(found.values())
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
-        async with self._transaction() as connection:
-            await execute(connection, SQL.beat_worker, tenant, worker_no, incarnation, self.clock_offset)
-            found = await fetch(connection, SQL.read_worker, tenant, worker_no)
-        return _first([columns.worker_from(row) for row in found])
+        arguments = (tenant, worker_no, incarnation, self.clock_offset)
+        beaten = await self._read(columns.worker_from, SQL.beat_worker, *arguments)
+        return _first(beaten or await self._read(columns.worker_from, SQL.read_worker, tenant, worker_no))
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         return await self._read(columns.worker_from, SQL.list_workers, tenant, live_only)
@@ -345,13 +362,13 @@ def _entry(row: Sequence[Any]) -> SealedEntry:
     return SealedEntry(*row)
 
 
+def _only(row: Sequence[Any]) -> str:
+    return str(row[0])
+
+
 def _fields(entry: SealedEntry) -> tuple[Any, ...]:
     return msgspec.structs.astuple(entry)
 
 
 def _first(found: Sequence[T]) -> T | None:
     return found[0] if found else None
-def _only(row: Sequence[Any]) -> str:
-    return str(row[0])
-
-

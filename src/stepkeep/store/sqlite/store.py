@@ -8,7 +8,7 @@ these behind the protocol.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
@@ -23,10 +23,11 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store.bell import Noting, ringing
 from stepkeep.store.protocol import (
     Due,
-    Lease,
     Finished,
+    Lease,
     Propose,
     Renewed,
     RunFilter,
@@ -37,8 +38,8 @@ from stepkeep.store.protocol import (
     Think,
     Transaction,
     Want,
-    WorkerChange,
     WholeRun,
+    WorkerChange,
 )
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
@@ -64,6 +65,7 @@ class SqliteStore:
         self.url = f"sqlite:///{self._path}"
         self._clock = Clock()
         self._turns = Turns()
+        self.bell = SqliteBell(self._path)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
@@ -97,6 +99,7 @@ class SqliteStore:
             await self._end()
 
     async def _end(self) -> None:
+        await self.bell.close()
         writer, readers, self._writer, self._readers = self._writer, self._readers, None, None
         if readers is not None:
             await readers.close()
@@ -119,11 +122,13 @@ class SqliteStore:
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        await self._write(lambda c: change(c, self._clock.now, wants, think, propose))
+        noting = Noting(think)
+        await self._write(lambda c: change(c, self._clock.now, wants, noting, propose))
+        self.bell.ring(noting.topics)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._live()
-        return open_transaction(self._path, self._turns, self._clock.now)
+        return ringing(open_transaction(self._path, self._turns, self._clock.now), self.bell)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         def work(c: apsw.Connection) -> list[Renewed]:
@@ -164,6 +169,10 @@ class SqliteStore:
     async def find_due(self, limit: int) -> list[Due]:
         return await self._rows(lambda row: Due(*row), SQL.find_due, self._clock.now(), limit)
 
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        [found] = await self._rows(lambda row: bool(row[0]), SQL.has_ready, json_text(list(queues)), self._clock.now())
+        return found
+
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return await self._rows(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
 
@@ -180,6 +189,10 @@ class SqliteStore:
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return _first(await self._rows(rows.to_record, SQL.read_run, tenant, run_id))
+
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+        asked = json_text(list(keys))
+        return dict(await self._rows(lambda row: ((row[0], row[1]), RunState(row[2])), SQL.read_states, asked))
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         return await self._rows(rows.to_step, SQL.read_steps, tenant, run_id)
@@ -225,19 +238,6 @@ class SqliteStore:
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
 
-    # -- workers ---------------------------------------------------------------------------------------------
-    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
-        def work(c: apsw.Connection) -> Worker:
-            no = c.execute(SQL.insert_worker, rows.worker_row(worker)).get
-            c.execute(SQL.insert_worker_journal, rows.entry_row(entry))
-            return replace(worker, no=no)
-
-        return await self._write(work)
-
-    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
-        def work(c: apsw.Connection) -> list[bool]:
-            found = []
-            for one in changes:
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:
         asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
@@ -259,6 +259,19 @@ class SqliteStore:
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         return await self._write(lambda c: retention.forget_keys(c, tenant, before, limit))
 
+    # -- workers ---------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        def work(c: apsw.Connection) -> Worker:
+            no = c.execute(SQL.insert_worker, rows.worker_row(worker)).get
+            c.execute(SQL.insert_worker_journal, rows.entry_row(entry))
+            return replace(worker, no=no)
+
+        return await self._write(work)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        def work(c: apsw.Connection) -> list[bool]:
+            found = []
+            for one in changes:
                 c.execute(SQL.update_worker, (*rows.worker_row(one.worker), one.was))
                 found.append(c.changes() == 1)
                 if found[-1] and one.entry is not None:
@@ -303,9 +316,9 @@ class SqliteStore:
         return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings)])
 
 
-def _first(found: Sequence[T]) -> T | None:
-    return found[0] if found else None
 def _only(row: Row) -> str:
     return str(row[0])
 
 
+def _first(found: Sequence[T]) -> T | None:
+    return found[0] if found else None

@@ -1,0 +1,206 @@
+"""Hints between processes that there may be something to look at: a step to claim, a run that came to rest.
+
+A hint is rung after the commit it speaks of, never inside it, and nothing may depend on it: it can be lost, late or
+doubled, and whoever listens polls all the same. Rare hints go out at once; many are gathered into a few each second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from stepkeep.errors import StoreError
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.store.protocol import RESTED, Bell, Heard, Hint, Loaded, More, Think, Transaction, Want, Write
+
+AT_REST = RUN_TERMINAL | {RunState.BLOCKED}
+"""States that somebody may be waiting for: the end, and the moment from which only others can move the run."""
+
+SHORTEST, LONGEST = 0.004, 0.05
+"""Seconds between two hints on one topic: while there are few, and while there are many."""
+
+QUIET = 0.5
+"""After so many seconds without a hint a topic counts as one that has few."""
+
+FAREWELL = 2.0
+"""How long the last hints of a store that is being closed may take (seconds)."""
+
+log = logging.getLogger(__name__)
+
+
+ANYTHING = Hint()
+
+
+def topics_of(write: Write) -> set[int]:
+    """Whom a write concerns, once it is committed."""
+    topics = {step.queue for step in write.steps if step.ready_at is not None}
+    topics.update(step.queue for step in write.new_steps if step.ready_at is not None)
+    for born in write.new_runs:
+        topics.update(step.queue for step in born.steps if step.ready_at is not None)
+    if any(change.run.state in AT_REST for change in write.runs):
+        topics.add(RESTED)
+    return topics
+
+
+class Noting:
+    """A decision that remembers whom it concerns. Called again, it forgets what it said before."""
+
+    def __init__(self, think: Think) -> None:
+        self._think = think
+        self.topics: set[int] = set()
+
+    def __call__(self, loaded: Loaded) -> More | Write:
+        answer = self._think(loaded)
+        self.topics = topics_of(answer) if isinstance(answer, Write) else set()
+        return answer
+
+
+class Coalescing:
+    """When hints go out. A topic that is rung again before its last hint is old is heard less and less often."""
+
+    def __init__(self) -> None:
+        self._rung: dict[int, int] = {}
+        self._gap: dict[int, float] = {}
+        self._next: dict[int, float] = {}
+
+    def add(self, topics: Iterable[int]) -> None:
+        for topic in topics:
+            self._rung[topic] = self._rung.get(topic, 0) + 1
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._rung
+
+    def take(self, now: float) -> frozenset[int]:
+        """Topics that may be sent now; the others stay."""
+        due = frozenset(topic for topic in self._rung if self._next.get(topic, now) <= now)
+        for topic in due:
+            was_quiet = now - self._next.get(topic, now) > QUIET
+            gap = SHORTEST if was_quiet else self._gap.get(topic, SHORTEST)
+            many = self._rung.pop(topic) > 1
+            self._gap[topic] = gap = min(LONGEST, gap * 2) if many else max(SHORTEST, gap / 2)
+            self._next[topic] = now + gap
+        return due
+
+    def pause(self, now: float) -> float:
+        """Seconds until something may be sent."""
+        return max(0.0, min(self._next.get(topic, now) for topic in self._rung) - now)
+
+
+class CoalescingBell:
+    """Rings for others and listens to them. Each store has one and knows how hints travel between its processes."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Heard] = []
+        self._gathered = Coalescing()
+        self._sending: asyncio.Task[None] | None = None
+        self._attending: asyncio.Task[None] | None = None
+        self.is_heard = False
+
+    # -- what a store's bell knows -----------------------------------------------------------------------------------
+    async def send(self, topics: frozenset[int]) -> None:
+        """Tell other processes. What cannot be told is dropped."""
+
+    async def attend(self) -> None:
+        """Pass on what other processes tell, by `hear`, until cancelled."""
+
+    # -- what everybody calls ----------------------------------------------------------------------------------------
+    def ring(self, topics: Collection[int]) -> None:
+        """Say that these may be worth a look. It returns at once and never fails."""
+        if not topics:
+            return
+        self.hear(Hint(frozenset(topics)))
+        self._gathered.add(topics)
+        if not _goes_on(self._sending):
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+            self._sending.add_done_callback(_mourn)
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Have `heard` called for every hint, on this event loop, until the function returned is called."""
+        self._listeners.append(heard)
+        if not _goes_on(self._attending):
+            self._attending = asyncio.get_running_loop().create_task(self.attend())
+            self._attending.add_done_callback(_mourn)
+
+        def stop() -> None:
+            if heard in self._listeners:
+                self._listeners.remove(heard)
+            if not self._listeners and self._attending is not None:
+                self._attending.cancel()
+
+        return stop
+
+    def hear(self, hint: Hint) -> None:
+        for heard in tuple(self._listeners):
+            heard(hint)
+
+    async def close(self) -> None:
+        """Let the last hints out: whoever starts one run and leaves has rung only just now."""
+        sending, attending = self._sending, self._attending
+        self._sending = self._attending = None
+        tasks = [task for task in (sending, attending) if task is not None and _goes_on(task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        gathered, self._gathered = self._gathered, Coalescing()
+        if last := gathered.take(float("inf")):
+            try:
+                async with asyncio.timeout(FAREWELL):
+                    await self._tell(last)
+            except TimeoutError:
+                log.debug("the last hints were dropped: the database took too long")
+
+    async def _send_all(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._gathered.is_empty:
+            if topics := self._gathered.take(loop.time()):
+                await self._tell(topics)
+            else:
+                await asyncio.sleep(self._gathered.pause(loop.time()))
+
+    async def _tell(self, topics: frozenset[int]) -> None:
+        try:
+            await self.send(topics)
+        except StoreError as problem:
+            log.debug("a hint was dropped: %s", problem)
+        except asyncio.CancelledError:
+            # The store is being closed: these may not have gone out yet.
+            self._gathered.add(topics)
+            raise
+
+
+def _mourn(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        log.error("hints do not travel any more; work is found by polling alone", exc_info=problem)
+
+
+def _goes_on(task: asyncio.Task[None] | None) -> bool:
+    """Whether a task is at work on this event loop; one of a loop that is gone never ends."""
+    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
+
+
+@asynccontextmanager
+async def ringing(opened: AbstractAsyncContextManager[Transaction], bell: Bell) -> AsyncIterator[Transaction]:
+    """A transaction that user code takes part in, after whose commit the bell is rung."""
+    async with opened as inner:
+        noted = _NotedTransaction(inner)
+        yield noted
+    bell.ring(noted.topics)
+
+
+class _NotedTransaction:
+    def __init__(self, inner: Transaction) -> None:
+        self._inner = inner
+        self.topics: set[int] = set()
+
+    @property
+    def connection(self) -> Any:
+        return self._inner.connection
+
+    async def change(self, wants: Sequence[Want], think: Think) -> None:
+        noting = Noting(think)
+        await self._inner.change(wants, noting)
+        self.topics |= noting.topics

@@ -1,0 +1,13 @@
+-- Tell whether any of these queues has a step to claim.
+select exists (
+    select
+    from unnest($1::text::int[]) as asked (queue)
+    cross join lateral (
+        select
+        from steps
+        where steps.queue = asked.queue and steps.ready_at is not null
+            and steps.ready_at <= (select stepkeep_now() + $2::bigint)
+        order by steps.priority desc, steps.ready_at
+        limit 1
+    ) as candidate
+)

@@ -1,0 +1,4 @@
+-- Read how runs stand.
+select runs.tenant, runs.id::text, runs.state
+from unnest($1::text[], $2::text::uuid[]) as wanted (tenant, run_id)
+join runs on runs.tenant = wanted.tenant and runs.id = wanted.run_id

@@ -1,0 +1,90 @@
+"""Hints by a file beside the database: who rings touches it, who listens is told by the kernel that it was touched.
+
+All processes that share an SQLite file are on one machine, so nothing needs to be sent, and an idle listener costs
+nothing. Where the kernel does not tell (it is not Linux), the file's time is looked at: often for a while after a
+touch, then less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.store.bell import ANYTHING, SHORTEST, CoalescingBell
+from stepkeep.store.sqlite import inotify
+
+LIVELY, SLEEPY = 0.004, 0.05
+"""Seconds between two looks at the file, soon after it was touched and long after."""
+
+log = logging.getLogger(__name__)
+
+
+class SqliteBell(CoalescingBell):
+    """The bell of one database file."""
+
+    def __init__(self, database: Path) -> None:
+        super().__init__()
+        # One file, by whatever name it is opened.
+        real = Path(os.path.realpath(database))
+        self._file = real.with_name(real.name + "-bell")
+
+    async def send(self, topics: frozenset[int]) -> None:
+        try:
+            os.utime(self._file)
+        except FileNotFoundError:
+            # Nobody has listened yet.
+            log.debug("%s is not there: nobody listens", self._file)
+        except OSError as problem:
+            raise StoreUnavailable(f"{self._file} cannot be touched: {problem}") from problem
+
+    async def attend(self) -> None:
+        while True:
+            try:
+                self._file.touch()
+                watch = inotify.watch(self._file)
+            except OSError as problem:
+                log.warning("no hints: %s; work is found by polling alone, a little later", problem)
+                return
+            # Whatever happened before anybody listened is found by looking.
+            self.hear(ANYTHING)
+            self.is_heard = True
+            try:
+                await (self._look() if watch is None else self._await_kernel(watch))
+            finally:
+                self.is_heard = False
+
+    async def _await_kernel(self, watch: int) -> None:
+        """Pass on what the kernel tells, until the file is gone."""
+        loop = asyncio.get_running_loop()
+        touched = asyncio.Event()
+        loop.add_reader(watch, touched.set)
+        try:
+            while self._file.exists():
+                await touched.wait()
+                inotify.drain(watch)
+                touched.clear()
+                self.hear(ANYTHING)
+                # Many processes may ring at once; one look serves them all.
+                await asyncio.sleep(SHORTEST)
+        finally:
+            loop.remove_reader(watch)
+            os.close(watch)
+
+    async def _look(self) -> None:
+        seen, pause = self._touched_at(), LIVELY
+        while True:
+            await asyncio.sleep(pause)
+            now = self._touched_at()
+            pause = LIVELY if now != seen else min(SLEEPY, pause * 1.05)
+            if now != seen:
+                seen = now
+                self.hear(ANYTHING)
+
+    def _touched_at(self) -> int:
+        try:
+            return self._file.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0

@@ -1,0 +1,38 @@
+"""Being told by the kernel that a file was touched. Linux alone can; elsewhere `watch` says so."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+IN_ATTRIB = 0x4
+IN_NONBLOCK, IN_CLOEXEC = os.O_NONBLOCK, getattr(os, "O_CLOEXEC", 0)
+ENOUGH = 65_536
+
+
+def watch(file: Path) -> int | None:
+    """A descriptor that becomes readable whenever the file is touched; None where there is no such thing."""
+    if not sys.platform.startswith("linux"):
+        return None
+    kernel = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(kernel, "inotify_init1"):
+        return None
+    descriptor: int = kernel.inotify_init1(IN_NONBLOCK | IN_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(file))
+    if kernel.inotify_add_watch(descriptor, os.fsencode(file), IN_ATTRIB) < 0:
+        number = ctypes.get_errno()
+        os.close(descriptor)
+        raise OSError(number, os.strerror(number), str(file))
+    return descriptor
+
+
+def drain(descriptor: int) -> None:
+    """Forget what was told so far; what matters is only that something was."""
+    try:
+        while os.read(descriptor, ENOUGH):
+            pass
+    except BlockingIOError:
+        return
