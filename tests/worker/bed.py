@@ -102,6 +102,20 @@ class Bed:
         assert await self.store.stuck_runs() == []
 
 
+def count_calls(bed: Bed, name: str) -> list[object]:
+    """Every call of this method of the store from now on, by its arguments."""
+    calls: list[object] = []
+    store: Any = bed.store
+    real = getattr(store, name)
+
+    async def counted(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        return await real(*args, **kwargs)
+
+    setattr(store, name, counted)
+    return calls
+
+
 @asynccontextmanager
 async def bed_on(url: str) -> AsyncIterator[Bed]:
     store = connect(url)

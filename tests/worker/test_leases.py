@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, TENANT, Bed, On, step
+from tests.worker.bed import QUICK, TENANT, Bed, On, count_calls, step
 from tests.worker.making import eventually, until
 
 from stepkeep.errors import StoreUnavailable
@@ -452,16 +452,3 @@ class Outage:
 
     def over(self) -> None:
         self._store.change = self._real
-
-
-def count_calls(bed: Bed, name: str) -> list[object]:
-    calls: list[object] = []
-    store: Any = bed.store
-    real = getattr(store, name)
-
-    async def counted(*args: object, **kwargs: object) -> object:
-        calls.append(args)
-        return await real(*args, **kwargs)
-
-    setattr(store, name, counted)
-    return calls

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, TENANT, Bed, On, step
+from tests.worker.bed import QUICK, TENANT, Bed, On, count_calls, step
+from tests.worker.making import eventually
 
 from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo
@@ -432,3 +433,28 @@ def test_the_whole_of_it_works_on_postgresql(on_postgres: On) -> None:
         assert await bed.output(more[7], 1) == [8, {"n": 8}]
 
     on_postgres(body)
+
+
+def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_the_worker_knows(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        reads = count_calls(bed, "read_outputs")
+        bed.handler("make", lambda n: n)
+        bed.handler("use", lambda made: made + 1)
+        flow = (
+            step("make", order=0, inputs={"n": "${{ input.n }}"}),
+            step("use", "make", order=1, inputs={"made": "${{ steps.make.output }}"}),
+        )
+        worker = bed.worker()
+        serving = asyncio.create_task(worker.serve())
+        asked = []
+        for n in range(3):
+            run_id = await bed.start(*flow, given={"n": n})
+            await eventually(bed.ended(run_id))
+            asked.append(len(reads))
+            assert await bed.output(run_id, 1) == n + 1
+            del reads[:]
+        worker.stop()
+        await serving
+        assert asked == [1, 0, 0]
+
+    on_store(body)

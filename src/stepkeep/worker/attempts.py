@@ -15,6 +15,7 @@ from stepkeep.errors import Refused, StoreError
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
+from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.deliberation import Answer
 from stepkeep.operations.transact import Claim, ClaimsInDoubt, Transactor
@@ -86,7 +87,7 @@ class Attempts:
 
         The slot of a report under way is promised to what it makes ready, even if its job is given up meanwhile.
         """
-        given_up = sum(job not in self.leases for job in self._promised)
+        given_up = self.leases.lacks(self._promised)
         return self._settings.concurrency - len(self.leases) - len(self._zombies) - self._reserved - given_up
 
     def claimer(self, room: int) -> Claimer:
@@ -115,7 +116,8 @@ class Attempts:
             return
         log.info("handing back up to %d steps whose claim was never confirmed", len(doubtful))
         try:
-            await self._transactor.submit_all([self._event(claim, Released()) for claim in doubtful.values()])
+            row = self._membership.row
+            await self._transactor.submit_all([_event(row, claim, Released()) for claim in doubtful.values()])
         except StoreError:
             self._doubtful |= doubtful
             raise
@@ -137,7 +139,7 @@ class Attempts:
         for claim in claims:
             if not self.may_chain:
                 # It was claimed by a commit that was under way when the worker began to drain.
-                self._hold(job := Job(claim, self._codes.unprepared(claim), renewed_at=now))
+                self._hold([job := Job(claim, self._codes.unprepared(claim), renewed_at=now)])
                 self._report(job, Released())
                 continue
             try:
@@ -145,23 +147,23 @@ class Attempts:
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(claim, now, problem)
                 continue
-            job = Job(claim, code, deadline=now + code.planned.timeout / SECOND, renewed_at=now, fetch=self._fetch)
+            job = Job(claim, code, now + code.planned.timeout / SECOND, now, self._inputs.fetch)
             if code.is_manual:
                 job.completion_token = self._seams.token()
             jobs.append(job)
-            self._hold(job)
+        self._hold(jobs)
         self._begin(jobs)
 
     def _refuse(self, claim: Claim, now: float, problem: Exception) -> None:
         job = Job(claim, self._codes.unprepared(claim), renewed_at=now)
-        self._hold(job)
+        self._hold([job])
         outcome: Outcome = failure_of(problem)
         if job.code.is_rules:
             outcome = RulesFailed(error=str(problem))
         self._report(job, outcome)
 
-    def _hold(self, job: Job) -> None:
-        if self.leases.add(job):
+    def _hold(self, jobs: Sequence[Job]) -> None:
+        if self.leases.add(jobs):
             self.attention.set()
 
     def _begin(self, jobs: list[Job]) -> None:
@@ -187,20 +189,20 @@ class Attempts:
                 return
 
     def _launch(self, jobs: list[Job]) -> None:
+        plain = []
         for job in jobs:
             job.running = True
             if job.code.is_transactional:
                 self._spawn(self._transact(job))
-        plain = [job for job in jobs if not job.code.is_transactional]
+            else:
+                plain.append(job)
         if plain:
             self._crew.start(plain)
-
-    def _fetch(self, job: Job, name: str) -> bytes | None:
-        return self._inputs.fetch(job, name)
 
     # -- from jobs to reports ----------------------------------------------------------------------------------------
     def finished(self, batch: Finished) -> None:
         """Handlers came to an end; those that are still held are reported."""
+        held = []
         for job, outcome in batch:
             job.running = False
             if job.waiter is not None:
@@ -210,29 +212,13 @@ class Attempts:
                 self._zombies.discard(job)
                 self._changed()
             elif not job.reported:
-                self._report(job, outcome)
+                job.reported = True
+                held.append((job, _verdict(outcome) if job.code.is_rules else outcome))
+        self.reports.put(held)
 
     def _report(self, job: Job, outcome: Outcome) -> None:
         job.reported = True
-        if job.code.is_rules and not isinstance(outcome, RulesPassed | RulesFailed | Released):
-            # Judging has no retries: whatever kept the rules from being judged fails the step.
-            outcome = RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
-        self.reports.put(job, outcome)
-
-    def event(self, job: Job, outcome: Outcome) -> StepReported:
-        return self._event(job.claim, outcome)
-
-    def _event(self, claim: Claim, outcome: Outcome) -> StepReported:
-        row = self._membership.row
-        return StepReported(
-            tenant=claim.tenant,
-            run_id=claim.run_id,
-            actor=row.id,
-            no=claim.step.no,
-            fence=claim.step.fence,
-            worker=claim.step.worker or row.no,
-            outcome=outcome,
-        )
+        self.reports.put([(job, _verdict(outcome) if job.code.is_rules else outcome)])
 
     async def _commit(self, batch: list[Report]) -> None:
         """Report a batch, claim what it made ready, and go on with both. Raises nothing."""
@@ -246,7 +232,8 @@ class Attempts:
             self._reserved += spare
             self._promised |= leaving
             try:
-                events = [self.event(job, outcome) for job, outcome in batch]
+                row = self._membership.row
+                events = [_event(row, job.claim, outcome) for job, outcome in batch]
                 replies, claims = await self._transactor.report(events, claimer)
             except StoreError as problem:
                 if isinstance(problem, ClaimsInDoubt):
@@ -305,13 +292,13 @@ class Attempts:
             self._give_up(job, outcome, reply)
             return
         state = reply.record.get("state")
-        if state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
+        if state == StepState.SUCCEEDED:
+            self._inputs.remember(job, outcome)
+        elif state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
             if job in self.leases:
                 # Who was given up meanwhile has lost its slot too; its lease is left to run out.
                 self._judge(job, outcome)
             return
-        if state == StepState.SUCCEEDED:
-            self._inputs.remember(job, outcome)
         elif "due_in" in reply.record:
             self._due_in(reply.record["due_in"] / SECOND)
         self._let_go(job)
@@ -321,14 +308,9 @@ class Attempts:
         now = self._seams.monotonic()
         self._let_go(job)
         claim = job.claim
-        judged = Job(
-            claim,
-            self._codes.rules_of(claim),
-            deadline=now + claim.planned.timeout / SECOND,
-            renewed_at=job.renewed_at,
-        )
+        judged = Job(claim, self._codes.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
         judged.details, judged.own_output = job.details, (outcome.output,)
-        self._hold(judged)
+        self._hold([judged])
         self._begin([judged])
 
     def _let_go(self, job: Job) -> None:
@@ -341,7 +323,7 @@ class Attempts:
             self._transactor,
             self._crew,
             job,
-            lambda outcome: self.event(job, outcome),
+            lambda outcome: _event(self._membership.row, job.claim, outcome),
             lambda: job in self.leases and not job.reported,
         )
         job.running, job.waiter = False, None
@@ -448,7 +430,28 @@ def _name(claim: Claim) -> tuple[str, str, int, int]:
     return (claim.tenant, claim.run_id, claim.step.no, claim.step.fence)
 
 
+def _event(worker: Worker, claim: Claim, outcome: Outcome) -> StepReported:
+    step = claim.step
+    return StepReported(
+        tenant=claim.tenant,
+        run_id=claim.run_id,
+        actor=worker.id,
+        no=step.no,
+        fence=step.fence,
+        worker=step.worker or worker.no,
+        outcome=outcome,
+    )
+
+
+def _verdict(outcome: Outcome) -> Outcome:
+    """Judging has no retries: whatever kept the rules from being judged fails the step."""
+    if isinstance(outcome, RulesPassed | RulesFailed | Released):
+        return outcome
+    return RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
+
+
 def _frees_slot(job: Job, outcome: Outcome) -> bool:
     """Whether a report leaves a slot free: its handler has ended, and no rules are to run in its place."""
-    judged_next = isinstance(outcome, Completed) and job.claim.planned.has_rules and not job.code.is_rules
-    return not job.running and not judged_next
+    if job.running:
+        return False
+    return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)

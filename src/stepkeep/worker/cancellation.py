@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Generator
 from enum import StrEnum
 
+import msgspec
+
 from stepkeep.errors import StepkeepError
 
 
@@ -30,18 +32,15 @@ class HandlerCancelled(StepkeepError):
 _lock = threading.Lock()
 
 
-class Cancellation:
+class Cancellation(msgspec.Struct, eq=False):
     """Event-like: `is_set()`, `await ctx.cancelled`, or `wait(seconds)` from a thread.
 
     >>> Cancellation().is_set()
     False
     """
 
-    __slots__ = ("_callbacks", "why")
-
-    def __init__(self) -> None:
-        self.why: Why | None = None
-        self._callbacks: list[Callable[[], object]] | None = None
+    why: Why | None = None
+    _callbacks: list[Callable[[], object]] | None = None
 
     def is_set(self) -> bool:
         return self.why is not None

@@ -65,6 +65,7 @@ class StepCode:
             or spec.signature.takes_context
             or (takes_inputs and self._inputs.reads_run)
         )
+        self.needs_anything = self.needs_details or bool(self.needs_outputs)
         self._before: tuple[str, ...] | None = None
 
     @property
@@ -104,6 +105,7 @@ class RulesCode:
         self.needs_outputs = tuple((name, plan.numbers[name]) for name in read)
         self.needs_details = any(condition.reads_input for _, condition in self.rules)
         self.needs_states = any(name != planned.name for name in read)
+        self.needs_anything = self.needs_states or self.needs_details or bool(self.needs_outputs)
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -124,6 +126,7 @@ class Unprepared(RulesCode):
         self.plan, self.planned, self.executor = plan, planned, executor
         self.where, self.rules, self.is_rules = Where.THREAD, (), is_rules
         self.needs_outputs, self.needs_details, self.needs_states = (), False, False
+        self.needs_anything = False
 
 
 class Codes:

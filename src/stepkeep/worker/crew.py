@@ -86,9 +86,10 @@ class ThreadedCrew:
 
     def _collect(self) -> None:
         self._signalled = False
-        batch: Finished = []
-        while self._done:
-            job, outcome = self._done.popleft()
-            batch.append((job, outcome if job.completion_token is None else sign(outcome, job)))
-        if batch:
-            self._finished(batch)
+        done = [self._done.popleft() for _ in range(len(self._done))]
+        if done:
+            self._finished([each if each[0].completion_token is None else _signed(*each) for each in done])
+
+
+def _signed(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
+    return job, sign(outcome, job)

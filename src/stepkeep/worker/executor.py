@@ -96,6 +96,8 @@ class Code(Protocol):
     needs_details: bool
     needs_outputs: tuple[tuple[str, int], ...]
     needs_states: bool
+    needs_anything: bool
+    """Something must be at hand before an attempt: one of the three above."""
     otherwise: Category
     """The category of errors that nothing else classifies."""
 
@@ -116,60 +118,32 @@ class Code(Protocol):
 _decode = msgspec.json.Decoder().decode
 
 
-class Job:
-    """One attempt: the claim it stands for, what it was given, and how it goes.
+class Job(msgspec.Struct, eq=False):
+    """One attempt: the claim it stands for, what it was given, and how it goes. A job is equal to nothing but itself.
 
     `running`: a handler has it. `reported`: its outcome is on its way, and whatever comes after it is dropped.
     `own_output` is what its handler returned, once its rules are being judged; `waiter` whoever awaits its outcome
     besides the loop; `handle` whatever its place needs to stop it.
     """
 
-    __slots__ = (
-        "attempt_deadline",
-        "cancelled",
-        "claim",
-        "code",
-        "completion_token",
-        "connection",
-        "context",
-        "details",
-        "fetch",
-        "handle",
-        "outputs",
-        "own_output",
-        "renewed_at",
-        "reported",
-        "running",
-        "states",
-        "task",
-        "waiter",
-    )
-
-    def __init__(
-        self,
-        claim: Claim,
-        code: Code,
-        *,
-        deadline: float = float("inf"),
-        renewed_at: float = 0.0,
-        details: Details | None = None,
-        outputs: Mapping[str, bytes | None] = {},
-        fetch: Callable[[Job, str], bytes | None] | None = None,
-    ) -> None:
-        self.claim, self.code = claim, code
-        self.attempt_deadline, self.renewed_at = deadline, renewed_at
-        self.details, self.outputs, self.fetch = details, outputs, fetch
-        self.cancelled = Cancellation()
-        self.context: Context | None = None
-        self.completion_token: str | None = None
-        self.connection: Any = None
-        self.task: asyncio.Task[None] | None = None
-        self.waiter: asyncio.Future[Outcome] | None = None
-        self.handle: Any = None
-        self.own_output: tuple[bytes | None] | None = None
-        self.states: dict[str, StepState] = {}
-        self.running = False
-        self.reported = False
+    claim: Claim
+    code: Code
+    attempt_deadline: float = float("inf")
+    renewed_at: float = 0.0
+    fetch: Callable[[Job, str], bytes | None] | None = None
+    cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
+    details: Details | None = None
+    outputs: Mapping[str, bytes | None] = {}
+    states: Mapping[str, StepState] = {}
+    context: Context | None = None
+    completion_token: str | None = None
+    connection: Any = None
+    task: asyncio.Task[None] | None = None
+    waiter: asyncio.Future[Outcome] | None = None
+    handle: Any = None
+    own_output: tuple[bytes | None] | None = None
+    running: bool = False
+    reported: bool = False
 
     @property
     def title(self) -> str:

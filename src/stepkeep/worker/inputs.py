@@ -1,7 +1,8 @@
 """What jobs need from the database before they run: the run's details, outputs of earlier steps, states for rules.
 
 Read for a whole batch at once, in one or two reads, and only what a step's code asks for. What never changes is kept
-in small caches, so that the next step of the same run mostly finds everything at hand.
+in small caches, so that the next step of the same run mostly finds everything at hand; of outputs only those that some
+step was seen to read, since most are read by none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stepkeep.store.protocol import RunKey, Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
 
-BUDGET = 32 * 1024 * 1024
+BUDGET = 16 * 1024 * 1024
 FETCH_SECONDS = 30.0
 
 OutputKey = tuple[str, str, int]
@@ -29,6 +30,7 @@ class Inputs:
         self._store = store
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
+        self._read: set[tuple[int, int]] = set()
         self._home: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
@@ -37,16 +39,18 @@ class Inputs:
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Give jobs what is at hand; returns those that lack something."""
-        return [job for job in jobs if not self._fill(job)]
+        return [job for job in jobs if job.code.needs_anything and not self._fill(job)]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
-        """A step has succeeded: its output is what later steps will ask for."""
+        """A step has succeeded: its output is at hand for later steps, if any has ever asked for it."""
+        claim = job.claim
+        if (claim.plan.definition_id, claim.step.no) not in self._read:
+            return
         output = outcome.output if isinstance(outcome, Completed) else None
         if job.own_output is not None:
             output = job.own_output[0]
         elif not isinstance(outcome, Completed):
             return
-        claim = job.claim
         self._outputs.put((claim.tenant, claim.run_id, claim.step.no), (output,), len(output or b""))
 
     async def load(self, jobs: Sequence[Job]) -> None:
@@ -72,6 +76,7 @@ class Inputs:
         """One output, asked for by a running handler from its own thread; blocks until it is read."""
         no = job.claim.plan.numbers[name]
         want = (job.claim.tenant, job.claim.run_id, no)
+        self._read.add((job.claim.plan.definition_id, no))
         home = self._home
         assert home is not None, "the worker does not run"
         read = asyncio.run_coroutine_threadsafe(self._read_one(want), home)
@@ -96,6 +101,7 @@ class Inputs:
             for name, no in code.needs_outputs:
                 known = self._at_hand(job, no)
                 if known is None:
+                    self._read.update((job.claim.plan.definition_id, number) for _, number in code.needs_outputs)
                     return False
                 outputs[name] = known[0]
             job.outputs = outputs
@@ -126,6 +132,6 @@ class Inputs:
         job.outputs = given
         if code.needs_states:
             steps = await self._store.read_steps(claim.tenant, claim.run_id)
-            job.states = {claim.plan.at(step.no).name: step.state for step in steps}
+            states = {claim.plan.at(step.no).name: step.state for step in steps}
             # The step that is being judged did its work; that is what its rules mean by its state.
-            job.states[claim.planned.name] = StepState.SUCCEEDED
+            job.states = states | {claim.planned.name: StepState.SUCCEEDED}

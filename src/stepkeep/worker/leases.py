@@ -7,7 +7,7 @@ the loop acts on what it says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stepkeep.store.protocol import Lease
 from stepkeep.worker.executor import Job
@@ -34,18 +34,24 @@ class Leases:
     def __iter__(self) -> Iterator[Job]:
         return iter(tuple(self._jobs))
 
-    def add(self, job: Job) -> bool:
-        """Hold a job; says whether it needs attention sooner than all others."""
-        self._jobs[job] = None
-        moment = min(job.attempt_deadline, job.renewed_at + self.seconds(job) * RENEWED_AFTER)
-        if moment < self.soonest:
-            self.soonest = moment
-            return True
-        return False
+    def add(self, jobs: Iterable[Job]) -> bool:
+        """Hold these; says whether one of them needs attention sooner than all others."""
+        before = self.soonest
+        for job in jobs:
+            self._jobs[job] = None
+            lease = self._lease or job.claim.plan.definition.lease
+            moment = min(job.attempt_deadline, job.renewed_at + lease * (RENEWED_AFTER / SECOND))
+            if moment < self.soonest:
+                self.soonest = moment
+        return self.soonest < before
 
     def drop(self, job: Job) -> bool:
         """Hold it no longer; says whether it was held."""
         return self._jobs.pop(job, self) is None
+
+    def lacks(self, jobs: set[Job]) -> int:
+        """How many of these are not held."""
+        return len(jobs.difference(self._jobs))
 
     def microseconds(self, job: Job) -> int:
         return self._lease or job.claim.plan.definition.lease

@@ -7,8 +7,7 @@ nothing of what it carries; the loop gives it the function that commits a batch.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from zlib import crc32
+from collections.abc import Awaitable, Callable, Iterable
 
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.worker.executor import Job
@@ -27,21 +26,17 @@ class Reports:
         self._waiting: list[list[Report]] = [[] for _ in range(LANES)]
         self._flushing: list[asyncio.Task[None] | None] = [None] * LANES
 
-    def put(self, job: Job, outcome: Outcome) -> None:
-        lane = crc32(job.claim.run_id.encode()) % LANES
-        self._waiting[lane].append((job, outcome))
-        task = self._flushing[lane]
-        if task is None or task.done():
-            self._flushing[lane] = asyncio.get_running_loop().create_task(self._flush(lane))
+    def put(self, reports: Iterable[Report]) -> None:
+        for report in reports:
+            # Run ids are text of any kind; the last sign of the usual ones is as good as drawn by lot.
+            self._waiting[ord(report[0].claim.run_id[-1]) % LANES].append(report)
+        for lane, task in enumerate(self._flushing):
+            if self._waiting[lane] and (task is None or task.done()):
+                self._flushing[lane] = asyncio.get_running_loop().create_task(self._flush(lane))
 
     @property
     def idle(self) -> bool:
         return all(task is None or task.done() for task in self._flushing)
-
-    async def settled(self) -> None:
-        """Return when everything that was put in has been answered for."""
-        while not self.idle:
-            await asyncio.wait([task for task in self._flushing if task is not None and not task.done()])
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
