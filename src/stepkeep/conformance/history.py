@@ -35,6 +35,16 @@ ONLY_PHASE = {"running": ("main",), "validating": ("check",), "stopping": ("main
 """Run states in which steps move, and which steps."""
 
 
+CAUSES = {
+    "queued": (MOVING, "main"),
+    "running": (MOVING, "main"),
+    "blocked": (WAITING, "main"),
+    "validating": (MOVING, "check"),
+    "compensating": (MOVING, "undo"),
+}
+"""Run states between entries, and the steps of which there must be one so that the run goes on."""
+
+
 class History:
     """One thing and its state."""
 
@@ -192,13 +202,7 @@ class RunHistory(History):
         """Between entries a run that goes on must have a cause to move."""
         if self.partial:
             return
-        causes = {
-            "queued": self._in(MOVING, "main"),
-            "running": self._in(MOVING, "main"),
-            "blocked": self._in(WAITING, "main"),
-            "validating": self._in(MOVING, "check"),
-            "stopping": self.leased,
-            "compensating": self._in(MOVING, "undo"),
-        }
-        if causes.get(self.state or "", 1) <= 0:
+        state = self.state or ""
+        causes = self.leased if state == "stopping" else self._in(*CAUSES[state]) if state in CAUSES else 1
+        if causes <= 0:
             say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")
