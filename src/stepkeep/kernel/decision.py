@@ -16,7 +16,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """What is known about one run: its row and plan, and as many of its steps, outputs and messages as were loaded.
 
     `steps` may be partial. `inbox` is None when it was not loaded. `whole` says that `steps` has every row of the
@@ -46,7 +46,7 @@ class Need(msgspec.Struct, frozen=True):
     input: bool = False
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The event took effect, or had taken effect before (`repeated`). `record` tells what is now true of it."""
 
     record: Mapping[str, Any] = {}
@@ -57,7 +57,7 @@ Reply = Accepted | Refused
 """Refusals are values here and become exceptions where somebody waits for the answer."""
 
 
-class Claimer(msgspec.Struct, frozen=True):
+class Claimer(msgspec.Struct, frozen=True, gc=False):
     """A worker with room: steps that become ready by this decision may be claimed for it in the same breath."""
 
     actor: str
@@ -67,7 +67,7 @@ class Claimer(msgspec.Struct, frozen=True):
     queues: frozenset[int]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The rows to write, and one answer for each event asked about, in order.
 
     `was` is the journal sequence the rows were read at: the write asserts it. `changed` steps replace rows that

@@ -6,7 +6,7 @@ back either a wish for more or everything there is to write. It does no I/O and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -29,7 +29,9 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
 
-NAMES_A_STEP = StepReported | StepClaimed | TimeCame | GateDecided | CompletionSignalled
+NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled)
+
+NOTHING: Mapping[int, bytes | None] = {}
 
 Answer = Accepted | Exception
 """What became of one event: it was accepted, refused (an expected no), or it broke the kernel, alone."""
@@ -73,18 +75,28 @@ class Deliberation:
     def wants(self) -> list[Want]:
         """What is worth loading before the first thought: the steps that events name, and those expected to follow."""
         wants = []
-        for (tenant, run_id), placed in self._events.items():
-            events = [event for _, event in placed]
-            numbers = {event.no for event in events if isinstance(event, NAMES_A_STEP) and event.no is not None}
-            messages = [event.id for event in events if isinstance(event, MessageArrived)]
-            unnamed_gate = any(isinstance(event, GateDecided) and event.no is None for event in events)
+        for key, placed in self._events.items():
+            numbers = set(self._expected.get(key, ()))
+            messages = []
+            whole = waiting = False
+            for _, event in placed:
+                if isinstance(event, NAMES_A_STEP):
+                    if event.no is not None:
+                        numbers.add(event.no)
+                    elif isinstance(event, GateDecided):
+                        waiting = True
+                elif isinstance(event, MessageArrived):
+                    messages.append(event.id)
+                    waiting = True
+                elif isinstance(event, CancelRequested):
+                    whole = True
             wants.append(
                 Want(
-                    tenant=tenant,
-                    run_id=run_id,
-                    steps=tuple(sorted(numbers | self._expected.get((tenant, run_id), set()))),
-                    whole=any(isinstance(event, CancelRequested) for event in events),
-                    waiting=unnamed_gate or bool(messages),
+                    tenant=key[0],
+                    run_id=key[1],
+                    steps=tuple(sorted(numbers)),
+                    whole=whole,
+                    waiting=waiting,
                     messages=tuple(messages),
                 )
             )
@@ -133,8 +145,8 @@ class Deliberation:
             whole=key in loaded.whole,
             waiting=key in loaded.waiting,
             inbox=loaded.inbox.get(key),
-            seen=frozenset(message for *owner, message in loaded.seen if tuple(owner) == key),
-            outputs=loaded.outputs.get(key, {}),
+            seen=_seen(loaded, key) if loaded.seen else frozenset(),
+            outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
         )
         claimer = replace(self._claimer, room=self._room) if self._claimer and self._room > 0 else None
@@ -199,6 +211,10 @@ class Deliberation:
             assert plan is not None
             found += [(plan, step) for step in decision.claimed]
         return found
+
+
+def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:
+    return frozenset(message for *owner, message in loaded.seen if tuple(owner) == key)
 
 
 def gather(write: Write, decision: Decision) -> None:
