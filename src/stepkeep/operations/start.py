@@ -6,6 +6,7 @@ Starts are grouped like everything else. A run may be created idle and started l
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,9 @@ from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
 from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.events import RunStarted
+from stepkeep.kernel.mould import Mould, mould_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -26,6 +29,9 @@ from stepkeep.store.protocol import IdempotencyKey, Loaded, More, NewRun, Want, 
 
 OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
+
+Moulds = Callable[[Plan, bool], Mould | None]
+"""The mould for runs of a plan that start at once, or not."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
@@ -77,6 +83,7 @@ class Starter:
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
         self._lane: Lane[StartRequest, Started] = Lane(self._start_batch)
+        self._moulds: dict[tuple[int, bool], tuple[Plan, Mould | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it is to stay idle); the same idempotency key makes the same run."""
@@ -93,10 +100,16 @@ class Starter:
             return await again_if_contended(lambda: self._once(requests, again=True))
 
     async def _once(self, requests: list[StartRequest], *, again: bool = False) -> list[Started | Exception]:
-        batch = _Births(requests)
+        batch = _Births(requests, self._mould)
         wants = [Want(tenant=request.tenant, run_id=request.run_id) for request in requests] if again else []
         await self._transactor.store.change(wants, batch.think)
         return [answer for answer in batch.answers if answer is not None]
+
+    def _mould(self, plan: Plan, start: bool) -> Mould | None:
+        known = self._moulds.get((plan.definition_id, start))
+        if known is None or known[0] is not plan:
+            known = self._moulds[plan.definition_id, start] = (plan, mould_of(plan, start=start))
+        return known[1]
 
 
 def accept(request: StartRequest) -> StartRequest:
@@ -126,8 +139,8 @@ def accept(request: StartRequest) -> StartRequest:
 class _Births:
     """One transaction's starts: which are new, which were made before, which are refused."""
 
-    def __init__(self, requests: list[StartRequest]) -> None:
-        self._requests = requests
+    def __init__(self, requests: list[StartRequest], mould: Moulds) -> None:
+        self._requests, self._mould = requests, mould
         self._looked: Loaded | None = None
         self.answers: list[Started | Exception | None] = [None] * len(requests)
 
@@ -147,7 +160,7 @@ class _Births:
         write = Write()
         for place, request in enumerate(self._requests):
             try:
-                self.answers[place] = _answer(request, loaded, made, held, write)
+                self.answers[place] = _answer(request, loaded, made, held, write, self._mould)
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
         return write
@@ -159,6 +172,7 @@ def _answer(
     made: dict[tuple[str, str, str], IdempotencyKey],
     held: dict[tuple[str, str], str],
     write: Write,
+    mould: Moulds,
 ) -> Started:
     if (request.tenant, request.run_id) in loaded.runs:
         return Started(request.run_id, created=True)
@@ -179,7 +193,7 @@ def _answer(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-    born = _bear(request, loaded.now, key)
+    born = _bear(request, loaded.now, key, mould(request.plan, request.start_now))
     write.new_runs.append(born)
     if key is not None:
         made[key.tenant, key.operation, key.key] = key
@@ -200,19 +214,9 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
     )
 
 
-def _bear(request: StartRequest, now: int, key: IdempotencyKey | None) -> NewRun:
+def _bear(request: StartRequest, now: int, key: IdempotencyKey | None, mould: Mould | None) -> NewRun:
     definition = request.plan.definition
-    decision = conceive(
-        request.plan,
-        tenant=request.tenant,
-        run_id=request.run_id,
-        priority=definition.priority if request.priority is None else request.priority,
-        business_key=request.business_key,
-        given=request.input,
-        actor=request.actor,
-        now=now,
-        start=request.start_now,
-    )
+    decision = _decide(request, now, mould)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
@@ -234,6 +238,31 @@ def _bear(request: StartRequest, now: int, key: IdempotencyKey | None) -> NewRun
         entry=decision.entry,
         outbox=decision.outbox,
         idempotency=key,
+    )
+
+
+def _decide(request: StartRequest, now: int, mould: Mould | None) -> Decision:
+    plan, priority = request.plan, request.priority
+    priority = plan.definition.priority if priority is None else priority
+    if mould is not None:
+        return mould.cast(
+            tenant=request.tenant,
+            run_id=request.run_id,
+            priority=priority,
+            business_key=request.business_key,
+            actor=request.actor,
+            now=now,
+        )
+    return conceive(
+        plan,
+        tenant=request.tenant,
+        run_id=request.run_id,
+        priority=priority,
+        business_key=request.business_key,
+        given=request.input,
+        actor=request.actor,
+        now=now,
+        start=request.start_now,
     )
 
 

@@ -1,0 +1,98 @@
+"""Births by the thousand: where every run of a plan begins alike, the beginning is decided once and cast many times.
+
+The mould is an ordinary birth at time zero of a run without a name, with all its checks made; a cast differs from it in
+names and times alone. Plans that look at their input (or at anything else) before they begin have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.decision import Decision
+from stepkeep.kernel.journal import GENESIS, Cause, Hop, SealedEntry, chain, open_entry
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run, Step
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Body(msgspec.Struct, frozen=True, gc=False):
+    """An `Entry` whose hops are written already."""
+
+    tenant: str
+    run_id: str
+    seq: int
+    at: int
+    causes: tuple[Cause, ...]
+    hops: msgspec.Raw
+
+
+class Mould(msgspec.Struct, frozen=True):
+    """The birth of any run of a plan. `hops` are written out in `text` unless they speak of times."""
+
+    plan: Plan
+    run: Run
+    steps: tuple[Step, ...]
+    causes: tuple[Cause, ...]
+    hops: tuple[Hop, ...]
+    text: msgspec.Raw | None
+
+    def cast(
+        self, *, tenant: str, run_id: str, priority: int, business_key: str | None, actor: str, now: int
+    ) -> Decision:
+        """What `conceive` would decide for this run."""
+        run, text = self.run, self.text
+        if text is None:
+            text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
+        causes = tuple([Cause(cause.event, actor) for cause in self.causes])
+        body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))
+        entry = SealedEntry(tenant, run_id, run.seq, now, body, chain(GENESIS, body))
+        born = replace(
+            run,
+            tenant=tenant,
+            id=run_id,
+            priority=priority,
+            business_key=business_key,
+            head=entry.hash,
+            due_at=_after(run.due_at, now),
+            started_at=_after(run.started_at, now),
+            ended_at=_after(run.ended_at, now),
+            moved_at=now,
+        )
+        steps = [
+            replace(
+                step,
+                tenant=tenant,
+                run_id=run_id,
+                priority=priority,
+                ready_at=_after(step.ready_at, now),
+                due_at=_after(step.due_at, now),
+            )
+            for step in self.steps
+        ]
+        return Decision(was=0, run=born, replies=(), added=tuple(steps), entry=entry)
+
+
+def mould_of(plan: Plan, *, start: bool) -> Mould | None:
+    """The mould of a plan's births, if they are all alike."""
+    if start and any(plan.steps[no].condition is not None for no in plan.roots):
+        return None
+    first = conceive(
+        plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
+    )
+    assert first.entry is not None
+    entry = open_entry(first.entry.body)
+    timed = any(hop.due_at is not None for hop in entry.hops)
+    return Mould(plan, first.run, first.added, entry.causes, entry.hops, None if timed else _written(entry.hops))
+
+
+def _after(moment: int | None, now: int) -> int | None:
+    return None if moment is None else moment + now
+
+
+def _written(hops: Sequence[Hop]) -> msgspec.Raw:
+    return msgspec.Raw(_encode(hops))
