@@ -19,6 +19,7 @@ import msgspec
 
 from stepkeep.conformance.certificate import Certificate, certify
 from stepkeep.definition.python import Workflow
+from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
@@ -26,7 +27,7 @@ from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import decisions, edge, projected, views
+from stepkeep.operations import decisions, edge, projected, retention, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.publish import find_plan, publish
@@ -156,6 +157,7 @@ class AsyncEngine:
 
     async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
         """Be a worker until this run has ended (or, with `until_blocked`, waits for somebody else)."""
+        await retention.require_kept(self.store, started, tenant=self.tenant)
         settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
 
         async def reached() -> bool:
@@ -237,6 +239,33 @@ class AsyncEngine:
             tenant=self.tenant,
             actor=self.actor,
             step=step,
+    async def prune(
+        self,
+        *,
+        archive: str | Path | None,
+        older_than: str | None = None,
+        keep: int | None = None,
+        workflow: str | None = None,
+        forget_keys: str | None = None,
+        dry_run: bool = False,
+        batch: int = retention.BATCH,
+        told: retention.Told = lambda pruned: None,
+    ) -> retention.Pruned:
+        """Archive finished runs, then delete them: those that ended long enough ago and are not among the newest.
+
+        `archive` names a folder; None deletes without a trace. Durations are written as in definitions: "30d".
+        """
+        policy = retention.Policy(
+            older_than=None if older_than is None else _duration("older_than", older_than),
+            keep=keep,
+            workflow=workflow,
+            forget_keys=None if forget_keys is None else _duration("forget_keys", forget_keys),
+        )
+        folder = None if archive is None else Path(archive)
+        return await retention.prune(
+            self.transactor, policy, tenant=self.tenant, folder=folder, dry_run=dry_run, batch=batch, told=told
+        )
+
             comment=comment,
         )
         return decisions.record_of(accepted)
@@ -324,6 +353,13 @@ class Engine:
     def __enter__(self) -> Self:
         if self._loop is not None:
             raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
+def _duration(what: str, text: str) -> int:
+    try:
+        return parse_duration(text)
+    except InvalidDuration as problem:
+        raise InvalidInput(f"{what}: {problem}") from None
+
+
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_spin, args=(self._loop, ready), name="stepkeep-engine", daemon=True)

@@ -24,6 +24,7 @@ from stepkeep.cli.commands import (
     dialects,
     lab,
     log,
+    prune,
     rerun,
     run,
     runs,
@@ -83,6 +84,7 @@ app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete)
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(worker.worker))
+app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("bench", rich_help_panel=SYSTEM)(with_settings(bench.bench))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)

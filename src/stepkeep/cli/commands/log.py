@@ -52,11 +52,14 @@ def export(
 
 def verify(
     settings: Settings,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A log; - reads standard input.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A log, packed or not, or an archive's manifest; - reads a pipe.")
+    ],
     as_: As = None,
 ) -> int:
     """Check a log: every transition legal, nothing missing, changed or reordered. Exit status 1 on findings.
 
+    Of an archive (NAME.manifest.json), its files are compared with the manifest first.
     With --as, the log is one in that dialect's words, judged by that dialect's tables and invariants.
     """
     found = judge(file, as_)
@@ -120,23 +123,29 @@ async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: s
 
 
 def judge(file: str, as_: str | None = None) -> Report:
-    """The verdict on a log file, in canonical names or in a dialect's words."""
+    """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
+    from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, verify_archive
     from stepkeep.conformance.replay import replay_lines
-    from stepkeep.conformance.verify import read_lines, verify_log
+    from stepkeep.conformance.verify import verify_lines
     from stepkeep.dialects.registry import judged
     from stepkeep.operations.log import canonical_machines
 
     dialect = None if as_ is None else judged(as_)
 
     def verdict(log: BinaryIO) -> Report:
+        lines = Unpacked(log)
         if dialect is None:
-            return verify_log(log, canonical_machines())
-        return replay_lines(read_lines(log), dialect)
+            return lines.judged(verify_lines(lines, canonical_machines()))
+        return lines.judged(replay_lines(lines, dialect))
 
     try:
         if file == "-":
             return verdict(sys.stdin.buffer)
-        with Path(file).open("rb") as log:
+        if file.endswith(MANIFEST):
+            if dialect is not None:
+                raise InvalidInput("archives are in canonical names; leave --as away.")
+            return verify_archive(Path(file), canonical_machines())
+        with open_log(Path(file)) as log:
             return verdict(log)
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}.") from None

@@ -63,8 +63,11 @@ def run(
 async def _run(
     settings: Settings, definition: Definition, given: object, key: str | None, no_wait: bool, concurrency: int
 ) -> Worked:
+    from stepkeep.operations.retention import require_kept
+
     async with open_engine(settings) as engine:
         started = await engine.start(definition, given, idempotency_key=key)
+        await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
         return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)

@@ -83,6 +83,8 @@ async def _start(
     given: Any,
     options: dict[str, Any],
 ) -> dict[str, Any]:
+    from stepkeep.operations.retention import require_kept
+
     handlers = load_handlers(apps) if apps else None
     async with open_engine(settings) as engine:
         if looks_like_a_file(what):
@@ -94,6 +96,7 @@ async def _start(
 
             workflow = (await find_plan(engine.transactor, what, version, tenant=engine.tenant)).definition
         started = await engine.start(workflow, given, **options)
+        await require_kept(engine.store, started, tenant=engine.tenant)
         return {**await engine.show(started.run_id), "created": started.created}
 
 

@@ -1,0 +1,113 @@
+"""`stepkeep prune`: let finished runs go, archived first. Meant to be run by a timer, as often as one likes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.session import open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.retention import Pruned, Told
+
+TOLD_EVERY = 1.0
+"""Seconds between two lines of progress."""
+
+
+def prune(
+    settings: Settings,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="DURATION", help="Only runs that ended so long ago: 30d.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", min=0, metavar="N", help="Spare the newest N finished runs.")
+    ] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one; --keep counts its runs.")
+    ] = None,
+    archive: Annotated[
+        str | None, typer.Option("--archive", metavar="DIR", help="Where archives go; nothing else is deleted.")
+    ] = None,
+    no_archive: Annotated[bool, typer.Option("--no-archive", help="Delete without a trace.")] = False,
+    forget_keys: Annotated[
+        str | None,
+        typer.Option(
+            "--forget-keys", metavar="DURATION", help="Also idempotency keys of runs that are gone, so old: 90d."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would go.")] = False,
+    batch: Annotated[
+        int, typer.Option("--batch", min=1, max=10_000, help="How many runs are deleted in one transaction.")
+    ] = 500,
+) -> int:
+    """Archive finished runs, then delete them: those that every limit given lets go.
+
+    It may be stopped at any time and run again. A run whose journal is flawed is neither archived nor deleted, and
+    makes the exit status 1.
+    """
+    if not dry_run and (archive is not None) == no_archive:
+        raise InvalidInput("Say where archives go: --archive DIR. Or give --no-archive to delete without a trace.")
+    options = {
+        "older_than": older_than,
+        "keep": keep,
+        "workflow": workflow,
+        "archive": archive,
+        "forget_keys": forget_keys,
+        "dry_run": dry_run,
+        "batch": batch,
+    }
+    pruned = asyncio.run(_prune(settings, options, _progress()))
+    if settings.json:
+        answer({"prune": {"dry_run": dry_run, **_plain(pruned)}})
+    else:
+        for run_id, why in pruned.flawed:
+            say(f"run {run_id} stays: {why}")
+        for manifest in pruned.archives:
+            say(manifest)
+        say(_summary(pruned, dry_run=dry_run))
+    return FAILED if pruned.flawed else SUCCEEDED
+
+
+async def _prune(settings: Settings, options: dict[str, Any], told: Told) -> Pruned:
+    async with open_engine(settings) as engine:
+        return await engine.prune(told=told, **options)
+
+
+def _plain(pruned: Pruned) -> dict[str, Any]:
+    flawed = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
+    return {
+        "found": pruned.found,
+        "archived": pruned.archived,
+        "deleted": pruned.deleted,
+        "keys": pruned.keys,
+        "archives": list(pruned.archives),
+        "flawed": flawed,
+    }
+
+
+def _summary(pruned: Pruned, *, dry_run: bool) -> str:
+    if dry_run:
+        return f"{pruned.found:,} finished runs would go"
+    keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
+    return f"{pruned.archived:,} runs archived, {pruned.deleted:,} deleted{keys}"
+
+
+def _progress() -> Told:
+    """A line now and then for whoever watches a terminal."""
+    last = time.monotonic()
+
+    def told(pruned: Pruned) -> None:
+        nonlocal last
+        if sys.stderr.isatty() and time.monotonic() - last >= TOLD_EVERY:
+            last = time.monotonic()
+            warn(f"{pruned.found:,} found, {pruned.archived:,} archived, {pruned.deleted:,} deleted so far")
+
+    return told

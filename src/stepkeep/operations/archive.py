@@ -1,0 +1,248 @@
+"""Archives of finished runs: what goes into one, how it is written, and when it counts as written.
+
+An archive is three files: the runs' log (which the judge reads), everything else about them, and a manifest that comes
+last and vouches for both. Names come from the contents, so that the same runs archived again make the same files and
+nothing is ever written over something else. It deletes nothing and knows no store; `retention` calls it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.kernel.journal import GENESIS, chain
+from stepkeep.kernel.plan import Plan
+from stepkeep.operations.lines import Scribe, encode_line, timestamp, unfold
+from stepkeep.store.protocol import WholeRun
+
+FORMAT = "stepkeep-archive/1"
+MOST_RUNS = 5_000
+"""How many runs share an archive at most; it also ends with the day (UTC) on which its runs were started."""
+
+DAY = 86_400 * 1_000_000
+LEVEL = 6
+UNFINISHED = ".unfinished-"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+class Sealed(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive that is safely on disk."""
+
+    manifest: Path
+    run_ids: tuple[str, ...]
+
+
+# -- what goes in ----------------------------------------------------------------------------------------------------
+def flaw_of(whole: WholeRun) -> str | None:
+    """Why a run's journal is no evidence: the chain does not lead from nothing to the head on the run's row."""
+    run, head = whole.record.run, GENESIS
+    for place, entry in enumerate(whole.entries, 1):
+        if entry.seq != place:
+            return f"entry {place} of its journal is missing"
+        head = chain(head, entry.body)
+        if head != entry.hash:
+            return f"entry {place} of its journal, or the one before it, was changed"
+    if (len(whole.entries), head) != (run.seq, run.head):
+        return f"its journal ends at entry {len(whole.entries)}; its row says {run.seq}"
+    return None
+
+
+def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
+    """The run's log as `log export` writes it: its whole journal and the closing line."""
+    run, details = whole.record.run, whole.record.details
+    scribe = Scribe("run", run.id, {no: name for name, no in plan.numbers.items()}, details.correlation_id)
+    moves = [move for entry in whole.entries for move in unfold(entry)]
+    at = whole.entries[-1].at if whole.entries else details.created_at
+    closing = scribe.head(run.tenant, run.seq, run.head, run.state, at)
+    return [*(encode_line(scribe.line(move)) for move in moves), encode_line(closing)]
+
+
+def rest_of(whole: WholeRun, plan: Plan) -> bytes:
+    """Everything that the log does not have, as one line: what was given, steps, attempts, messages, outbox."""
+    run, details = whole.record.run, whole.record.details
+    return _encode(
+        {
+            "run": {**_plain(details), **_plain(run), "head": run.head.hex(), "business_key": details.business_key},
+            "steps": [{"name": plan.at(step.no).name, **_plain(step)} for step in whole.steps],
+            "attempts": [_plain(attempt) for attempt in whole.attempts],
+            "messages": [_plain(message) for message in whole.messages],
+            "outbox": [_plain(entry) for entry in whole.outbox],
+        }
+    )
+
+
+def _plain(row: msgspec.Struct) -> dict[str, Any]:
+    """A row's fields by name; payloads, which are JSON already, as they are."""
+    fields = msgspec.structs.asdict(row)
+    owner = {"tenant", "run_id"} if "run_id" in fields else set()
+    return {
+        name: _payload(value) if isinstance(value, bytes) and name != "head" else value
+        for name, value in fields.items()
+        if name not in owner and value is not None
+    }
+
+
+def _payload(payload: bytes) -> msgspec.Raw:
+    return msgspec.Raw(_encode(_decode(payload)) if b"\n" in payload else payload)
+
+
+# -- how it is written -----------------------------------------------------------------------------------------------
+class Archive:
+    """One archive in the making. `add` runs in order of their ids, then `seal` it; or `discard` it."""
+
+    def __init__(self, folder: Path, tenant: str) -> None:
+        self._folder, self._tenant = folder, tenant
+        with explained(folder):
+            self._log, self._rest = _Part(folder), _Part(folder)
+        self._runs: list[WholeRun] = []
+        self._entries = 0
+
+    def takes(self, whole: WholeRun) -> bool:
+        """Whether this run belongs into this archive, or already into the next."""
+        return not self._runs or (len(self._runs) < MOST_RUNS and _day(self._runs[0]) == _day(whole))
+
+    def add(self, whole: WholeRun, plan: Plan) -> None:
+        log, rest = log_of(whole, plan), rest_of(whole, plan)
+        with explained(self._folder):
+            self._log.write(log)
+            self._rest.write([rest])
+        # Only what the manifest tells is kept: archives may be larger than memory.
+        self._runs.append(msgspec.structs.replace(whole, steps=(), attempts=(), entries=(), messages=(), outbox=()))
+        self._entries += len(whole.entries)
+
+    def seal(self, archived_at: int) -> Sealed | None:
+        """Bring everything to disk, the manifest last: what it vouches for is there, whatever happens next."""
+        if not self._runs:
+            return None
+        with explained(self._folder):
+            return self._seal(archived_at)
+
+    def _seal(self, archived_at: int) -> Sealed:
+        digest = self._log.close()
+        self._rest.close()
+        name = f"runs-{timestamp(_day(self._runs[0]) * DAY)[:10].replace('-', '')}-{digest[:16]}"
+        files = {
+            "log": self._log.settle(f"{name}.log.jsonl.gz"),
+            "rest": self._rest.settle(f"{name}.rest.jsonl.gz"),
+        }
+        _sync(self._folder)
+        manifest = self._folder / f"{name}.manifest.json"
+        _write_whole(manifest, msgspec.json.format(_encode(self._manifest(archived_at, files)), indent=2) + b"\n")
+        return Sealed(manifest=manifest, run_ids=tuple(whole.record.run.id for whole in self._runs))
+
+    def discard(self) -> None:
+        """Leave nothing half-written behind; what was sealed stays."""
+        self._log.discard()
+        self._rest.discard()
+
+    def _manifest(self, archived_at: int, files: Mapping[str, Any]) -> dict[str, Any]:
+        ends = sorted(whole.record.run.ended_at or 0 for whole in self._runs)
+        return {
+            "format": FORMAT,
+            "tenant": self._tenant,
+            "archived_at": timestamp(archived_at),
+            "runs": len(self._runs),
+            "entries": self._entries,
+            "first": self._runs[0].record.run.id,
+            "last": self._runs[-1].record.run.id,
+            "ended": {"first": timestamp(ends[0]), "last": timestamp(ends[-1])},
+            "files": files,
+        }
+
+
+class _Part:
+    """A compressed file under a name that nobody takes for an archive, until it is whole and on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path, self._file = _temporary(folder)
+        # No name and no time inside: the same lines make the same bytes.
+        self._packed = gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=self._file, mtime=0)
+        self._lines = 0
+
+    def write(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            self._packed.write(line + b"\n")
+            self._lines += 1
+
+    def close(self) -> str:
+        self._packed.close()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        with self._path.open("rb") as file:
+            self._digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._digest
+
+    def settle(self, name: str) -> dict[str, Any]:
+        size = self._path.stat().st_size
+        self._path.replace(self._path.with_name(name))
+        return {"name": name, "lines": self._lines, "bytes": size, "sha256": self._digest}
+
+    def discard(self) -> None:
+        with suppress(OSError):  # what a full disk refused to take is thrown away anyway
+            self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _day(whole: WholeRun) -> int:
+    return whole.record.details.created_at // DAY
+
+
+def _temporary(folder: Path) -> tuple[Path, IO[bytes]]:
+    descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=folder)
+    os.fchmod(descriptor, 0o640)
+    return Path(name), os.fdopen(descriptor, "wb")
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    temporary, file = _temporary(path.parent)
+    try:
+        with file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    """A new name is on disk only when its folder is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_folder(folder: Path) -> Path:
+    """A folder that archives can be written to; made where it is missing."""
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        path, file = _temporary(folder)
+        file.close()
+        path.unlink()
+    return folder
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Say what it means when the disk does not take an archive."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(
+            f"archives cannot be written to {folder}: {error.strerror}. Nothing was deleted that is not archived."
+        ) from error

@@ -1,0 +1,238 @@
+"""Retention: finished runs are archived, then deleted, in small batches that hold nobody up.
+
+Nothing is deleted that is not in an archive on disk, unless the caller wants none. A pass may be killed at any moment
+and run again: what it had archived but not deleted is archived once more, to the same end. A run whose journal is
+flawed is evidence and stays. The engine and the command line call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import InvalidInput, InvariantBroken, NotFound
+from stepkeep.operations import edge
+from stepkeep.operations.archive import Archive, flaw_of, open_folder
+from stepkeep.operations.start import Started
+from stepkeep.operations.transact import Transactor, again_if_contended
+from stepkeep.store.protocol import Finished, Store, WholeRun
+
+BATCH = 500
+MOST_FLAWS = 100
+
+
+Flaw = tuple[str, str]
+"""A run, and why it cannot be archived."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Which finished runs go: a run goes when every limit that is set lets it go.
+
+    `older_than` (microseconds) counts from a run's end; `keep` spares the newest; `workflow` leaves all others alone.
+    Idempotency keys outlive their runs: for ever, or until `forget_keys` (microseconds) after the run was started.
+    """
+
+    older_than: int | None = None
+    keep: int | None = None
+    workflow: str | None = None
+    forget_keys: int | None = None
+
+
+class Pruned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass has done so far. `flawed` runs have a journal that is no evidence; they were left where they are."""
+
+    found: int = 0
+    archived: int = 0
+    deleted: int = 0
+    keys: int = 0
+    archives: tuple[str, ...] = ()
+    flawed: tuple[Flaw, ...] = ()
+
+
+Told = Callable[[Pruned], None]
+
+
+def accept(policy: Policy) -> Policy:
+    """Refuse a policy that says nothing, or nothing sensible."""
+    if policy.older_than is None and policy.keep is None:
+        raise InvalidInput("say which finished runs go: those older than a time, all but the newest so many, or both")
+    if policy.older_than is not None and policy.older_than < 0:
+        raise InvalidInput("the age of runs to delete is never negative")
+    if policy.keep is not None and not (type(policy.keep) is int and policy.keep >= 0):
+        raise InvalidInput("the number of runs to keep is a whole number from 0")
+    if policy.workflow is not None:
+        edge.key("the workflow", policy.workflow)
+    return policy
+
+
+def first_id_at(micros: int) -> str:
+    """The lowest id that a run started at this moment could have: run ids begin with their milliseconds.
+
+    >>> first_id_at(1_700_000_000_000_000)
+    '018bcfe5-6800-0000-0000-000000000000'
+    """
+    stamp = f"{max(0, micros) // 1000:012x}"
+    return f"{stamp[:8]}-{stamp[8:]}-0000-0000-000000000000"
+
+
+async def require_kept(store: Store, started: Started, *, tenant: str) -> None:
+    """Refuse to go on with a run that an idempotency key still names but that is gone."""
+    if not started.created and await store.read_run(tenant, started.run_id) is None:
+        raise NotFound(
+            f"run {started.run_id}, made before under this idempotency key, has ended and is gone: retention deleted "
+            "it. Look for it in the archives, or use another key to do the work again."
+        )
+
+
+async def prune(
+    transactor: Transactor,
+    policy: Policy,
+    *,
+    tenant: str,
+    folder: Path | None,
+    dry_run: bool = False,
+    batch: int = BATCH,
+    told: Told = lambda pruned: None,
+) -> Pruned:
+    """Let finished runs go; with a `folder`, only those that are safely archived there."""
+    accept(policy)
+    chosen = await _choose(transactor, policy, tenant, batch)
+    work = _Pass(transactor, tenant, folder if folder is None or dry_run else open_folder(folder), told)
+    try:
+        if chosen is not None:
+            await _go_through(transactor, chosen, work, dry_run=dry_run)
+        if policy.forget_keys is not None and not dry_run:
+            await work.forget_keys(first_id_at(await transactor.store.now() - policy.forget_keys), batch)
+    finally:
+        work.close()
+    if work.pruned.deleted:
+        await transactor.store.tend()
+    return work.pruned
+
+
+async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: int) -> Finished | None:
+    """The runs that the policy lets go, as a question to the store; None where all are kept."""
+    chosen = Finished(tenant=tenant, workflow=policy.workflow, limit=batch)
+    if policy.older_than is not None:
+        ended_by = await transactor.store.now() - policy.older_than
+        # No run had ended by then that was started later, so the search can stop there.
+        chosen = replace(chosen, ended_by=ended_by, before=first_id_at(ended_by + 1000))
+    if policy.keep:
+        oldest_kept = await transactor.store.find_newest_finished(tenant, policy.keep - 1, policy.workflow)
+        if oldest_kept is None:
+            return None
+        chosen = replace(chosen, before=min(chosen.before, oldest_kept))
+    return chosen
+
+
+async def _go_through(transactor: Transactor, chosen: Finished, work: _Pass, *, dry_run: bool) -> None:
+    while run_ids := await transactor.store.find_finished(chosen):
+        if dry_run:
+            work.count(len(run_ids))
+        else:
+            await work.take(run_ids, chosen.limit)
+        chosen = replace(chosen, after=run_ids[-1])
+    await work.finish(chosen.limit)
+
+
+class _Pass:
+    """One pass over what is to go: it gathers runs into archives, and deletes the runs of those that are sealed."""
+
+    def __init__(self, transactor: Transactor, tenant: str, folder: Path | None, told: Told) -> None:
+        self._plans, self._store = transactor.plans, transactor.store
+        self._tenant, self._folder, self._told = tenant, folder, told
+        self._archive: Archive | None = None
+        self.pruned = Pruned()
+
+    def count(self, found: int) -> None:
+        self._tell(found=self.pruned.found + found)
+
+    async def take(self, run_ids: Sequence[str], batch: int) -> None:
+        """Archive a batch of runs (those of a sealed archive are deleted), or delete it where no archive is wanted."""
+        self.count(len(run_ids))
+        if self._folder is None:
+            await self._delete(run_ids)
+            return
+        left: Sequence[WholeRun] = await self._store.read_whole(self._tenant, run_ids)
+        await self._learn(left)
+        while left:
+            left, flawed = await asyncio.to_thread(self._fill, self._folder, left)
+            if flawed:
+                self._tell(flawed=(*self.pruned.flawed, *flawed)[:MOST_FLAWS])
+            if left:
+                await self.finish(batch)
+
+    async def finish(self, batch: int) -> None:
+        """Seal the archive in the making, and let its runs go."""
+        archive, self._archive = self._archive, None
+        if archive is None:
+            return
+        try:
+            sealed = await asyncio.to_thread(archive.seal, await self._store.now())
+        finally:
+            archive.discard()
+        if sealed is None:
+            return
+        self._tell(
+            archived=self.pruned.archived + len(sealed.run_ids),
+            archives=(*self.pruned.archives, str(sealed.manifest)),
+        )
+        for place in range(0, len(sealed.run_ids), batch):
+            await self._delete(sealed.run_ids[place : place + batch])
+
+    async def forget_keys(self, before: str, batch: int) -> None:
+        while forgotten := await again_if_contended(lambda: self._store.forget_keys(self._tenant, before, batch)):
+            self._tell(keys=self.pruned.keys + forgotten)
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.discard()
+
+    async def _learn(self, runs: Sequence[WholeRun]) -> None:
+        """The definitions that the runs were made from; their steps have names there."""
+        wanted = {whole.record.run.definition_id for whole in runs}
+        if unknown := [one for one in wanted if not self._plans.knows(one)]:
+            self._plans.learn((await self._store.read_definitions(unknown)).values())
+
+    def _fill(self, folder: Path, runs: Sequence[WholeRun]) -> tuple[Sequence[WholeRun], list[Flaw]]:
+        """Put runs into the archive until it is full; returns those that belong into the next, and what is flawed."""
+        flawed: list[Flaw] = []
+        for place, whole in enumerate(runs):
+            if self._archive is None:
+                self._archive = Archive(folder, self._tenant)
+            elif not self._archive.takes(whole):
+                return runs[place:], flawed
+            if (why := self._add(self._archive, whole)) is not None:
+                flawed.append((whole.record.run.id, why))
+        return (), flawed
+
+    def _add(self, archive: Archive, whole: WholeRun) -> str | None:
+        """Archive a run, or say why it cannot be."""
+        made_from = whole.record.run.definition_id
+        plan = self._plans.get(made_from)
+        if plan is None:
+            return self._plans.problem(made_from)
+        if (flaw := flaw_of(whole)) is not None:
+            return flaw
+        try:
+            archive.add(whole, plan)
+        except InvariantBroken as broken:
+            return str(broken)
+        return None
+
+    async def _delete(self, run_ids: Sequence[str]) -> None:
+        began = time.monotonic()
+        deleted = await again_if_contended(lambda: self._store.delete_runs(self._tenant, run_ids))
+        self._tell(deleted=self.pruned.deleted + len(deleted))
+        # As long a rest as the work took: whoever else needs the disk has it half of the time.
+        await asyncio.sleep(time.monotonic() - began)
+
+    def _tell(self, **changes: Any) -> None:
+        self.pruned = replace(self.pruned, **changes)
+        self._told(self.pruned)
