@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.commands.lab_check import check
+from stepkeep.cli.commands.lab_stores import stores
 from stepkeep.cli.commands.lab_torture import torture
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings, with_settings
@@ -85,6 +86,7 @@ def mutants(
 
 app.command("simulate")(with_settings(simulate))
 app.command("mutants")(with_settings(mutants))
+app.command("stores")(with_settings(stores))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 

@@ -1,0 +1,80 @@
+"""A small bench: one opening of a database, with the operations of workers and people in one line each.
+
+The hunters of this room do everything through it; it decides and checks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Worker
+from stepkeep.operations import workers
+from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.publish import publish
+from stepkeep.operations.start import Started, Starter, StartRequest
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.protocol import Store
+
+TENANT = "default"
+ACTOR = "tester"
+
+
+def task(name: str, order: int = 0, after: Iterable[str] = (), **options: Any) -> StepDefinition:
+    """A step with a handler called `noop` unless another is given."""
+    options.setdefault("executor", Handler(name="noop"))
+    return gate(name, order, after, **options)
+
+
+def gate(name: str, order: int = 0, after: Iterable[str] = (), **options: Any) -> StepDefinition:
+    """A step that no worker runs."""
+    return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=step) for step in after), **options)
+
+
+class Bench:
+    """One opening of a database, as a process would have it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.transactor = Transactor(store)
+        self.starter = Starter(self.transactor)
+        self.worker: Worker | None = None
+
+    async def publish(self, definition: Definition, tenant: str = TENANT) -> Plan:
+        return await publish(self.transactor, definition, tenant=tenant, actor=ACTOR)
+
+    async def start(self, plan: Plan, **options: Any) -> Started:
+        given = {"tenant": TENANT, "actor": ACTOR, "input": b"{}", **options}
+        return await self.starter.start(StartRequest(plan=plan, **given))
+
+    async def claimer(self, room: int = 0, lease: int | None = None) -> Claimer:
+        if self.worker is None:
+            self.worker = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
+        queues = frozenset(queue for queue, _ in await self.store.list_queues(TENANT))
+        return Claimer(actor=self.worker.id, worker=self.worker.no, lease=lease, room=room, queues=queues)
+
+    async def claim(self, limit: int = 1, lease: int | None = None) -> list[Claim]:
+        return await self.transactor.claim(await self.claimer(lease=lease), limit=limit)
+
+    async def report(self, claims: Sequence[Claim], outcome: Outcome | None = None) -> list[Answer]:
+        """Report on claims, all in one transaction."""
+        answers, _ = await self.transactor.report([report_of(claim, outcome) for claim in claims], None)
+        return answers
+
+
+def report_of(claim: Claim, outcome: Outcome | None = None) -> StepReported:
+    assert claim.step.worker is not None
+    return StepReported(
+        tenant=claim.tenant,
+        run_id=claim.run_id,
+        actor="bench",
+        no=claim.step.no,
+        fence=claim.step.fence,
+        worker=claim.step.worker,
+        outcome=outcome or Completed(output=b'{"ok":true}'),
+    )

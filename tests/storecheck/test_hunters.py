@@ -1,0 +1,53 @@
+"""The hunters themselves: lives repeat, differences are told in words, and a rival's scene can fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.kernel.rows import Run
+from stepkeep.kernel.states import RunState
+from stepkeep.storecheck.grounds import SqliteGround, postgres_ground
+from stepkeep.storecheck.lives import live
+from stepkeep.storecheck.mutants import MUTANTS
+from stepkeep.storecheck.planting import planted
+from stepkeep.storecheck.reading import difference
+from stepkeep.storecheck.rivals import SCENES, Play, stage
+from stepkeep.testing.postgres import PostgresServer
+
+
+def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:
+    ground = SqliteGround(tmp_path)
+    assert live(3, ground) == live(3, ground)
+    [mutant] = [one for one in MUTANTS if one.name == "sqlite-due-missed"]
+    with planted(mutant):
+        first = live(0, ground)
+        assert first.difference is not None
+        assert live(0, ground) == first
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_a_store_stands_up_to_its_rival(scene: Play, postgres_server: PostgresServer) -> None:
+    with postgres_ground(postgres_server) as ground:
+        assert stage(scene, ground) is None
+
+
+RUN = Run(tenant="t", id="r", definition_id=0, state=RunState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("model", "store", "told"),
+    [
+        ([1], [1], None),
+        ([1, 2], [1, 3], "[1] is 2 on the model and 3 on the store"),
+        ([1], [1, 2], "the answer is [1] on the model and [1, 2] on the store"),
+        ({"a": {"b": 1}}, {"a": {}}, "a b is 1 on the model and nothing on the store"),
+        ({}, {"a": 1}, "a is nothing on the model and 1 on the store"),
+        ([RUN], [replace(RUN, seq=4)], "[0] seq is 0 on the model and 4 on the store"),
+    ],
+)
+def test_a_difference_is_told_by_its_place(model: object, store: object, told: str | None) -> None:
+    assert difference(model, store) == told

@@ -1,0 +1,137 @@
+"""Bugs planted in the stores' SQL are caught. A quick part runs here; `STEPKEEP_ALL_MUTANTS=1` (or `stepkeep lab
+stores`) hunts all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+
+import apsw
+import asyncpg
+import pytest
+
+from stepkeep.errors import InvalidInput
+from stepkeep.simulation.mutation import Misfit
+from stepkeep.store.migrations import load_migrations
+from stepkeep.store.statements import load_statements
+from stepkeep.storecheck.grounds import SqliteGround, postgres_ground
+from stepkeep.storecheck.hunt import LIVES, MOST_LIVES, RIVALS, STORES, choose, hunt
+from stepkeep.storecheck.mutants import MUTANTS
+from stepkeep.storecheck.planting import SqlMutant, planted
+from stepkeep.testing.postgres import PostgresServer
+
+QUICK = (
+    "sqlite-no-version",
+    "sqlite-counter-not-written",
+    "sqlite-still-claimable",
+    "sqlite-outbox-lost",
+    "sqlite-due-missed",
+    "postgres-no-lock",
+    "postgres-claim-waits",
+    "postgres-lock-order",
+    "postgres-renewal-without-lock",
+    "postgres-counter-not-written",
+)
+"""Caught within a scene or two lives each."""
+
+ALL = bool(os.environ.get("STEPKEEP_ALL_MUTANTS"))
+BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+
+
+@pytest.mark.postgres
+def test_planted_bugs_are_caught_on_real_databases_and_the_stores_without_them_pass() -> None:
+    found = hunt(() if ALL else QUICK, most=MOST_LIVES if ALL else 2)
+    assert found.missed == []
+    assert found.unsound == []
+    assert set(found.clean) == set(STORES)
+    assert {score.catch.hunter for score in found.scores} == {RIVALS, LIVES}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_fits_its_file_and_is_taken_out_again(mutant: SqlMutant) -> None:
+    before = texts(mutant.store)
+    with planted(mutant):
+        changed = [name for name, text in texts(mutant.store).items() if before[name] != text]
+        assert changed == [mutant.file]
+    assert texts(mutant.store) == before
+
+
+def texts(store: str) -> dict[str, str]:
+    package = f"stepkeep.store.{store}"
+    migrations = {f"{one.version:04d}_{one.name}": one.script for one in load_migrations(package)}
+    return {**vars(load_statements(package)), **migrations}
+
+
+def test_sqlite_takes_every_statement_with_a_bug_in_it(tmp_path: Path) -> None:
+    """A bug that is no SQL would be caught by anybody."""
+
+    async def explain(statement: str | None) -> None:
+        async with SqliteGround(tmp_path).fresh() as store:
+            if statement is not None:
+                connection = apsw.Connection(store.url.removeprefix("sqlite:///"))
+                connection.execute(f"explain {statement}", (None,) * parameters(statement))
+                connection.close()
+
+    for mutant in MUTANTS:
+        if mutant.store == "sqlite":
+            with planted(mutant):
+                asyncio.run(explain(texts("sqlite")[mutant.file] if "/sql/" in mutant.path else None))
+
+
+def parameters(statement: str) -> int:
+    """How many values a statement takes: the highest number it names, or as many as there are question marks."""
+    numbers = [int(number) for number in re.findall(r"\?(\d+)", statement)]
+    return max(numbers) if numbers else statement.count("?")
+
+
+@pytest.mark.postgres
+def test_postgresql_takes_every_statement_with_a_bug_in_it(postgres_server: PostgresServer) -> None:
+    async def prepare(dsn: str, statements: list[str]) -> None:
+        connection = await asyncpg.connect(dsn)
+        for statement in statements:
+            await connection.prepare(statement)
+        await connection.close()
+
+    mutants = [one for one in MUTANTS if one.store == "postgres"]
+    statements = []
+    for mutant in mutants:
+        with planted(mutant):
+            if "/sql/" in mutant.path:
+                statements.append(texts("postgres")[mutant.file])
+            else:
+                with postgres_ground(postgres_server):
+                    pass
+    with postgres_ground(postgres_server) as ground:
+        asyncio.run(prepare(ground.dsn, statements))
+
+
+def test_there_are_many_bugs_for_both_stores_and_each_has_its_name() -> None:
+    assert len(BY_NAME) == len(MUTANTS)
+    for store in STORES:
+        assert len([mutant for mutant in MUTANTS if mutant.store == store]) >= 20
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"old": "no such text"}, {"old": "and"}, {"file": "no_such_file"}, {"file": "0001_core"}], ids=str
+)
+def test_a_bug_that_no_longer_fits_says_so(wrong: dict[str, str]) -> None:
+    mutant = BY_NAME["sqlite-expired-renewed"]._replace(**wrong)
+    with pytest.raises(Misfit, match="sqlite-expired-renewed"), planted(mutant):
+        pass
+
+
+def test_what_is_caught_does_not_count_where_the_store_fails_anyway() -> None:
+    with planted(BY_NAME["sqlite-counter-not-written"]):
+        found = hunt(["sqlite-outbox-lost"], most=1)
+    assert found.unsound == ["sqlite"]
+    assert found.scores == []
+    assert not found.ok
+
+
+def test_a_bug_or_a_store_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="there is no nonsense here; there are: postgres-no-lock"):
+        choose(["nonsense"], STORES)
+    with pytest.raises(InvalidInput, match="there is no oracle here; there are: sqlite, postgres"):
+        choose([], ["oracle"])
