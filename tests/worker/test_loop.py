@@ -458,3 +458,30 @@ def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_
         assert asked == [1, 0, 0]
 
     on_store(body)
+
+
+def test_a_worker_lets_the_store_look_after_itself_now_and_then(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        calls = count_calls(bed, "tend")
+
+        async def often() -> bool:
+            return len(calls) >= 2
+
+        async with asyncio.timeout(30):
+            await bed.worker(replace(QUICK, tend=0.01)).run_until(often)
+
+    on_store(body)
+
+
+def test_a_worker_does_not_tend_the_store_at_every_sweep(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        tended, swept = count_calls(bed, "tend"), count_calls(bed, "find_due")
+
+        async def enough() -> bool:
+            return len(swept) >= 5
+
+        async with asyncio.timeout(30):
+            await bed.worker().run_until(enough)
+        assert tended == []
+
+    on_store(body)

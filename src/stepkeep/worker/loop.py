@@ -101,6 +101,7 @@ class Worker:
         self._queues_read_at = float("-inf")
         self._queues_met = frozenset({RESTED})
         self._in_doubt = False
+        self._tend_at = self._seams.monotonic() + self._settings.tend
         self._grace = self._settings.grace
         self.loop_lag = 0.0
 
@@ -346,3 +347,6 @@ class Worker:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         if await sweep_timers(self._transactor):
             self.wake()
+        if self._seams.monotonic() >= self._tend_at:
+            self._tend_at = self._seams.monotonic() + self._settings.tend
+            await self._transactor.store.tend()

@@ -14,9 +14,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     `concurrency` is how many attempts run at once; `lease` (microseconds) overrides the definition's; `sweep` is how
     often it looks for what is due, such that even a single survivor takes a dead worker's steps over within a second of
-    their leases; `grace` is how long a stopping worker lets handlers finish; `idle_poll` is the longest pause between
-    two looks for work, `rare_poll` the same where hints from other processes are heard; `process_memory` (bytes) bounds
-    each handler process.
+    their leases; `tend` is how often it lets the store look after itself; `grace` is how long a stopping worker lets
+    handlers finish; `idle_poll` is the longest pause between two looks for work, `rare_poll` the same where hints from
+    other processes are heard; `process_memory` (bytes) bounds each handler process.
     """
 
     concurrency: int = 64
@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rare_poll: float = 3.0
     full_scan: float = 1.0
     refresh_queues: float = 10.0
+    tend: float = 3600.0
     grace: float = 30.0
     closing: float = 10.0
     result_limit: int = MAX_RESULT
