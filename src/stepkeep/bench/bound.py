@@ -47,7 +47,11 @@ async def inside_the_server(ground: Ground, *, steps: int, runs: int) -> Figures
         [(ended,)] = await sql.ask("select count(*) from runs where state = 'succeeded'")
     done = batches * BATCH * steps
     assert ended == (WARM_UP + batches) * BATCH + 1, "the replay must write what the recorded run wrote"
-    return {"steps_per_second": done / seconds, "server_us": cost.server / done * MILLION}
+    return {
+        "steps_per_second": done / seconds,
+        "runs_per_second": done / steps / seconds,
+        "server_us": cost.server / done * MILLION,
+    }
 
 
 async def _procedure(sql: Sql, run_id: str, count: int) -> str:

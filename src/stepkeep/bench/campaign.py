@@ -1,32 +1,43 @@
-"""A campaign: all works, round after round, so that a slow minute of the machine falls on all of them alike."""
+"""A campaign: all works and all peers, round after round, so that a slow minute of the machine falls on all alike."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from stepkeep.bench.ground import STORES, NotMeasured, fresh_ground
+from stepkeep.bench.ground import STORES, fresh_ground
+from stepkeep.bench.machine import machine, server_facts, versions
 from stepkeep.bench.measurement import Figures, Measurement
-from stepkeep.bench.works import WORKS, Work
+from stepkeep.bench.peers import OWN, Account, Environment, Peer, Task, find_peers, prepare, run_peer
+from stepkeep.bench.works import OURS, WORKS, Work
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep.testing.postgres import PostgresServer, PostgresUnavailable
 
-OURS = "stepkeep"
+PEER_ROUNDS = 3
+ONE_RUN = "one 3-step run, idle"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be measured. Empty `only` means every work; `rounds` and `runs` override the works' own."""
 
     quick: bool = False
+    peers: bool = False
     only: tuple[str, ...] = ()
     stores: tuple[str, ...] = STORES
     rounds: int | None = None
     runs: int | None = None
     concurrency: int | None = None
+
+    def rounds_of(self, usual: int) -> int:
+        return 1 if self.quick else usual if self.rounds is None else self.rounds
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,28 +52,46 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one campaign measured."""
+    """Everything that one campaign measured, and on what."""
 
     ask: Ask
     took: float
+    machine: dict[str, str]
+    versions: dict[str, str]
     measurements: tuple[Measurement, ...]
 
+    @property
+    def ok(self) -> bool:
+        """All of ours was measured. A peer that is absent is no failure."""
+        return all(each.rounds and not each.why for each in self.measurements if each.subject == OURS)
 
-def run_campaign(ask: Ask, told: Callable[[Turn], None] = lambda turn: None) -> Campaign:
+
+Told = Callable[[Turn], None]
+
+
+def run_campaign(ask: Ask, told: Told = lambda turn: None, peers_dir: Path | None = None) -> Campaign:
     """Measure all that is asked for; what cannot be measured says why, and the rest goes on."""
     works = chosen(ask)
+    peers = find_peers() if ask.peers else []
     began = time.monotonic()
     turns: list[Turn] = []
+    found = versions()
     with ExitStack() as stack:
-        server, why = _own_server(stack) if "postgres" in ask.stores else (None, "")
-        for number, work, store in _turns(ask, works):
-            if store == "postgres" and server is None:
-                turn = Turn(subject=OURS, work=work.name, store=store, number=number, why=why)
-            else:
-                turn = _take(ask, work, store, number, server)
-            turns.append(turn)
-            told(turn)
-    return Campaign(ask=ask, took=round(time.monotonic() - began, 1), measurements=gathered(turns))
+        server, why = _own_server(stack) if "postgres" in ask.stores else (None, "not asked for")
+        if server is not None:
+            found |= asyncio.run(server_facts(server))
+        crowd = _Crowd(ask, works, peers, peers_dir or default_peers_dir(), server, why)
+        for number in range(1, max(_rounds(ask, works, peers)) + 1):
+            for turn in (*_own_turns(ask, works, number, server, why), *crowd.turns(number)):
+                turns.append(turn)
+                told(turn)
+    return Campaign(
+        ask=ask,
+        took=round(time.monotonic() - began, 1),
+        machine=machine(),
+        versions=found | crowd.versions,
+        measurements=gathered(turns),
+    )
 
 
 def chosen(ask: Ask) -> list[Work]:
@@ -70,7 +99,7 @@ def chosen(ask: Ask) -> list[Work]:
     if unknown := [store for store in ask.stores if store not in STORES]:
         raise InvalidInput(f"there is no database {unknown[0]!r}. Choose from: {', '.join(STORES)}.")
     if unknown := [name for name in ask.only if name not in {work.name for work in WORKS}]:
-        raise InvalidInput(f"there is no work {unknown[0]!r}. Choose from: {', '.join(work.name for work in WORKS)}.")
+        raise InvalidInput(f"there is no work {unknown[0]!r}. Choose from: {'; '.join(work.name for work in WORKS)}.")
     if ask.only:
         return [work for work in WORKS if work.name in ask.only]
     return [work for work in WORKS if not ask.quick or work.quick is not None]
@@ -93,24 +122,13 @@ def gathered(turns: Sequence[Turn]) -> tuple[Measurement, ...]:
     )
 
 
-def _turns(ask: Ask, works: Sequence[Work]) -> Iterator[tuple[int, Work, str]]:
-    rounds = [1 if ask.quick else work.rounds if ask.rounds is None else ask.rounds for work in works]
-    for number in range(1, max(rounds) + 1):
-        for work, wanted in zip(works, rounds, strict=True):
-            if number <= wanted:
-                yield from ((number, work, store) for store in work.stores if store in ask.stores)
+def default_peers_dir() -> Path:
+    """Where peers are installed: among the user's caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stepkeep" / "peers"
 
 
-def _take(ask: Ask, work: Work, store: str, number: int, server: PostgresServer | None) -> Turn:
-    size = dict(work.quick if ask.quick and work.quick is not None else work.size)
-    if ask.runs is not None and "runs" in size:
-        size["runs"] = ask.runs
-    turn = Turn(subject=OURS, work=work.name, store=store, number=number)
-    try:
-        with fresh_ground(store, server, ask.concurrency) as ground:
-            return msgspec.structs.replace(turn, figures=asyncio.run(work.measure(ground, **size)))
-    except (NotMeasured, StepkeepError) as problem:
-        return msgspec.structs.replace(turn, why=str(problem))
+def _rounds(ask: Ask, works: Sequence[Work], peers: Sequence[Peer]) -> list[int]:
+    return [ask.rounds_of(work.rounds) for work in works] + [ask.rounds_of(PEER_ROUNDS)] * bool(peers)
 
 
 def _own_server(stack: ExitStack) -> tuple[PostgresServer | None, str]:
@@ -118,3 +136,101 @@ def _own_server(stack: ExitStack) -> tuple[PostgresServer | None, str]:
         return stack.enter_context(PostgresServer()), ""
     except PostgresUnavailable as problem:
         return None, str(problem)
+
+
+# -- ours --------------------------------------------------------------------------------------------------------------
+def _own_turns(ask: Ask, works: Sequence[Work], number: int, server: PostgresServer | None, why: str) -> Iterator[Turn]:
+    for work in works:
+        if number <= ask.rounds_of(work.rounds):
+            for store in (store for store in work.stores if store in ask.stores):
+                turn = Turn(subject=work.subject, work=work.name, store=store, number=number)
+                if store == "postgres" and server is None:
+                    yield replace(turn, why=why)
+                else:
+                    yield _take(ask, work, turn, server)
+
+
+def _take(ask: Ask, work: Work, turn: Turn, server: PostgresServer | None) -> Turn:
+    size = dict(work.quick if ask.quick and work.quick is not None else work.size)
+    if ask.runs is not None and "runs" in size:
+        size["runs"] = ask.runs
+    try:
+        with fresh_ground(turn.store, server, ask.concurrency) as ground:
+            return replace(turn, figures=asyncio.run(work.measure(ground, **size)))
+    except StepkeepError as problem:
+        return replace(turn, why=str(problem))
+
+
+# -- theirs ------------------------------------------------------------------------------------------------------------
+class _Crowd:
+    """The peers of one campaign: installed when first needed, absent from then on where that failed."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        works: Sequence[Work],
+        peers: Sequence[Peer],
+        cache: Path,
+        server: PostgresServer | None,
+        why: str,
+    ) -> None:
+        self._ask, self._peers, self._cache = ask, peers, cache
+        self._server, self._why = server, why
+        self._asked = {work.name for work in works}
+        self._there: dict[str, Environment | str] = {}
+        self.versions: dict[str, str] = {}
+
+    def turns(self, number: int) -> Iterator[Turn]:
+        if number > self._ask.rounds_of(PEER_ROUNDS):
+            return
+        for peer in self._peers:
+            for store in peer.stores:
+                if store == OWN or store in self._ask.stores:
+                    yield from self._turn(peer, store, number)
+
+    def _turn(self, peer: Peer, store: str, number: int) -> Iterator[Turn]:
+        names = {steps: f"{steps}-step runs" for steps in peer.runs if f"{steps}-step runs" in self._asked}
+        account = self._run(peer, store, tuple(names))
+        if isinstance(account, Account):
+            self.versions |= account.versions
+        for steps, name in names.items():
+            yield _told(peer, name, store, number, account, steps)
+        if ONE_RUN in self._asked:
+            yield _told(peer, ONE_RUN, store, number, account, None)
+
+    def _run(self, peer: Peer, store: str, steps: Sequence[int]) -> Account | str:
+        there = self._prepared(peer)
+        if isinstance(there, str):
+            return there
+        if store == "postgres" and self._server is None:
+            return self._why
+        with ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="stepkeep-peer-"))
+            url = ""
+            if store == "postgres" and self._server is not None:
+                url = stack.enter_context(self._server.fresh_database())
+            works = tuple((each, max(1, peer.runs[each] // (4 if self._ask.quick else 1))) for each in steps)
+            probes = peer.probes if ONE_RUN in self._asked else 0
+            task = Task(store=store, url=url, folder=folder, npm=str(there.npm), works=works, probes=probes)
+            try:
+                return run_peer(peer, there, task)
+            except StepkeepError as problem:
+                return str(problem)
+
+    def _prepared(self, peer: Peer) -> Environment | str:
+        if peer.title not in self._there:
+            try:
+                self._there[peer.title] = made = prepare(peer, self._cache)
+                self.versions[peer.package] = made.version
+            except StepkeepError as problem:
+                self._there[peer.title] = f"absent: {problem}"
+        return self._there[peer.title]
+
+
+def _told(peer: Peer, work: str, store: str, number: int, account: Account | str, steps: int | None) -> Turn:
+    """What a peer's account says about its runs of so many steps, or (None) about one run alone."""
+    turn = Turn(subject=peer.title, work=work, store=store, number=number)
+    if isinstance(account, str):
+        return replace(turn, why=account)
+    found = account.latency if steps is None else account.works.get(steps, {})
+    return replace(turn, figures=found) if found else replace(turn, why="it said nothing about this")

@@ -32,13 +32,15 @@ class NotMeasured(StepkeepError):
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """A fresh database of one kind. `concurrency` is what workers are told; None leaves them their default."""
+    """A fresh database of one kind. `concurrency` is what workers are told; None leaves them their default. `worker`
+    is the program that they run."""
 
     store: str
     url: str
     folder: Path
     server: PostgresServer | None = None
     concurrency: int | None = None
+    worker: str = "stepkeep.cli.main"
 
     @property
     def server_pid(self) -> int | None:
@@ -62,7 +64,7 @@ def fresh_ground(store: str, server: PostgresServer | None, concurrency: int | N
 @asynccontextmanager
 async def workers(ground: Ground, engine: AsyncEngine, count: int = 1) -> AsyncIterator[list[int]]:
     """Worker processes that have registered; yields their process ids. Publish first: they read the queues once."""
-    command = [sys.executable, "-m", "stepkeep.cli.main", "worker", "--app", handlers.__name__, "--db", ground.url]
+    command = [sys.executable, "-m", ground.worker, "worker", "--app", handlers.__name__, "--db", ground.url]
     if ground.concurrency is not None:
         command += ["--concurrency", str(ground.concurrency)]
     log = ground.folder / "workers.log"

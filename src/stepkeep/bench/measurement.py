@@ -31,6 +31,7 @@ FIGURES: dict[str, Kind] = {
     "worker_us": Kind("CPU worker", "µs"),
     "client_us": Kind("CPU client", "µs"),
     "server_us": Kind("CPU server", "µs"),
+    "all_us": Kind("CPU together", "µs"),
     "wal_bytes": Kind("WAL", "bytes"),
     "round_trips": Kind("round trips", ""),
     "statements_per_second": Kind("statements", "/s"),

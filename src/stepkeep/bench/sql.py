@@ -108,3 +108,21 @@ def _of_runs(tables: dict[str, list[str]]) -> dict[str, list[str]]:
 
 def _file(ground: Ground) -> Path:
     return Path(ground.url.removeprefix("sqlite:///"))
+
+
+async def wal_position(ground: Ground) -> int | None:
+    """Bytes of write-ahead log that the server has written so far; None where there is no server."""
+    if ground.server is None:
+        return None
+    return int(await one_value(ground.url, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"))
+
+
+async def one_value(url: str, question: str) -> Any:
+    """What a PostgreSQL server answers, on a connection of its own."""
+    import asyncpg
+
+    connection = await asyncpg.connect(url)
+    try:
+        return await connection.fetchval(question)
+    finally:
+        await connection.close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 
+from msgspec.structs import replace
+
 from stepkeep.bench.ground import Ground, workers
 from stepkeep.bench.load import all_ended, start_runs, verify
 from stepkeep.bench.measurement import Figures
+from stepkeep.bench.muffled import muffled
 from stepkeep.bench.parties import memory_of, spent
-from stepkeep.bench.server import wal_position
+from stepkeep.bench.sql import wal_position
 from stepkeep.bench.workflows import chain, fan
 from stepkeep.definition.python import Workflow
 from stepkeep.engine import AsyncEngine
@@ -20,6 +23,13 @@ MILLION = 1_000_000
 async def runs_of_steps(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
     """Runs of `steps` no-ops in sequence."""
     return await _measure(ground, chain(steps), steps=steps, runs=runs, count=workers)
+
+
+async def without_notifications(ground: Ground, *, steps: int, runs: int) -> Figures:
+    """Runs of `steps` no-ops, found by polling alone."""
+    with muffled():
+        silent = replace(ground, worker="stepkeep.bench.muffled")
+        return await _measure(silent, chain(steps), steps=steps, runs=runs, count=1)
 
 
 async def fan_out(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
@@ -63,6 +73,7 @@ async def _measure(ground: Ground, workflow: Workflow, *, steps: int, runs: int,
         "starts_per_second": runs / (accepted - begun),
         "worker_us": cost.worker / done * MILLION,
         "client_us": cost.client / done * MILLION,
+        "all_us": sum(cost) / done * MILLION,
         "worker_mb": memory / MILLION,
     }
     if wal is not None and wal_after is not None:

@@ -11,6 +11,7 @@ from stepkeep.bench import backlog, bound, idle, latency, throughput
 from stepkeep.bench.ground import STORES
 from stepkeep.bench.measurement import Figures
 
+OURS, BOUND = "stepkeep", "bound"
 BOTH = STORES
 SERVER = ("postgres",)
 
@@ -24,6 +25,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     quick: Mapping[str, Any] | None = None
     stores: tuple[str, ...] = BOTH
     rounds: int = 3
+    subject: str = OURS
 
     @property
     def what(self) -> str:
@@ -58,6 +60,12 @@ WORKS: tuple[Work, ...] = (
     _runs(1, 10_000),
     _runs(3, 5_000, quick=1_500),
     _runs(10, 2_000),
+    Work(
+        name="3-step runs without notifications",
+        measure=throughput.without_notifications,
+        size={"steps": 3, "runs": 5_000},
+        stores=SERVER,
+    ),
     _runs(3, 5_000, workers=2),
     _runs(3, 5_000, workers=4),
     _fan(100, 50),
@@ -84,7 +92,8 @@ WORKS: tuple[Work, ...] = (
         rounds=1,
     ),
     Work(
-        name="bound, 3-step runs",
+        name="3-step runs inside the server",
+        subject=BOUND,
         measure=bound.inside_the_server,
         size={"steps": 3, "runs": 10_000},
         quick={"steps": 3, "runs": 4_000},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 def bench(
     settings: Settings,
     quick: Annotated[bool, typer.Option("--quick", help="The main figures only, within a minute.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Other engines beside it, from benchmarks/peers.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="WORK", help="Only this (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often each work is measured.")] = None,
@@ -21,27 +23,38 @@ def bench(
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="Places of each worker; the worker's default otherwise.")
     ] = None,
+    peers_dir: Annotated[
+        str | None,
+        typer.Option("--peers-dir", metavar="DIR", help="Where peers are installed; among the caches otherwise."),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write bench.json, bench.md and bench.svg there.")
+    ] = None,
 ) -> int:
     """Measure: throughput, latency, backlog, idle cost and memory, on SQLite and on a PostgreSQL server of its own.
 
-    Every figure is a median over rounds, with the CPU time that worker, client and server spent per step. Absolute
-    figures hold for one machine; ratios travel. Exit status 1 when something could not be measured.
+    Figures are medians over rounds, with the CPU time that worker, client and server spent per step, and are held
+    against the targets. Absolute figures hold for one machine; ratios travel. Exit status 1 when something of ours
+    could not be measured; a peer that cannot be installed is reported as absent.
     """
     from stepkeep.bench.campaign import Ask, run_campaign
     from stepkeep.bench.ground import STORES
-    from stepkeep.bench.report import as_json, line, table
+    from stepkeep.bench.report import as_json, line, text, write
 
     ask = Ask(
         quick=quick,
+        peers=peers,
         only=tuple(only or ()),
         stores=tuple(store or STORES),
         rounds=rounds,
         runs=runs,
         concurrency=concurrency,
     )
-    campaign = run_campaign(ask, told=lambda turn: warn(line(turn)))
+    campaign = run_campaign(ask, lambda turn: warn(line(turn)), Path(peers_dir) if peers_dir else None)
+    if report is not None:
+        write(campaign, Path(report))
     if settings.json:
         answer(as_json(campaign))
     else:
-        say(table(campaign))
-    return FAILED if any(each.why for each in campaign.measurements) else SUCCEEDED
+        say(text(campaign))
+    return SUCCEEDED if campaign.ok else FAILED

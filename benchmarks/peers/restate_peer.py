@@ -1,0 +1,134 @@
+# /// script
+# dependencies = ["restate-sdk", "hypercorn", "aiohttp"]
+#
+# [tool.stepkeep-bench]
+# title = "Restate"
+# package = "restate-sdk"
+# npm = ["@restatedev/restate-server"]
+# stores = ["own"]
+# runs = { 1 = 1500, 3 = 1000, 10 = 500 }
+# ///
+"""Restate: its server from the npm package, Python handlers under hypercorn in a process of their own.
+
+Told what to do by one JSON argument, answers with JSON lines; `stepkeep bench --peers` runs it in an environment of its
+own. Each call of this client waits for its answer, a hundred at once.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import restate
+
+KILOBYTE = "x" * 1000
+CALLERS = 100
+
+bench = restate.Service("bench")
+
+
+async def noop() -> dict[str, str]:
+    return {"payload": KILOBYTE}
+
+
+@bench.handler()
+async def chain(ctx: restate.Context, given: dict) -> None:
+    for number in range(given["steps"]):
+        await ctx.run_typed(f"step-{number}", noop)
+
+
+app = restate.app(services=[bench])
+
+
+def free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+async def main(task: dict) -> None:
+    ingress, admin, node, handlers = free_ports(4)
+    server = next(Path(task["npm"]).glob("node_modules/@restatedev/restate-server-*/bin/restate-server"))
+    print(json.dumps({"versions": {"restate-server": version_of(server)}}), flush=True)
+    settings = {
+        "RESTATE_BASE_DIR": f"{task['folder']}/restate",
+        "RESTATE_BIND_IP": "127.0.0.1",
+        "RESTATE_LISTEN_MODE": "tcp",
+        "RESTATE_BIND_PORT": str(node),
+        "RESTATE_INGRESS__BIND_PORT": str(ingress),
+        "RESTATE_ADMIN__BIND_PORT": str(admin),
+        "RESTATE_LOG_FILTER": "error",
+        "RESTATE_DISABLE_TELEMETRY": "true",
+    }
+    serve = [sys.executable, "-m", "hypercorn", f"{Path(__file__).stem}:app", "--bind", f"127.0.0.1:{handlers}"]
+    with open(f"{task['folder']}/restate.log", "wb") as log:
+        started = [
+            subprocess.Popen([server, "--no-logo"], env={**os.environ, **settings}, stdout=log, stderr=log),
+            subprocess.Popen(serve, cwd=Path(__file__).parent, stdout=log, stderr=log),
+        ]
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CALLERS)) as session:
+            await register(session, admin, handlers)
+            await run_all(session, ingress, 1, 20)
+            for steps, runs in task["works"]:
+                begun = time.perf_counter()
+                await run_all(session, ingress, steps, runs)
+                print(json.dumps({"steps": steps, "runs": runs, "seconds": time.perf_counter() - begun}), flush=True)
+            taken = []
+            for _ in range(task["probes"]):
+                await asyncio.sleep(0.02)
+                begun = time.perf_counter()
+                await run_all(session, ingress, 3, 1)
+                taken.append((time.perf_counter() - begun) * 1000)
+            print(json.dumps({"latencies_ms": taken}), flush=True)
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+def version_of(server: Path) -> str:
+    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split()[1]
+
+
+async def register(session: aiohttp.ClientSession, admin: int, handlers: int) -> None:
+    """Tell the server where the handlers are, as soon as both are up."""
+    for _ in range(300):
+        try:
+            body = {"uri": f"http://127.0.0.1:{handlers}", "force": True}
+            async with session.post(f"http://127.0.0.1:{admin}/deployments", json=body) as answer:
+                if answer.status < 300:
+                    return
+        except aiohttp.ClientError:
+            pass
+        await asyncio.sleep(0.1)
+    raise SystemExit("the Restate server did not accept the handlers within half a minute")
+
+
+async def run_all(session: aiohttp.ClientSession, ingress: int, steps: int, runs: int) -> None:
+    left = iter(range(runs))
+
+    async def caller() -> None:
+        for _ in left:
+            body = {"steps": steps, "payload": KILOBYTE}
+            async with session.post(f"http://127.0.0.1:{ingress}/bench/chain", json=body) as answer:
+                if answer.status != 200:
+                    raise SystemExit(f"a call failed with status {answer.status}")
+
+    await asyncio.gather(*(caller() for _ in range(min(CALLERS, runs))))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(json.loads(sys.argv[-1])))

@@ -1,0 +1,51 @@
+"""On what it was measured: processor, cores, memory and versions. No names and no paths: a report travels."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+from stepkeep.bench.sql import one_value
+from stepkeep.testing.postgres import PostgresServer
+
+DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+def machine() -> dict[str, str]:
+    """The machine, as far as figures depend on it."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": processor(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory / 2**30:.0f} GB",
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """What the processor calls itself."""
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def versions() -> dict[str, str]:
+    """What was measured with."""
+    import apsw
+
+    return {
+        "stepkeep": version("stepkeep"),
+        "python": platform.python_version(),
+        "sqlite": apsw.sqlite_lib_version(),
+        "apsw": version("apsw"),
+    }
+
+
+async def server_facts(server: PostgresServer) -> dict[str, str]:
+    """The version of a PostgreSQL server, and that it is durable."""
+    facts = {"postgresql": str(await one_value(server.dsn(), "show server_version")), "asyncpg": version("asyncpg")}
+    return facts | {name: str(await one_value(server.dsn(), f"show {name}")) for name in DURABLE}

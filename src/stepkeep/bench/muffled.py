@@ -1,0 +1,33 @@
+"""The engine without notifications, to see what they cost: hints are not rung, work is found by polling alone.
+
+Run as a program it is a worker like any other, but for that.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from stepkeep.store.bell import CoalescingBell
+
+
+def _keep_silent(self: CoalescingBell, topics: Collection[int]) -> None:
+    """Ring nothing."""
+
+
+@contextmanager
+def muffled(wanted: bool = True) -> Iterator[None]:
+    """No bell of this process rings as long as the block runs."""
+    ring = CoalescingBell.ring
+    if wanted:
+        CoalescingBell.ring = _keep_silent  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        CoalescingBell.ring = ring  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    with muffled():
+        runpy.run_module("stepkeep.cli.main", run_name="__main__")
