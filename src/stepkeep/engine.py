@@ -11,6 +11,7 @@ import getpass
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,8 +19,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from stepkeep.conformance.certificate import Certificate, certify
-from stepkeep.definition.python import Workflow
 from stepkeep.definition.durations import InvalidDuration, parse_duration
+from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
@@ -34,6 +35,7 @@ from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.waiting import Waiting
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
@@ -83,6 +85,7 @@ class AsyncEngine:
         self.registry = default_registry if registry is None else registry
         self.transactor = Transactor(self.store)
         self._starter = Starter(self.transactor)
+        self._waiting = Waiting(self.store)
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -96,6 +99,7 @@ class AsyncEngine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._waiting.close()
         await self.store.close()
 
     # -- definitions -------------------------------------------------------------------------------------------------
@@ -169,6 +173,17 @@ class AsyncEngine:
         await self.worker(concurrency=concurrency).run_until(reached)
         return await self.result(run_id)
 
+    async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
+        """Wait until a run has ended (or, with `until_blocked`, waits for somebody else), whoever works on it.
+
+        After so many `seconds`, how it stands by then is returned: look at `finished`.
+        """
+        settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._waiting.until(self.tenant, edge.run_id(run_id), settled)
+        return await self.result(run_id)
+
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
         """A worker in this process, for this engine's database and handlers."""
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
@@ -224,21 +239,6 @@ class AsyncEngine:
             if await self.log(run_id) == canonical:
                 return certify(canonical, tellings, canonical_machines(), judged)
 
-    # -- decisions ---------------------------------------------------------------------------------------------------
-    async def approve(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
-        return await self._decide(run_id, step, comment, approve=True)
-
-    async def reject(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
-        return await self._decide(run_id, step, comment, approve=False)
-
-    async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
-        accepted = await decisions.decide_gate(
-            self.transactor,
-            run_id,
-            approve=approve,
-            tenant=self.tenant,
-            actor=self.actor,
-            step=step,
     async def prune(
         self,
         *,
@@ -266,6 +266,21 @@ class AsyncEngine:
             self.transactor, policy, tenant=self.tenant, folder=folder, dry_run=dry_run, batch=batch, told=told
         )
 
+    # -- decisions ---------------------------------------------------------------------------------------------------
+    async def approve(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
+        return await self._decide(run_id, step, comment, approve=True)
+
+    async def reject(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
+        return await self._decide(run_id, step, comment, approve=False)
+
+    async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
+        accepted = await decisions.decide_gate(
+            self.transactor,
+            run_id,
+            approve=approve,
+            tenant=self.tenant,
+            actor=self.actor,
+            step=step,
             comment=comment,
         )
         return decisions.record_of(accepted)

@@ -74,6 +74,9 @@ class Coalescing:
     def is_empty(self) -> bool:
         return not self._rung
 
+    def has_due(self, now: float) -> bool:
+        return any(self._next.get(topic, now) <= now for topic in self._rung)
+
     def take(self, now: float) -> frozenset[int]:
         """Topics that may be sent now; the others stay."""
         due = frozenset(topic for topic in self._rung if self._next.get(topic, now) <= now)
@@ -96,6 +99,7 @@ class CoalescingBell:
     def __init__(self) -> None:
         self._listeners: list[Heard] = []
         self._gathered = Coalescing()
+        self._urgent = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         self.is_heard = False
@@ -114,8 +118,13 @@ class CoalescingBell:
             return
         self.hear(Hint(frozenset(topics)))
         self._gathered.add(topics)
-        if not _goes_on(self._sending):
-            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+        loop = asyncio.get_running_loop()
+        if _goes_on(self._sending):
+            if self._gathered.has_due(loop.time()):
+                self._urgent.set()
+        else:
+            self._urgent = asyncio.Event()
+            self._sending = loop.create_task(self._send_all())
             self._sending.add_done_callback(_mourn)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
@@ -159,7 +168,8 @@ class CoalescingBell:
             if topics := self._gathered.take(loop.time()):
                 await self._tell(topics)
             else:
-                await asyncio.sleep(self._gathered.pause(loop.time()))
+                self._urgent.clear()
+                await within(self._gathered.pause(loop.time()), self._urgent)
 
     async def _tell(self, topics: frozenset[int]) -> None:
         try:
@@ -170,6 +180,16 @@ class CoalescingBell:
             # The store is being closed: these may not have gone out yet.
             self._gathered.add(topics)
             raise
+
+
+async def within(seconds: float, event: asyncio.Event) -> bool:
+    """Wait for an event so long at most; says whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _mourn(task: asyncio.Task[None]) -> None:

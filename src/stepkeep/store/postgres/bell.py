@@ -13,7 +13,7 @@ import secrets
 from typing import Any
 
 from stepkeep.errors import StoreError
-from stepkeep.store.bell import ANYTHING, CoalescingBell
+from stepkeep.store.bell import ANYTHING, CoalescingBell, within
 from stepkeep.store.postgres.connections import Connection, Pool, execute
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.protocol import Hint
@@ -78,7 +78,7 @@ class PostgresBell(CoalescingBell):
             self.hear(ANYTHING)
             self.is_heard = True
             while not lost.is_set():
-                await _within(CHECK_SECONDS, lost)
+                await within(CHECK_SECONDS, lost)
                 await execute(connection, "select")
         except StoreError as problem:
             log.debug("the connection that listens for hints was lost: %s", problem)
@@ -91,7 +91,7 @@ class PostgresBell(CoalescingBell):
         """Whether what we say reaches us."""
         self._probed.clear()
         await self._notify("")
-        if await _within(PROBE_SECONDS, self._probed):
+        if await within(PROBE_SECONDS, self._probed):
             return True
         if not self._said:
             self._said = True
@@ -114,12 +114,3 @@ def _hint(said: str) -> Hint:
     """What was said; what is not understood, from a later version perhaps, could be anything."""
     numbers = said.split(",")
     return Hint(frozenset(map(int, numbers))) if all(number.isdecimal() for number in numbers) else ANYTHING
-
-
-async def _within(seconds: float, event: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from pathlib import Path
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.bell import ANYTHING, SHORTEST, CoalescingBell
+from stepkeep.store.bell import ANYTHING, CoalescingBell
 from stepkeep.store.sqlite import inotify
 
 LIVELY, SLEEPY = 0.004, 0.05
 """Seconds between two looks at the file, soon after it was touched and long after."""
+
+BREATH = 0.001
+"""Seconds between two hints that are passed on."""
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +34,12 @@ class SqliteBell(CoalescingBell):
         # One file, by whatever name it is opened.
         real = Path(os.path.realpath(database))
         self._file = real.with_name(real.name + "-bell")
+        self._mine = 0
 
     async def send(self, topics: frozenset[int]) -> None:
+        self._mine = time.time_ns()
         try:
-            os.utime(self._file)
+            os.utime(self._file, ns=(self._mine, self._mine))
         except FileNotFoundError:
             # Nobody has listened yet.
             log.debug("%s is not there: nobody listens", self._file)
@@ -62,13 +68,14 @@ class SqliteBell(CoalescingBell):
         touched = asyncio.Event()
         loop.add_reader(watch, touched.set)
         try:
-            while self._file.exists():
+            while at := self._touched_at():
+                if touched.is_set():
+                    inotify.drain(watch)
+                    touched.clear()
+                    self._pass_on(at)
+                    # Many processes may ring at once; one look serves them all.
+                    await asyncio.sleep(BREATH)
                 await touched.wait()
-                inotify.drain(watch)
-                touched.clear()
-                self.hear(ANYTHING)
-                # Many processes may ring at once; one look serves them all.
-                await asyncio.sleep(SHORTEST)
         finally:
             loop.remove_reader(watch)
             os.close(watch)
@@ -77,11 +84,16 @@ class SqliteBell(CoalescingBell):
         seen, pause = self._touched_at(), LIVELY
         while True:
             await asyncio.sleep(pause)
-            now = self._touched_at()
-            pause = LIVELY if now != seen else min(SLEEPY, pause * 1.05)
-            if now != seen:
-                seen = now
-                self.hear(ANYTHING)
+            at = self._touched_at()
+            pause = LIVELY if at != seen else min(SLEEPY, pause * 1.05)
+            if at != seen:
+                seen = at
+                self._pass_on(at)
+
+    def _pass_on(self, at: int) -> None:
+        # What this process said itself, those in it have heard already.
+        if at != self._mine:
+            self.hear(ANYTHING)
 
     def _touched_at(self) -> int:
         try:

@@ -1,0 +1,117 @@
+"""Waiting for runs to come to rest: all that wait in one process look together, when a hint says so and now and then.
+
+A hint makes the look come at once; without one, looks grow rarer. However many wait, a look is one statement, and it is
+never the only thing that the database is asked to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from stepkeep.errors import NotFound, StoreUnavailable
+from stepkeep.kernel.states import RunState
+from stepkeep.store.bell import within
+from stepkeep.store.protocol import RESTED, Hint, RunKey, Store
+
+PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
+"""Seconds between looks, the first and the longest: where hints are not heard, and where they are."""
+
+log = logging.getLogger(__name__)
+
+
+class _Wish(msgspec.Struct, frozen=True, eq=False):
+    """Somebody waits until a run is in one of these states."""
+
+    key: RunKey
+    states: frozenset[RunState]
+    answer: asyncio.Future[RunState]
+
+
+class Waiting:
+    """Everybody in this process who waits for a run. One per engine."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._wishes: dict[_Wish, None] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._nudge = asyncio.Event()
+        self._deafen: Callable[[], None] | None = None
+
+    async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunState:
+        """Return once the run is in one of these states, with the state it is in."""
+        loop = asyncio.get_running_loop()
+        wish = _Wish((tenant, run_id), frozenset(states), loop.create_future())
+        self._wishes[wish] = None
+        self._nudge.set()
+        if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
+            self._nudge = asyncio.Event()
+            self._deafen = self._deafen or self._store.bell.listen(self._heard)
+            self._looking = loop.create_task(self._look_on())
+        try:
+            return await wish.answer
+        finally:
+            self._wishes.pop(wish, None)
+
+    def _heard(self, hint: Hint) -> None:
+        if hint.concerns((RESTED,)):
+            self._nudge.set()
+
+    async def close(self) -> None:
+        """Listen no longer; whoever still waits hears why."""
+        deafen, self._deafen = self._deafen, None
+        if deafen is not None:
+            deafen()
+        for wish in self._wishes:
+            _answer(wish, StoreUnavailable("the engine was closed while somebody waited for a run"))
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look_on(self) -> None:
+        bell, clock = self._store.bell, asyncio.get_running_loop().time
+        pause = 0.0
+        while self._wishes:
+            self._nudge.clear()
+            began = clock()
+            found = await self._look()
+            # Whoever looks all the time keeps those from working that it waits for.
+            await asyncio.sleep(clock() - began)
+            shortest, longest = RARE_PAUSES if bell.is_heard else PAUSES
+            pause = shortest if found else min(longest, max(shortest, pause * 2))
+            if await within(pause, self._nudge):
+                pause = 0.0
+
+    async def _look(self) -> bool:
+        """Answer those whose runs have come to rest; says whether there were any."""
+        wishes = [wish for wish in self._wishes if not wish.answer.done()]
+        try:
+            states = await self._store.read_states(list(dict.fromkeys(wish.key for wish in wishes)))
+        except StoreUnavailable as problem:
+            log.debug("cannot look at the moment: %s", problem)
+            return False
+        except Exception as problem:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            for wish in wishes:
+                _answer(wish, problem)
+            return True
+        answered = False
+        for wish in wishes:
+            state = states.get(wish.key)
+            if state is None:
+                _answer(wish, NotFound(f"there is no run {wish.key[1]}"))
+            elif state in wish.states:
+                _answer(wish, state)
+            answered |= state is None or state in wish.states
+        return answered
+
+
+def _answer(wish: _Wish, said: RunState | Exception) -> None:
+    if wish.answer.done():
+        return
+    if isinstance(said, Exception):
+        wish.answer.set_exception(said)
+    else:
+        wish.answer.set_result(said)

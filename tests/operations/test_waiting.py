@@ -1,0 +1,157 @@
+"""Waiting for a run that somebody else works on: told by a hint, found without one, never for ever in vain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import NotFound, StoreUnavailable
+from stepkeep.operations import waiting
+from stepkeep.operations.waiting import Waiting
+from tests.operations.scene import NOBODYS
+
+NEVER = 3600.0
+
+
+def greet() -> str:
+    return "hello"
+
+
+def greeting() -> sk.Workflow:
+    made = sk.Workflow("greeting", version=1)
+    made.step("greet", "greet")
+    return made
+
+
+def signed() -> sk.Workflow:
+    made = sk.Workflow("signed", version=1)
+    made.approval("sign")
+    return made
+
+
+def a_registry() -> Registry:
+    registry = Registry()
+    registry.register(HandlerSpec(name="greet", function=greet))
+    return registry
+
+
+@asynccontextmanager
+async def a_worker_elsewhere(url: str) -> AsyncIterator[None]:
+    """A worker on an opening of its own, as another process would have it."""
+    async with AsyncEngine(url, registry=a_registry()) as engine:
+        worker = engine.worker()
+        serving = asyncio.create_task(worker.serve())
+        try:
+            yield
+        finally:
+            worker.stop()
+            await serving
+
+
+def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "RARE_PAUSES", (NEVER, NEVER))
+    monkeypatch.setattr(waiting, "PAUSES", (0.01, 0.01))
+
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            stop = engine.store.bell.listen(lambda hint: None)
+            async with asyncio.timeout(30):
+                while not engine.store.bell.is_heard:  # noqa: ASYNC110 - a bell tells nobody when it begins to hear
+                    await asyncio.sleep(0.01)
+                run_id = (await engine.start(greeting())).run_id
+                wait = asyncio.create_task(engine.wait(run_id))
+                await asyncio.sleep(0.1)
+                async with a_worker_elsewhere(database_url):
+                    assert (await wait).state == "succeeded"
+            stop()
+
+    asyncio.run(go())
+
+
+def test_a_run_whose_hint_is_lost_is_found_all_the_same(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+            run_id = (await engine.start(greeting())).run_id
+            monkeypatch.setattr(engine.store.bell, "hear", lambda hint: None)
+            async with asyncio.timeout(30):
+                assert (await engine.wait(run_id)).finished
+
+    asyncio.run(go())
+
+
+def test_a_run_that_waits_for_people_ends_the_wait_of_those_who_ask_for_that(database_url: str) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            run_id = (await engine.start(signed())).run_id
+            assert (await engine.wait(run_id, until_blocked=True)).state == "blocked"
+            waited = asyncio.create_task(engine.wait(run_id))
+            await engine.approve(run_id)
+            async with asyncio.timeout(30):
+                assert (await waited).state == "succeeded"
+
+    asyncio.run(go())
+
+
+def test_whoever_waits_no_longer_than_so_many_seconds_is_told_how_it_stands(database_url: str) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            run_id = (await engine.start(signed())).run_id
+            result = await engine.wait(run_id, seconds=0.05)
+            assert not result.finished
+
+    asyncio.run(go())
+
+
+def test_nobody_waits_for_a_run_that_does_not_exist(database_url: str) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            with pytest.raises(NotFound):
+                await engine.wait(NOBODYS)
+
+    asyncio.run(go())
+
+
+def test_many_who_wait_look_together(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            started = [(await engine.start(signed())).run_id for _ in range(20)]
+            looks: list[int] = []
+            real = engine.store.read_states
+
+            async def counted(keys: Any) -> Any:
+                looks.append(len(keys))
+                return await real(keys)
+
+            monkeypatch.setattr(engine.store, "read_states", counted)
+            waits = [asyncio.create_task(engine.wait(run_id, until_blocked=True)) for run_id in started * 2]
+            await asyncio.gather(*waits)
+            assert looks == [20]
+
+    asyncio.run(go())
+
+
+def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            run_id = (await engine.start(signed())).run_id
+            together = Waiting(engine.store)
+            waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
+            await asyncio.sleep(0.05)
+            await together.close()
+            with pytest.raises(StoreUnavailable):
+                await waited
+
+    asyncio.run(go())
+
+
+def test_a_program_without_an_event_loop_can_wait_too(database_url: str) -> None:
+    with sk.open(database_url, registry=a_registry()) as engine:
+        done = engine.run(greeting())
+        assert engine.wait(done.id).output == done.output

@@ -1,0 +1,58 @@
+"""Somebody who listens to a store's bell and writes down what is heard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stepkeep.store.protocol import Hint, Store
+
+PATIENCE = 10.0
+
+
+class Ear:
+    """What was heard, and a way to wait for more."""
+
+    def __init__(self) -> None:
+        self.heard: list[Hint] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, hint: Hint) -> None:
+        self.heard.append(hint)
+        self._news.set()
+
+    async def hears(self) -> Hint:
+        """Wait for a hint, whatever it is about, and forget all others."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.heard:
+                self._news.clear()
+                await self._news.wait()
+        first, self.heard = self.heard[0], []
+        return first
+
+    async def hears_of(self, topic: int) -> None:
+        """Wait until a hint concerns this topic, and forget it with all before it."""
+        async with asyncio.timeout(PATIENCE):
+            while not any(hint.concerns((topic,)) for hint in self.heard):
+                self._news.clear()
+                await self._news.wait()
+        self.heard.clear()
+
+
+@contextmanager
+def listening(store: Store) -> Iterator[Ear]:
+    ear = Ear()
+    stop = store.bell.listen(ear)
+    try:
+        yield ear
+    finally:
+        stop()
+
+
+async def ready_to_hear(store: Store, ear: Ear) -> None:
+    """Come back once hints are known to arrive, with nothing heard so far."""
+    async with asyncio.timeout(PATIENCE):
+        while not store.bell.is_heard:  # noqa: ASYNC110 - a bell tells nobody when it begins to hear
+            await asyncio.sleep(0.005)
+    ear.heard.clear()

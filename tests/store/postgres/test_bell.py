@@ -1,0 +1,68 @@
+"""Hints by NOTIFY: never inside a transaction that works, heard again after a cut, given up behind a pooler."""
+
+import asyncio
+import logging
+
+import asyncpg
+import pytest
+from tests.store.conftest import opened
+from tests.store.hearing import Ear, listening, ready_to_hear
+from tests.store.postgres.conftest import session
+from tests.store.values import QUEUE, new_run, ready, save
+
+from stepkeep.store.protocol import Store
+from stepkeep.torture.servers import pooler, pooler_program
+
+LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
+
+
+async def _cut_listeners(connection: "asyncpg.Connection[asyncpg.Record]") -> int:
+    cut = f"select count(pg_terminate_backend(pid)) from ({LISTENERS}) as listener"
+    return int(await connection.fetchval(cut))
+
+
+async def test_a_listener_that_is_cut_off_comes_back_and_looks_at_once(store: Store, other: Store, url: str) -> None:
+    with listening(other) as ear:
+        await ready_to_hear(other, ear)
+        async with session(url) as somebody:
+            assert await _cut_listeners(somebody) == 1
+        assert (await ear.hears()).topics is None
+        await save(store, new_run(1, (ready(1),)))
+        await ear.hears_of(QUEUE)
+
+
+async def test_what_a_listener_does_not_understand_could_be_anything(store: Store, url: str) -> None:
+    with listening(store) as ear:
+        await ready_to_hear(store, ear)
+        async with session(url) as somebody:
+            await somebody.execute("notify stepkeep, 'later-version queue=7'")
+        assert (await ear.hears()).topics is None
+
+
+async def test_the_greeting_of_one_listener_wakes_no_other(store: Store, other: Store) -> None:
+    with listening(store) as ear:
+        await ready_to_hear(store, ear)
+        with listening(other) as newcomer:
+            await ready_to_hear(other, newcomer)
+        assert ear.heard == []
+
+
+@pytest.mark.skipif(pooler_program() is None, reason="PgBouncer is not installed")
+async def test_behind_a_pooler_in_transaction_mode_polling_is_left_to_do_it(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepkeep.store.postgres.bell.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("stepkeep.store.postgres.bell.UNHEARD_PAUSE", 0.05)
+    caplog.set_level(logging.WARNING, "stepkeep.store.postgres.bell")
+    async with opened(url), pooler(url) as pooled, opened(pooled) as store:
+        with listening(store) as ear:
+            await _probed_several_times(store, ear)
+            assert not store.bell.is_heard
+        await save(store, new_run(1, (ready(1),)))
+        assert await store.has_ready([QUEUE])
+    assert sum("LISTEN does not work" in record.message for record in caplog.records) == 1
+
+
+async def _probed_several_times(store: Store, ear: Ear) -> None:
+    await asyncio.sleep(1.5)
+    assert not any(hint.topics is None for hint in ear.heard)

@@ -1,0 +1,122 @@
+"""When hints go out: at once while they are few, gathered while they are many, and the last ones before the end."""
+
+import asyncio
+from collections.abc import Collection
+
+import pytest
+from tests.store.values import new_run, ready, save
+
+from stepkeep.errors import StoreUnavailable
+from stepkeep.store.bell import LONGEST, QUIET, SHORTEST, Coalescing, CoalescingBell
+from stepkeep.store.protocol import Hint, Store
+
+
+def test_the_first_hint_on_a_topic_goes_out_at_once() -> None:
+    gathered = Coalescing()
+    gathered.add([1])
+    assert gathered.take(100.0) == {1}
+    gathered.add([2])
+    assert gathered.take(100.0) == {2}
+
+
+def test_a_second_hint_waits_a_little_and_is_not_lost() -> None:
+    gathered = Coalescing()
+    gathered.add([1])
+    gathered.take(100.0)
+    gathered.add([1])
+    assert gathered.take(100.0) == frozenset()
+    assert gathered.pause(100.0) == pytest.approx(SHORTEST)
+    assert gathered.take(100.0 + 2 * SHORTEST) == {1}
+    assert gathered.is_empty
+
+
+def _sent_in_a_second(rings_between_looks: int) -> int:
+    gathered, sent, now = Coalescing(), 0, 0.0
+    while now < 1.0:
+        for _ in range(rings_between_looks):
+            gathered.add([1])
+        sent += len(gathered.take(now))
+        now += 0.001
+    return sent
+
+
+def test_a_busy_topic_is_heard_of_about_twenty_times_a_second() -> None:
+    assert 15 <= _sent_in_a_second(rings_between_looks=5) <= 30
+
+
+def test_a_topic_that_was_busy_counts_as_quiet_again_after_a_while() -> None:
+    gathered, now = Coalescing(), 0.0
+    for _ in range(20):
+        gathered.add([1])
+        gathered.add([1])
+        gathered.take(now)
+        now += LONGEST
+    gathered.add([1])
+    now += 2 * QUIET
+    assert gathered.take(now) == {1}
+    gathered.add([1])
+    assert gathered.pause(now) == pytest.approx(SHORTEST)
+
+
+def test_one_busy_topic_does_not_hold_up_another() -> None:
+    gathered = Coalescing()
+    gathered.add([1])
+    gathered.take(0.0)
+    gathered.add([1, 2])
+    assert gathered.take(0.0) == {2}
+
+
+async def test_what_is_told_of_can_be_seen_by_then(store: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hint inside the transaction it speaks of would come too early, and would make commits wait for each other."""
+    told, could_see = asyncio.Event(), []
+
+    async def look(topics: Collection[int]) -> None:
+        could_see.append(await other.has_ready(topics))
+        told.set()
+
+    monkeypatch.setattr(store.bell, "send", look)
+    await save(store, new_run(1, (ready(1),)))
+    async with asyncio.timeout(10):
+        await told.wait()
+    assert could_see == [True]
+
+
+class _Recorder(CoalescingBell):
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.sent: list[frozenset[int]] = []
+        self._broken = broken
+
+    async def send(self, topics: frozenset[int]) -> None:
+        if self._broken:
+            raise StoreUnavailable("gone")
+        self.sent.append(topics)
+
+
+def _rung(bell: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
+    async def go() -> None:
+        for topics in rings:
+            bell.ring(topics)
+            await asyncio.sleep(0)
+        await bell.close()
+
+    asyncio.run(go())
+    return bell.sent
+
+
+def test_closing_lets_out_what_was_rung_last() -> None:
+    assert _rung(_Recorder(), [1], [1], [2]) == [{1}, {2}, {1}]
+
+
+def test_ringing_for_nothing_sends_nothing() -> None:
+    assert _rung(_Recorder(), []) == []
+
+
+def test_a_hint_that_cannot_be_sent_is_dropped_without_a_word_to_the_ringer() -> None:
+    assert _rung(_Recorder(broken=True), [1], [2]) == []
+
+
+def test_a_hint_concerns_its_topics_and_an_unspecific_one_everything() -> None:
+    assert Hint(frozenset({1, 2})).concerns([2, 3])
+    assert not Hint(frozenset({1, 2})).concerns([3])
+    assert Hint().concerns([3])
