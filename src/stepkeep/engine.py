@@ -157,11 +157,11 @@ class AsyncEngine:
     async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
         """Start a run and work on it here until it ends, or until only people or messages can move it."""
         started = await self.start(workflow, input, **options)
+        await retention.require_kept(self.store, started, tenant=self.tenant)
         return await self.work_on(started.run_id)
 
     async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
         """Be a worker until this run has ended (or, with `until_blocked`, waits for somebody else)."""
-        await retention.require_kept(self.store, started, tenant=self.tenant)
         settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
 
         async def reached() -> bool:
@@ -353,6 +353,13 @@ def encode_payload(value: Any) -> bytes:
         raise InvalidInput(str(problem)) from problem
 
 
+def _duration(what: str, text: str) -> int:
+    try:
+        return parse_duration(text)
+    except InvalidDuration as problem:
+        raise InvalidInput(f"{what}: {problem}") from None
+
+
 def _looks_like_a_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml", ".json"))
 
@@ -368,13 +375,6 @@ class Engine:
     def __enter__(self) -> Self:
         if self._loop is not None:
             raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
-def _duration(what: str, text: str) -> int:
-    try:
-        return parse_duration(text)
-    except InvalidDuration as problem:
-        raise InvalidInput(f"{what}: {problem}") from None
-
-
         ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=_spin, args=(self._loop, ready), name="stepkeep-engine", daemon=True)
