@@ -63,7 +63,8 @@ def _answer(draft: Draft, event: Event) -> Reply:
     try:
         reply = HANDLERS[type(event)](draft, event)
     except Refused as refusal:
-        return refusal
+        # A refusal is a value here. Its traceback would keep this draft and the decision that holds it alive.
+        return refusal.with_traceback(None)
     roll_up(draft)
     return reply
 

@@ -67,7 +67,7 @@ class Claimer(msgspec.Struct, frozen=True, gc=False):
     queues: frozenset[int]
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The rows to write, and one answer for each event asked about, in order.
 
     `was` is the journal sequence the rows were read at: the write asserts it. `changed` steps replace rows that
