@@ -19,6 +19,7 @@ def test_a_refusal_keeps_nothing_of_the_decision_alive() -> None:
     strange = StepReported(tenant="t", run_id="r", actor="w", no=0, fence=7, worker=1, outcome=Completed())
     unknown = StepClaimed(tenant="t", run_id="r", actor="w", no=99, worker=1, lease=LEASE)
     before = _drafts()
+    decision: object = None
     for _ in range(50):
         for event in (strange, unknown):
             decision = decide(snapshot, (event,), world.now)
