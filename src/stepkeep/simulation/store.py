@@ -200,6 +200,8 @@ class ModelTransaction:
 class ModelStore:
     """One client's view of a model database, at the end of its own wire."""
 
+    lanes = 2
+
     def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
         self.database, self.wire = database, wire or PlainWire()
         self.url = url

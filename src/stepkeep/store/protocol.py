@@ -285,9 +285,11 @@ class Store(Protocol):
     """A database that keeps runs. All methods are safe to call concurrently from one event loop.
 
     `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
-    store rings `bell` itself, after each commit that others may be waiting for.
+    store rings `bell` itself, after each commit that others may be waiting for. `lanes` is how many changes it can
+    really make at a time: more of them at once would only be smaller ones.
     """
 
+    lanes: int
     clock_offset: int
     url: str
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ class Attempts:
         self._changed, self._more_work, self._due_in = changed, more_work, due_in
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
-        self.reports = Reports(self._commit)
+        self.reports = Reports(transactor.store.lanes, self._commit, seams.sleep)
         self.queues: frozenset[int] = frozenset()
         self.attention = asyncio.Event()
         self.may_chain = True
@@ -130,16 +131,21 @@ class Attempts:
             self._outage.met(problem)
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
-    def accept(self, claims: Sequence[Claim]) -> None:
-        """Hold these, give them what they need, and let them run."""
+    def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
+        """Hold these, give them what they need, and let them run.
+
+        Those that a report made ready stay in its lane, where their run is.
+        """
         if not claims:
             return
         now = self._seams.monotonic()
+        quiet = self._quiet_lane() if lane is None else lane
         jobs = []
         for claim in claims:
             if not self.may_chain:
                 # It was claimed by a commit that was under way when the worker began to drain.
-                self._hold([job := Job(claim, self._codes.unprepared(claim), renewed_at=now)])
+                job = Job(claim, self._codes.unprepared(claim), renewed_at=now, lane=self._lane_of(claim))
+                self._hold([job])
                 self._report(job, Released())
                 continue
             try:
@@ -147,7 +153,8 @@ class Attempts:
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(claim, now, problem)
                 continue
-            job = Job(claim, code, now + code.planned.timeout / SECOND, now, self._inputs.fetch)
+            way = quiet if lane is not None or code.is_alone else self._lane_of(claim)
+            job = Job(claim, code, now + code.planned.timeout / SECOND, now, self._inputs.fetch, way)
             if code.is_manual:
                 job.completion_token = self._seams.token()
             jobs.append(job)
@@ -155,12 +162,22 @@ class Attempts:
         self._begin(jobs)
 
     def _refuse(self, claim: Claim, now: float, problem: Exception) -> None:
-        job = Job(claim, self._codes.unprepared(claim), renewed_at=now)
+        job = Job(claim, self._codes.unprepared(claim), renewed_at=now, lane=self._lane_of(claim))
         self._hold([job])
         outcome: Outcome = failure_of(problem)
         if job.code.is_rules:
             outcome = RulesFailed(error=str(problem))
         self._report(job, outcome)
+
+    def _lane_of(self, claim: Claim) -> int:
+        """The lane of a run that may have several steps under way: always the same."""
+        return ord(claim.run_id[-1]) % self.reports.lanes
+
+    def _quiet_lane(self) -> int:
+        """The lane with the fewest attempts; a whole group goes there, since two halves would be two commits."""
+        held = Counter(dict.fromkeys(range(self.reports.lanes), 0))
+        held.update([job.lane for job in self.leases])
+        return min(held, key=held.__getitem__)
 
     def _hold(self, jobs: Sequence[Job]) -> None:
         if self.leases.add(jobs):
@@ -220,13 +237,15 @@ class Attempts:
         job.reported = True
         self.reports.put([(job, _verdict(outcome) if job.code.is_rules else outcome)])
 
-    async def _commit(self, batch: list[Report]) -> None:
-        """Report a batch, claim what it made ready, and go on with both. Raises nothing."""
-        tries = 0
+    async def _commit(self, batch: list[Report]) -> int:
+        """Report a batch, claim what it made ready, and go on with both; says how much began. Raises nothing."""
+        tries = began = 0
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
-            spare = max(0, self.room) if self.may_chain else 0
             leaving = {job for job, outcome in batch if _frees_slot(job, outcome)} if self.may_chain else set()
+            follow = sum([len(job.claim.planned.dependents) or 1 for job, _ in batch])
+            # No more than can follow: what it holds for the while, nobody else can claim for.
+            spare = max(0, min(self.room, follow - len(leaving))) if self.may_chain else 0
             room = spare + len(leaving)
             claimer = self.claimer(room) if room else None
             self._reserved += spare
@@ -251,17 +270,19 @@ class Attempts:
             self._outage.over()
             for (job, outcome), reply in zip(batch, replies, strict=True):
                 self._answered(job, outcome, reply)
-            self.accept(claims)
+            self.accept(claims, batch[0][0].lane)
             for claim in claims:
                 doubtful.pop(_name(claim), None)
             self._changed()
-            if room and len(claims) == room:
+            began = len(claims)
+            if room and began == room < follow:
                 self._more_work()
             break
         if doubtful:
             # Claimed by a commit that was not confirmed, if at all: nobody else would run them while their leases last.
             self._doubtful |= doubtful
             self._spawn(self._settle_doubts_soon())
+        return began
 
     async def _commit_apart(self, batch: list[Report], problem: Exception) -> None:
         """One report broke the whole batch: report each alone, and give up the one that breaks by itself."""
@@ -309,7 +330,7 @@ class Attempts:
         self._let_go(job)
         claim = job.claim
         judged = Job(claim, self._codes.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
-        judged.details, judged.own_output = job.details, (outcome.output,)
+        judged.details, judged.own_output, judged.lane = job.details, (outcome.output,), job.lane
         self._hold([judged])
         self._begin([judged])
 

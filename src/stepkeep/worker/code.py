@@ -36,7 +36,15 @@ class StepCode:
     needs_states = False
     rules: tuple[tuple[Rule, Condition], ...] = ()
 
-    def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor, spec: HandlerSpec | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        planned: PlannedStep,
+        executor: Executor,
+        spec: HandlerSpec | None,
+        *,
+        is_alone: bool = False,
+    ) -> None:
         self.plan, self.planned, self.executor, self.spec = plan, planned, executor, spec
         self.where: Where = executor.where(planned)
         kind = planned.executor
@@ -66,6 +74,7 @@ class StepCode:
             or (takes_inputs and self._inputs.reads_run)
         )
         self.needs_anything = self.needs_details or bool(self.needs_outputs)
+        self.is_alone = is_alone
         self._before: tuple[str, ...] | None = None
 
     @property
@@ -89,6 +98,7 @@ class RulesCode:
     """The rules of a step (or of the run), which run after its handler."""
 
     is_rules = True
+    is_alone = False
     is_manual = False
     is_transactional = False
     checks_inputs = False
@@ -139,6 +149,7 @@ class Codes:
         self._command = CommandExecutor(settings.commands)
         self._known: dict[tuple[int, int], StepCode | RulesCode] = {}
         self._known_rules: dict[tuple[int, int], RulesCode] = {}
+        self._sequences: dict[int, bool] = {}
 
     def of(self, claim: Claim) -> StepCode | RulesCode:
         """The code that a claim asks for: the step's own, or its rules alone."""
@@ -167,17 +178,25 @@ class Codes:
     def _make(self, claim: Claim) -> StepCode | RulesCode:
         plan, planned = claim.plan, claim.planned
         assert planned.executor is not None
+        alone = self._is_sequence(plan)
         match planned.executor.__struct_config__.tag:
             case "python":
-                return StepCode(plan, planned, self._python, self._python.spec(planned))
+                return StepCode(plan, planned, self._python, self._python.spec(planned), is_alone=alone)
             case "agent":
-                return StepCode(plan, planned, self._agent, self._agent.spec(planned))
+                return StepCode(plan, planned, self._agent, self._agent.spec(planned), is_alone=alone)
             case "command":
-                return StepCode(plan, planned, self._command, None)
+                return StepCode(plan, planned, self._command, None, is_alone=alone)
             case "http":
-                return StepCode(plan, planned, self._http, None)
+                return StepCode(plan, planned, self._http, None, is_alone=alone)
             case _:
                 return self.rules_of(claim)
+
+    def _is_sequence(self, plan: Plan) -> bool:
+        found = self._sequences.get(plan.definition_id)
+        if found is None:
+            found = len(plan.roots) == 1 and all(len(step.dependents) <= 1 for step in plan.steps)
+            self._sequences[plan.definition_id] = found
+        return found
 
 
 def _takes_inputs(spec: HandlerSpec) -> bool:

@@ -75,9 +75,9 @@ class ThreadedCrew:
         for place in self._places.values():
             place.close()
 
-    def _note(self, job: Job, outcome: Outcome) -> None:
+    def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the look at the flag, so that no job is left behind."""
-        self._done.append((job, outcome))
+        self._done.extend(ended)
         if not self._signalled and self._engine is not None:
             self._signalled = True
             # A handler that outlived the worker has nobody to tell.

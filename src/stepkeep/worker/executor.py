@@ -62,10 +62,14 @@ class CallExecutor(Executor, Protocol):
         ...
 
 
+Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
+"""Jobs that came to an end, with what they came to."""
+
+
 class Place(Protocol):
     """Somewhere for jobs to run. Each job that was started is reported to `done` exactly once, from any thread."""
 
-    def open(self, done: Callable[[Job, Outcome], None]) -> None: ...
+    def open(self, done: Done) -> None: ...
 
     def start(self, jobs: Sequence[Job]) -> None:
         """Begin all of these, with one crossing between threads."""
@@ -98,6 +102,8 @@ class Code(Protocol):
     needs_states: bool
     needs_anything: bool
     """Something must be at hand before an attempt: one of the three above."""
+    is_alone: bool
+    """No other step of the same run is ever under way beside this one."""
     otherwise: Category
     """The category of errors that nothing else classifies."""
 
@@ -123,7 +129,7 @@ class Job(msgspec.Struct, eq=False):
 
     `running`: a handler has it. `reported`: its outcome is on its way, and whatever comes after it is dropped.
     `own_output` is what its handler returned, once its rules are being judged; `waiter` whoever awaits its outcome
-    besides the loop; `handle` whatever its place needs to stop it.
+    besides the loop; `handle` whatever its place needs to stop it; `lane` the way by which it is reported.
     """
 
     claim: Claim
@@ -131,6 +137,7 @@ class Job(msgspec.Struct, eq=False):
     attempt_deadline: float = float("inf")
     renewed_at: float = 0.0
     fetch: Callable[[Job, str], bytes | None] | None = None
+    lane: int = 0
     cancelled: Cancellation = msgspec.field(default_factory=Cancellation)
     details: Details | None = None
     outputs: Mapping[str, bytes | None] = {}

@@ -1,7 +1,7 @@
 """Outcomes on their way to the database, in natural groups: what gathers while one commit is under way forms the next.
 
-Two lanes, split by run, so that one run is never in two transactions at once; nothing waits when idle. A lane knows
-nothing of what it carries; the loop gives it the function that commits a batch.
+As many lanes as the store can serve at a time, and a run is never in two of them at once; nothing waits when idle. A
+lane knows nothing of what it carries; the loop gives it the function that commits a batch.
 """
 
 from __future__ import annotations
@@ -14,25 +14,35 @@ from stepkeep.worker.executor import Job
 
 Report = tuple[Job, Outcome]
 
-LANES = 2
 BATCH = 500
+
+GATHER = 0.002
+"""How long (seconds) a few reports wait for the many that the commit before them has set going."""
 
 
 class Reports:
-    """The lanes. `commit` must answer for every report it was given before it returns, and raises nothing."""
+    """The lanes. `commit` must answer for every report it was given before it returns, and raises nothing.
 
-    def __init__(self, commit: Callable[[list[Report]], Awaitable[None]]) -> None:
-        self._commit = commit
-        self._waiting: list[list[Report]] = [[] for _ in range(LANES)]
-        self._flushing: list[asyncio.Task[None] | None] = [None] * LANES
+    It returns how many attempts it has set going.
+    """
+
+    def __init__(
+        self, lanes: int, commit: Callable[[list[Report]], Awaitable[int]], sleep: Callable[[float], Awaitable[None]]
+    ) -> None:
+        self._commit, self._sleep = commit, sleep
+        self._waiting: list[list[Report]] = [[] for _ in range(lanes)]
+        self._flushing: list[asyncio.Task[None] | None] = [None] * lanes
 
     def put(self, reports: Iterable[Report]) -> None:
         for report in reports:
-            # Run ids are text of any kind; the last sign of the usual ones is as good as drawn by lot.
-            self._waiting[ord(report[0].claim.run_id[-1]) % LANES].append(report)
+            self._waiting[report[0].lane].append(report)
         for lane, task in enumerate(self._flushing):
             if self._waiting[lane] and (task is None or task.done()):
                 self._flushing[lane] = asyncio.get_running_loop().create_task(self._flush(lane))
+
+    @property
+    def lanes(self) -> int:
+        return len(self._waiting)
 
     @property
     def idle(self) -> bool:
@@ -45,4 +55,7 @@ class Reports:
     async def _flush(self, lane: int) -> None:
         while self._waiting[lane]:
             batch, self._waiting[lane] = self._waiting[lane][:BATCH], self._waiting[lane][BATCH:]
-            await self._commit(batch)
+            began = await self._commit(batch)
+            if 0 < len(self._waiting[lane]) < began:
+                # Two groups that take turns never meet by themselves, and each would cost as many round trips.
+                await self._sleep(GATHER)

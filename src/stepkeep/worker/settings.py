@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     concurrency: int = 64
-    claim_batch: int = 200
+    claim_batch: int = 500
     lease: int | None = None
     heartbeat: float = 10.0
     sweep: float = 0.75

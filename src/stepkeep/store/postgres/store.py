@@ -57,6 +57,8 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 class PostgresStore:
     """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
+    lanes = 2
+
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)
         self.url = options.shown

@@ -1,7 +1,7 @@
 """The handlers' event loop: a thread of its own, so that a handler that blocks it holds up no heartbeat and no lease.
 
-Async handlers, commands and HTTP calls run here. The worker's loop hands over whole batches and gets single results
-back through `done`; nothing else crosses.
+Async handlers, commands and HTTP calls run here. The worker's loop hands over whole batches and gets back, through
+`done`, what ended in the same turn of this loop; nothing else crosses.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.worker import settle
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Done, Job
 
 log = logging.getLogger("stepkeep.worker")
 
 CLOSE_SECONDS = 5.0
+
+TOGETHER = 0.002
+"""How long (seconds) a result waits for others of its turn: whoever wakes the worker first would be reported alone, and
+all the others would wait for that commit."""
 
 
 class LoopPlace:
@@ -29,9 +34,11 @@ class LoopPlace:
         self._jobs: set[Job] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._done: Callable[[Job, Outcome], None] = lambda job, outcome: None
+        self._ended: list[tuple[Job, Outcome]] = []
+        self._waiting_since = 0.0
+        self._done: Done = lambda ended: None
 
-    def open(self, done: Callable[[Job, Outcome], None]) -> None:
+    def open(self, done: Done) -> None:
         self._done = done
 
     @property
@@ -89,7 +96,22 @@ class LoopPlace:
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
             outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
         self._jobs.discard(job)
-        self._done(job, outcome)
+        self._end_one(job, outcome)
+
+    def _end_one(self, job: Job, outcome: Outcome) -> None:
+        assert self._loop is not None
+        self._ended.append((job, outcome))
+        now = time.monotonic()
+        if len(self._ended) == 1:
+            self._waiting_since = now
+            self._loop.call_soon(self._deliver)
+        elif now - self._waiting_since > TOGETHER:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        if self._ended:
+            ended, self._ended = self._ended, []
+            self._done(ended)
 
     async def _end(self) -> None:
         loop = asyncio.get_running_loop()
@@ -98,6 +120,7 @@ class LoopPlace:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=CLOSE_SECONDS / 2)
+        self._deliver()
         for close in self._on_close:
             await close()
         await loop.shutdown_asyncgens()

@@ -7,12 +7,12 @@ its result is dropped, and the slot it holds comes back only when it ends.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from queue import SimpleQueue
 
 from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.worker import settle
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Done, Job
 
 
 class ThreadPlace:
@@ -25,9 +25,9 @@ class ThreadPlace:
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._jobs: set[Job] = set()
-        self._done: Callable[[Job, Outcome], None] = lambda job, outcome: None
+        self._done: Done = lambda ended: None
 
-    def open(self, done: Callable[[Job, Outcome], None]) -> None:
+    def open(self, done: Done) -> None:
         self._done = done
 
     def start(self, jobs: Sequence[Job]) -> None:
@@ -56,7 +56,7 @@ class ThreadPlace:
             except BaseException as problem:  # noqa: BLE001 - no process could be had, say: the next job may fare better
                 outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
             self._jobs.discard(job)
-            self._done(job, outcome)
+            self._done([(job, outcome)])
 
     def _attempt(self, job: Job) -> Outcome:
         try:
