@@ -10,6 +10,7 @@ from tests.store.values import (
     TENANT,
     a_run,
     a_step,
+    finished,
     key,
     load,
     moved,
@@ -51,8 +52,7 @@ async def test_a_run_that_comes_to_rest_is_told_of(store: Store, other: Store, s
     await save(store, new_run(1, (running(1, due_at=SECOND),), run=run))
     with listening(other) as ear:
         await ready_to_hear(other, ear)
-        ended = {"ended_at": 5} if state is not RunState.BLOCKED else {}
-        change, entry = moved(run, state=state, **ended)
+        change, entry = moved(run, state=state) if state is RunState.BLOCKED else finished(run, state)
         await store.change((want(1),), writes(Write(runs=[change], entries=[entry])))
         await ear.hears_of(RESTED)
 

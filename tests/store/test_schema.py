@@ -32,6 +32,7 @@ from stepkeep.kernel.states import (
     StopCause,
     WorkerState,
 )
+from stepkeep.store.listing import TROUBLED
 from stepkeep.store.protocol import Store, WorkerChange, Write
 
 CLOSED_LISTS: dict[tuple[str, str], Iterable[str]] = {
@@ -158,7 +159,7 @@ def setting_run(state: str, *columns: str) -> str:
 
 def legal_run(state: RunState) -> str:
     columns = ["ended_at = 9"] if state in RUN_TERMINAL else []
-    columns += ["cause = 'failure'"] if state in (RunState.STOPPING, RunState.COMPENSATING) else []
+    columns += ["cause = 'failure'"] if state in TROUBLED else []
     return setting_run(state, *columns)
 
 
@@ -178,12 +179,16 @@ ILLEGAL_RUNS = {
     "running with an end": setting_run("running", "ended_at = 9"),
     "stopping without a cause": setting_run("stopping"),
     "compensating without a cause": setting_run("compensating"),
+    **{f"{state} without a cause": setting_run(state, "ended_at = 9") for state in sorted(RUN_TERMINAL & TROUBLED)},
     "more leased than moving": setting_run("running", "leased = 1"),
     **{f"negative {name}": setting_run("running", f"{name} = -1") for name in ("open", "moving", "inbox", "failed")},
-    **{f"{state} without an end": setting_run(state) for state in sorted(RUN_TERMINAL)},
-    **{f"{state} with a timer": setting_run(state, "ended_at = 9", "due_at = 9") for state in sorted(RUN_TERMINAL)},
+    **{f"{state} without an end": setting_run(state, "cause = 'failure'") for state in sorted(RUN_TERMINAL)},
     **{
-        f"{state} with something {counter}": setting_run(state, "ended_at = 9", f"{counter} = 1")
+        f"{state} with a timer": setting_run(state, "ended_at = 9", "cause = 'failure'", "due_at = 9")
+        for state in sorted(RUN_TERMINAL)
+    },
+    **{
+        f"{state} with something {counter}": setting_run(state, "ended_at = 9", "cause = 'failure'", f"{counter} = 1")
         for state in sorted(RUN_TERMINAL)
         for counter in ("open", "moving", "undoing")
     },

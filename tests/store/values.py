@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
-from stepkeep.kernel.states import RunState, StepState, WorkerState
+from stepkeep.kernel.states import RunState, StepState, StopCause, WorkerState
+from stepkeep.store.listing import TROUBLED
 from stepkeep.store.protocol import Loaded, NewRun, RunChange, RunKey, Store, Think, Want, Write
 
 TENANT = "acme"
@@ -51,6 +52,8 @@ def settled(step: Step, state: StepState = StepState.SUCCEEDED, **changes: Any) 
 def a_run(number: int, state: RunState = RunState.RUNNING, **given: Any) -> Run:
     """A run that has made its first journal entry."""
     head = an_entry(run_id(number), 1).hash
+    if state in TROUBLED:
+        given.setdefault("cause", StopCause.FAILURE)
     return Run(
         **{"tenant": TENANT, "id": run_id(number), "definition_id": 1, "state": state, "seq": 1, "head": head, **given}
     )
@@ -152,4 +155,5 @@ def moved(run: Run, **changes: Any) -> tuple[RunChange, SealedEntry]:
 
 
 def finished(run: Run, state: RunState = RunState.SUCCEEDED) -> tuple[RunChange, SealedEntry]:
-    return moved(run, state=state, ended_at=9, due_at=None, open=0, moving=0, leased=0, undoing=0)
+    cause = StopCause.FAILURE if state in TROUBLED else None
+    return moved(run, state=state, cause=cause, ended_at=9, due_at=None, open=0, moving=0, leased=0, undoing=0)

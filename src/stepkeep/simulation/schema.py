@@ -11,7 +11,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepSt
 
 S = StepState
 NO_QUEUE = 0
-WITH_A_CAUSE = (RunState.STOPPING, RunState.COMPENSATING)
+WITH_A_CAUSE = (RUN_TERMINAL - {RunState.SUCCEEDED}) | {RunState.STOPPING, RunState.COMPENSATING}
 
 
 def refuse_step(step: Step, before: Step | None = None) -> None:

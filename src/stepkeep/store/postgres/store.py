@@ -21,6 +21,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.bell import PostgresBell
@@ -236,17 +237,10 @@ class PostgresStore:
     async def list_runs(self, which: RunFilter) -> list[RunRecord]:
         if which.before is not None and not is_run_id(which.before):
             return []
-        return await self._read(
-            columns.record_from,
-            SQL.list_runs,
-            which.tenant,
-            which.before,
-            list(which.states) or None,
-            which.workflow,
-            which.business_key,
-            which.correlation_id,
-            which.limit,
-        )
+        name = finder(which)
+        own_run = which.correlation_id if which.correlation_id and is_run_id(which.correlation_id) else None
+        found = await self._read(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
+        return await self._read(columns.record_from, SQL.read_runs, which.tenant, ids(found)) if found else []
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._read(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))

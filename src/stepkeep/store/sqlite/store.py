@@ -24,6 +24,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.protocol import (
     Due,
     Finished,
@@ -222,17 +223,15 @@ class SqliteStore:
         return {(details.tenant, details.run_id): details for details in found}
 
     async def list_runs(self, which: RunFilter) -> list[RunRecord]:
-        return await self._rows(
-            rows.to_record,
-            SQL.list_runs,
-            which.tenant,
-            which.before,
-            json_text(which.states) if which.states else None,
-            which.workflow,
-            which.business_key,
-            which.correlation_id,
-            which.limit,
-        )
+        name = finder(which)
+        tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
+
+        def look(c: apsw.Connection) -> list[RunRecord]:
+            asked = (tenant, before, limit, json_text(states), *rest)
+            found = [run_id for (run_id,) in c.execute(getattr(SQL, name), asked)]
+            return [rows.to_record(row) for row in c.execute(SQL.read_runs, (tenant, json_text(found)))]
+
+        return await self._look(look)
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._rows(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))

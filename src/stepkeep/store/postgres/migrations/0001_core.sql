@@ -2,8 +2,8 @@
 --
 -- Tenant leads every key. Times are microseconds of stepkeep_now(). States are text with a CHECK. Payloads are JSON
 -- in bytea, which the server never parses. The run row is the lock of everything that carries its id; hot tables have
--- no foreign keys and no index beyond the two that finding work needs. Keys compare byte by byte (collation "C"):
--- a language's rules would cost more than the rest of a look-up.
+-- no foreign keys, and no index beyond those of finding work, of what is live and of what was stopped. Keys compare
+-- byte by byte (collation "C"): a language's rules would cost more than the rest of a look-up.
 
 create function stepkeep_now() returns bigint language sql volatile parallel safe
     return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
@@ -77,13 +77,16 @@ create table runs (
     constraint finished_run_is_at_rest check (
         state not in ('succeeded', 'failed', 'cancelled', 'rolled_back')
         or (due_at is null and open = 0 and moving = 0 and leased = 0 and undoing = 0)),
-    constraint stopping_run_has_a_cause check (state not in ('stopping', 'compensating') or cause is not null),
+    constraint troubled_run_has_a_cause check (
+        state not in ('stopping', 'compensating', 'failed', 'cancelled', 'rolled_back') or cause is not null),
     constraint leased_steps_are_moving check (leased <= moving)
 ) with (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05
 );
 
 create index runs_due on runs (due_at) where due_at is not null;
+create index runs_live on runs (tenant, id) where ended_at is null;
+create index runs_troubled on runs (tenant, id) where cause is not null;
 
 create table run_details (
     tenant text collate "C" not null,
@@ -102,6 +105,9 @@ create table run_details (
 );
 
 create index run_details_workflow on run_details (tenant, workflow, run_id);
+create index run_details_business_key on run_details (tenant, business_key, run_id) where business_key is not null;
+create index run_details_correlation on run_details (tenant, correlation_id, run_id)
+    where correlation_id <> run_id::text;
 
 create table steps (
     tenant text collate "C" not null,

@@ -2,7 +2,7 @@
 -- A run's timeout is no cause to move; the end of its grace period is.
 select runs.tenant, runs.id::text
 from runs
-where runs.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
+where runs.ended_at is null and runs.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
     and not (runs.state = 'stopping' and runs.due_at is not null)
     and not exists (
         select

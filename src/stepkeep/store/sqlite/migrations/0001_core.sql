@@ -60,9 +60,9 @@ create table runs (
         when 'stopping'     then ended_at is null and cause is not null
         when 'compensating' then ended_at is null and cause is not null
         when 'succeeded'    then ended_at is not null and due_at is null
-        when 'failed'       then ended_at is not null and due_at is null
-        when 'cancelled'    then ended_at is not null and due_at is null
-        when 'rolled_back'  then ended_at is not null and due_at is null
+        when 'failed'       then ended_at is not null and due_at is null and cause is not null
+        when 'cancelled'    then ended_at is not null and due_at is null and cause is not null
+        when 'rolled_back'  then ended_at is not null and due_at is null and cause is not null
         else false end),
     constraint finished_run_is_at_rest check (
         ended_at is null or (open = 0 and moving = 0 and leased = 0 and undoing = 0)),
@@ -76,6 +76,8 @@ create table runs (
 ) strict, without rowid;
 
 create index runs_due on runs (due_at) where due_at is not null;
+create index runs_live on runs (tenant, id) where ended_at is null;
+create index runs_troubled on runs (tenant, id) where cause is not null;
 
 create table run_details (
     tenant         text not null,
@@ -94,6 +96,8 @@ create table run_details (
 ) strict;
 
 create index run_details_workflow on run_details (tenant, workflow, run_id);
+create index run_details_business_key on run_details (tenant, business_key, run_id) where business_key is not null;
+create index run_details_correlation on run_details (tenant, correlation_id, run_id) where correlation_id <> run_id;
 
 create table steps (
     tenant     text not null,

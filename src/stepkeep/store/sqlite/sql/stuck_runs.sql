@@ -1,8 +1,8 @@
 -- List unfinished runs that nothing will move: no claimable step, no lease, no timer, no declared wait.
 -- A run's timeout is no cause to move; the end of its grace period is.
 select r.tenant, r.id
-from runs r
-where r.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
+from runs r indexed by runs_live
+where r.ended_at is null and r.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
     and not (r.state = 'stopping' and r.due_at is not null)
     and not exists (
         select 1

@@ -1,0 +1,56 @@
+"""Which of the stores' statements finds the runs that a filter lets through, so that none ever walks over all of them.
+
+Each has an index of its own: by what a run belongs to, by its business key, of the unfinished, of those that were
+stopped, by workflow; or the primary key, for all. Both stores ask here; it touches no database.
+"""
+
+from __future__ import annotations
+
+from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.store.protocol import LAST_ID, RunFilter
+
+LIVE = frozenset(RunState) - RUN_TERMINAL
+TROUBLED = (RUN_TERMINAL - {RunState.SUCCEEDED}) | {RunState.STOPPING, RunState.COMPENSATING}
+"""States that a run is in only because of a failure, a timeout or a cancel."""
+
+TAKES = {
+    "find_runs": 4,
+    "find_live_runs": 5,
+    "find_troubled_runs": 5,
+    "find_runs_of_workflow": 5,
+    "find_runs_by_business_key": 6,
+    "find_runs_by_correlation": 8,
+}
+"""How many of the arguments each statement takes; the order is the same in all."""
+
+
+def finder(which: RunFilter) -> str:
+    """The statement for a filter: the one whose index leaves least to look at.
+
+    >>> finder(RunFilter(tenant="acme", workflow="onboarding", states=(RunState.FAILED,)))
+    'find_troubled_runs'
+    """
+    states = frozenset(which.states)
+    if which.correlation_id is not None:
+        return "find_runs_by_correlation"
+    if which.business_key is not None:
+        return "find_runs_by_business_key"
+    if states and states <= LIVE:
+        return "find_live_runs"
+    if states and states <= TROUBLED:
+        return "find_troubled_runs"
+    return "find_runs" if which.workflow is None else "find_runs_of_workflow"
+
+
+def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
+    """The arguments of every finder, states as a list; `own_run` is the correlation id where that is a run's id."""
+    return (
+        which.tenant,
+        which.before or LAST_ID,
+        which.limit,
+        [str(state) for state in which.states or RunState],
+        which.workflow,
+        which.business_key,
+        which.correlation_id,
+        own_run,
+    )

@@ -1,0 +1,6 @@
+-- Find runs of a tenant in certain states, newest first, before a run.
+select id::text
+from runs
+where tenant = $1 and id < $2::uuid and state = any($4::text[])
+order by id desc
+limit $3

@@ -1,0 +1,13 @@
+-- Find runs that were given a business key, in certain states and perhaps of one workflow, newest first, before a run.
+select run.id::text
+from run_details as details
+cross join lateral (
+    select id
+    from runs
+    where runs.tenant = $1 and runs.id = details.run_id and runs.state = any($4::text[])
+    offset 0
+) as run
+where details.tenant = $1 and details.run_id < $2::uuid and details.business_key = $6
+    and ($5::text is null or details.workflow = $5)
+order by details.run_id desc
+limit $3

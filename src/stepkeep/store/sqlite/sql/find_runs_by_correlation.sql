@@ -1,0 +1,17 @@
+-- Find runs by what they belong to, in certain states and perhaps by workflow and business key, newest first, before a
+-- run. A run that was given no correlation id belongs to itself (?8) and is in no index. ?4 is JSON: [state, ...].
+select d.run_id
+from (
+    select tenant, run_id, workflow, business_key
+    from run_details indexed by run_details_correlation
+    where tenant = ?1 and correlation_id = ?7 and correlation_id <> run_id
+    union all
+    select tenant, run_id, workflow, business_key
+    from run_details
+    where tenant = ?1 and run_id = ?8 and correlation_id = ?7
+) d
+cross join runs r on r.tenant = d.tenant and r.id = d.run_id
+where d.run_id < ?2 and (?5 is null or d.workflow = ?5) and (?6 is null or d.business_key = ?6)
+    and r.state in (select value from json_each(?4))
+order by d.run_id desc
+limit ?3
