@@ -39,7 +39,7 @@ async def inside_the_server(ground: Ground, *, steps: int, runs: int) -> Figures
         await sql.run(f"call bench_replay(1, {WARM_UP}, {BATCH})")
         # From here on plans are made for tables that are known not to be empty.
         await sql.run("vacuum analyze")
-        batches = runs // BATCH
+        batches = max(1, runs // BATCH)
         before, begun = spent((), ground.server_pid), time.perf_counter()
         await sql.run(f"call bench_replay({WARM_UP + 1}, {WARM_UP + batches}, {BATCH})")
         seconds = time.perf_counter() - begun

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -82,7 +83,7 @@ def run_campaign(ask: Ask, told: Told = lambda turn: None, peers_dir: Path | Non
             found |= asyncio.run(server_facts(server))
         crowd = _Crowd(ask, works, peers, peers_dir or default_peers_dir(), server, why)
         for number in range(1, max(_rounds(ask, works, peers)) + 1):
-            for turn in (*_own_turns(ask, works, number, server, why), *crowd.turns(number)):
+            for turn in chain(_own_turns(ask, works, number, server, why), crowd.turns(number)):
                 turns.append(turn)
                 told(turn)
     return Campaign(

@@ -23,13 +23,13 @@ ASKED = re.compile(r"LOG:  (?:statement|execute)")
 SETTLE = 4.0
 
 
-async def idle_worker(ground: Ground, *, seconds: float) -> Figures:
+async def idle_worker(ground: Ground, *, seconds: float, settle: float = SETTLE) -> Figures:
     """A worker with nothing to do: what it asks by the second, its CPU, its memory."""
     await _log_statements(ground)
     async with AsyncEngine(ground.url) as engine:
         await engine.publish(chain(3))
         async with workers(ground, engine) as pids:
-            await asyncio.sleep(SETTLE)
+            await asyncio.sleep(settle)
             before, asked, begun = spent(pids, ground.server_pid), _asked(ground), time.perf_counter()
             await asyncio.sleep(seconds)
             took = time.perf_counter() - begun

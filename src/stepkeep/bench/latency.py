@@ -9,14 +9,12 @@ import asyncio
 import time
 
 from stepkeep.bench.ground import Ground, workers
-from stepkeep.bench.load import all_ended, ended, start_runs, verify
+from stepkeep.bench.load import all_ended, start_runs, verify
 from stepkeep.bench.measurement import Figures, percentile
 from stepkeep.bench.workflows import INPUT, chain
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.plan import Plan
 
-LOOK = 0.0005
-"""Seconds between two looks at the run that is watched; what it adds to each figure is about this."""
 TICK = 0.01
 REST = 0.02
 
@@ -53,7 +51,7 @@ async def _probe(engine: AsyncEngine, plan: Plan, *, rest: float) -> tuple[float
     await asyncio.sleep(rest)
     begun = time.perf_counter()
     run_id = (await engine.start(plan, INPUT)).run_id
-    await ended(engine, run_id, LOOK)
+    await engine.wait(run_id)
     return time.perf_counter() - begun, run_id
 
 

@@ -147,25 +147,28 @@ def _install(command: Sequence[str | Path], where: Path) -> None:
 def run_peer(peer: Peer, environment: Environment, task: Task) -> Account:
     """One round of a peer; NotMeasured when it does not come to its end."""
     command = [str(environment.python), str(peer.file.resolve()), msgspec.json.encode(task).decode()]
-    process = subprocess.Popen(
-        command,
-        cwd=task.folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))},
-        start_new_session=True,
-    )
+    folder = Path(task.folder)
+    # Into files: a process that the peer started and forgot would keep a pipe open for ever.
+    with (folder / "said").open("wb") as said, (folder / "complaints").open("wb") as complaints:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=complaints,
+            env={name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))},
+            start_new_session=True,
+        )
     try:
-        said, complaints = process.communicate(timeout=ROUND_SECONDS)
+        status = process.wait(ROUND_SECONDS)
     except subprocess.TimeoutExpired:
         raise NotMeasured(f"it did not come to its end within {ROUND_SECONDS:g} s") from None
     finally:
         _end_session(process)
-    if process.returncode != 0:
-        reason = last_words(complaints.decode(errors="replace"))
-        raise NotMeasured(f"it ended with status {process.returncode}: {reason}")
-    return account_of([line for line in said.splitlines() if line.startswith(b"{")])
+    if status != 0:
+        reason = last_words((folder / "complaints").read_text(encoding="utf-8", errors="replace"))
+        raise NotMeasured(f"it ended with status {status}: {reason}")
+    return account_of([line for line in (folder / "said").read_bytes().splitlines() if line.startswith(b"{")])
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,41 @@
+"""CPU and memory are read from the processes themselves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from stepkeep.bench.machine import processor
+from stepkeep.bench.parties import Spent, cpu_of, cpu_of_family, memory_of, spent
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def test_cpu_of_children_that_have_ended_still_counts() -> None:
+    before = cpu_of_family(os.getpid())
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    assert cpu_of_family(os.getpid()) - before >= 0.29
+
+
+def test_cpu_of_a_child_is_not_that_of_its_parent() -> None:
+    before = cpu_of(os.getpid())
+    subprocess.run([sys.executable, "-c", BURN], check=True)
+    assert cpu_of(os.getpid()) - before < 0.29
+
+
+def test_what_was_spent_is_a_difference_for_each_party() -> None:
+    assert Spent(5.0, 3.0, 2.0).since(Spent(1.0, 1.0, 2.0)) == Spent(4.0, 2.0, 0.0)
+    assert spent((), None).server == 0.0
+
+
+def test_memory_is_what_the_process_holds() -> None:
+    assert memory_of(os.getpid()) > 1_000_000
+
+
+def test_the_processor_says_its_name_or_is_unknown(tmp_path: Path) -> None:
+    told = tmp_path / "cpuinfo"
+    told.write_text("processor : 0\nmodel name\t: Some Processor 9\n", encoding="utf-8")
+    assert processor(told) == "Some Processor 9"
+    assert processor(tmp_path / "none")

@@ -1,0 +1,121 @@
+"""The smallest work of each kind, done for real on both databases; nothing here says how fast it must be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from stepkeep.bench import backlog, bound, idle, latency, throughput
+from stepkeep.bench.campaign import Ask, chosen, run_campaign
+from stepkeep.bench.ground import STORES, Ground, fresh_ground
+from stepkeep.bench.machine import DURABLE, server_facts
+from stepkeep.bench.measurement import FIGURES, Figures
+from stepkeep.bench.works import WORKS
+from stepkeep.errors import InvalidInput
+from stepkeep.testing.postgres import PostgresServer
+
+PARTIES = {"worker_us", "client_us", "all_us"}
+
+
+@pytest.fixture(params=STORES)
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
+    with fresh_ground(request.param, server) as made:
+        yield made
+
+
+@pytest.fixture
+def on_a_server(postgres_server: PostgresServer) -> Iterator[Ground]:
+    with fresh_ground("postgres", postgres_server) as made:
+        yield made
+
+
+def sound(figures: Figures) -> set[str]:
+    """The names of what was measured, each of which must be known and no less than nothing."""
+    assert all(name in FIGURES and value >= 0.0 for name, value in figures.items()), figures
+    return set(figures)
+
+
+def test_runs_are_done_counted_and_verified_and_everybody_pays(ground: Ground) -> None:
+    figures = asyncio.run(throughput.runs_of_steps(ground, steps=2, runs=7))
+    assert sound(figures) >= {"steps_per_second", "runs_per_second", "starts_per_second", "worker_mb"} | PARTIES
+    assert figures["steps_per_second"] == pytest.approx(2 * figures["runs_per_second"])
+    assert ("wal_bytes" in figures) == (ground.server is not None)
+
+
+def test_a_fan_is_joined(ground: Ground) -> None:
+    assert "steps_per_second" in sound(asyncio.run(throughput.fan_out(ground, steps=5, runs=2)))
+
+
+def test_starts_need_no_worker(ground: Ground) -> None:
+    assert "starts_per_second" in sound(asyncio.run(throughput.starts(ground, runs=5)))
+
+
+def test_one_run_is_watched_from_end_to_end(ground: Ground) -> None:
+    figures = asyncio.run(latency.one_run(ground, steps=1, probes=3))
+    assert sound(figures) == {"p50_ms", "p99_ms"}
+    assert 0.0 < figures["p50_ms"] <= figures["p99_ms"]
+
+
+def test_load_is_kept_up_beside_the_run_that_is_watched(ground: Ground) -> None:
+    figures = asyncio.run(latency.under_load(ground, steps=1, rate=20, seconds=0.5))
+    assert sound(figures) == {"p50_ms", "p99_ms", "runs_per_second"}
+
+
+def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> None:
+    figures = asyncio.run(backlog.claims(ground, ready=250, finished=30, probes=2))
+    assert sound(figures) == {"claim_ms"}
+
+
+def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
+    assert asyncio.run(backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
+
+
+def test_an_idle_worker_is_counted_by_what_it_asks(on_a_server: Ground) -> None:
+    figures = asyncio.run(idle.idle_worker(on_a_server, seconds=1.0, settle=0.2))
+    assert sound(figures) == {"statements_per_second", "worker_cpu_percent", "server_cpu_percent", "worker_mb"}
+
+
+def test_round_trips_are_those_that_the_server_saw(on_a_server: Ground) -> None:
+    assert asyncio.run(idle.round_trips(on_a_server, steps=1, runs=20))["round_trips"] > 0.0
+
+
+def test_the_bound_writes_what_the_engine_writes(on_a_server: Ground) -> None:
+    figures = asyncio.run(bound.inside_the_server(on_a_server, steps=2, runs=bound.BATCH))
+    assert sound(figures) == {"steps_per_second", "runs_per_second", "server_us"}
+
+
+def test_a_worker_without_notifications_finds_its_work(on_a_server: Ground) -> None:
+    assert "all_us" in sound(asyncio.run(throughput.without_notifications(on_a_server, steps=1, runs=5)))
+
+
+def test_the_server_that_is_measured_is_durable(postgres_server: PostgresServer) -> None:
+    facts = asyncio.run(server_facts(postgres_server))
+    assert {name: facts[name] for name in DURABLE} == dict.fromkeys(DURABLE, "on")
+
+
+def test_every_round_is_told_and_kept() -> None:
+    told = []
+    ask = Ask(only=("1-step runs",), stores=("sqlite",), rounds=2, runs=3)
+    found = run_campaign(ask, told.append)
+    assert [(turn.work, turn.number) for turn in told] == [("1-step runs", 1), ("1-step runs", 2)]
+    assert found.ok
+    assert len(found.measurements[0].rounds) == 2
+
+
+@pytest.mark.parametrize("ask", [Ask(only=("4-step runs",)), Ask(stores=("mysql",))])
+def test_a_name_that_does_not_exist_is_a_refusal(ask: Ask) -> None:
+    with pytest.raises(InvalidInput, match="Choose from"):
+        chosen(ask)
+
+
+def test_names_of_works_are_unique_and_every_work_says_what_it_does() -> None:
+    assert len({work.name for work in WORKS}) == len(WORKS)
+    assert all(work.what.endswith((".", ":")) for work in WORKS)
+
+
+def test_a_quick_campaign_has_both_databases_starts_latency_and_idleness() -> None:
+    names = {work.name for work in chosen(Ask(quick=True))}
+    assert {"3-step runs", "starts", "one 3-step run, idle", "idle worker"} <= names
