@@ -217,4 +217,16 @@ def cases() -> tuple[Case, ...]:
             on_failure=OnFailure.COMPENSATE,
             timeout=60 * SECOND,
         ),
+        _case(
+            "all at once",
+            "five steps for three workers: handlers with hooks, a gate, a wait and a manual end side by side",
+            _work("a", undo=ONCE, retry=TWICE, **undoing),
+            _work("b", undo=ONCE, retry=TWICE, rules=RULE, **undoing),
+            _work("m", undo=ONCE, retry=LOSABLE, completion=Completion.MANUAL, completion_deadline=SOON, **undoing),
+            _gate("g", "a", "b", **undoing),
+            _wait("w", "paid", "m", **tolerant),
+            parks={"a": "paid"},
+            on_failure=OnFailure.COMPENSATE,
+            timeout=60 * SECOND,
+        ),
     )
