@@ -90,15 +90,27 @@ def test_an_effect_without_a_claim_is_found_and_duplicates_are_counted(tmp_path:
     assert any("6 effects for 3 claims" in finding for finding in audit.findings)
 
 
-def test_a_fault_that_did_not_strike_is_a_finding(tmp_path: Path) -> None:
-    stage = Stage(
+def stage_in(folder: Path, seconds: float = 1, *, thorough: bool = False) -> Stage:
+    return Stage(
         url="sqlite:///unused.db",
-        folder=tmp_path,
+        folder=folder,
         crew=cast(Fleet, None),
         rng=random.Random(1),
-        seconds=1,
+        seconds=seconds,
         server=None,
+        thorough=thorough,
     )
+
+
+def test_a_thorough_campaign_goes_on_until_it_has_what_it_wants(tmp_path: Path) -> None:
+    hurried, thorough = stage_in(tmp_path, 0), stage_in(tmp_path, 0, thorough=True)
+    assert [hurried.goes_on(reached=reached) for reached in (False, True)] == [False, False]
+    assert [thorough.goes_on(reached=reached) for reached in (False, True)] == [True, False]
+    assert stage_in(tmp_path, 600).goes_on(reached=True), "there is time left"
+
+
+def test_a_fault_that_did_not_strike_is_a_finding(tmp_path: Path) -> None:
+    stage = stage_in(tmp_path)
     stage.must_have_hit("kills", at_least=2)
     assert "did not strike" in stage.findings[0]
     stage.counts["kills"] = 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput
 from stepkeep.torture.campaign import SCENARIOS, Campaign, chosen, run_campaign
@@ -41,6 +42,11 @@ def test_the_page_has_seed_counts_verdicts_and_reasons(tmp_path: Path) -> None:
     written = (tmp_path / "report" / "torture.json").read_bytes()
     assert msgspec.json.decode(written) == msgspec.json.decode(msgspec.json.encode(as_json(found)))
     assert "not run: one clock for all" in line(NOT_RUN)
+
+
+def test_the_page_says_when_a_campaign_took_its_time() -> None:
+    assert "as long as it takes" not in page(campaign(PASSED))
+    assert "as long as it takes to strike everywhere" in page(replace(campaign(PASSED), thorough=True))
 
 
 def test_a_campaign_in_which_nothing_was_run_proves_nothing() -> None:

@@ -28,6 +28,7 @@ from stepkeep.torture.stage import Account, NotRun, Stage
 STORES = ("sqlite", "postgres")
 LIMIT = 300.0
 """Seconds beyond its own time after which a scenario is given up; that it had to be is a finding."""
+THOROUGH_LIMIT = 3600.0
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +68,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     seconds: float
+    thorough: bool = False
     took: float
     versions: dict[str, str]
     accounts: tuple[Account, ...]
@@ -93,6 +95,7 @@ def run_campaign(
     *,
     seed: int,
     seconds: float,
+    thorough: bool = False,
     only: Sequence[str] = (),
     stores: Sequence[str] = STORES,
     told: Callable[[Account], None] = lambda account: None,
@@ -114,12 +117,12 @@ def run_campaign(
                 if store == "postgres" and server is None:
                     account = Account(scenario=name, store=store, verdict="not run", seconds=0.0, why=why)
                 else:
-                    account = _play(name, scenario, store, where, server, seed, seconds)
+                    account = _play(name, scenario, store, where, server, seed, seconds, thorough)
                 accounts.append(account)
                 told(account)
         found = versions(server)
     took = round(time.monotonic() - began, 1)
-    return Campaign(seed=seed, seconds=seconds, took=took, versions=found, accounts=tuple(accounts))
+    return Campaign(seed=seed, seconds=seconds, thorough=thorough, took=took, versions=found, accounts=tuple(accounts))
 
 
 def _own_server(stack: ExitStack) -> tuple[PostgresServer | None, str]:
@@ -130,7 +133,14 @@ def _own_server(stack: ExitStack) -> tuple[PostgresServer | None, str]:
 
 
 def _play(
-    name: str, scenario: Scenario, store: str, folder: Path, server: PostgresServer | None, seed: int, seconds: float
+    name: str,
+    scenario: Scenario,
+    store: str,
+    folder: Path,
+    server: PostgresServer | None,
+    seed: int,
+    seconds: float,
+    thorough: bool,
 ) -> Account:
     began = time.monotonic()
     with ExitStack() as stack:
@@ -140,8 +150,8 @@ def _play(
         else:
             server, url = None, f"sqlite:///{folder}/stepkeep.db"
         rng = random.Random(f"{seed} {name} {store}")  # noqa: S311 - repeatable on purpose
-        time_given = seconds * scenario.share
-        verdict, why, stage = asyncio.run(_strike(scenario, url, folder, rng, time_given, server))
+        given = seconds * scenario.share
+        verdict, why, stage = asyncio.run(_strike(scenario, url, folder, rng, given, server, thorough))
     return Account(
         scenario=name,
         store=store,
@@ -155,12 +165,27 @@ def _play(
 
 
 async def _strike(
-    scenario: Scenario, url: str, folder: Path, rng: random.Random, seconds: float, server: PostgresServer | None
+    scenario: Scenario,
+    url: str,
+    folder: Path,
+    rng: random.Random,
+    seconds: float,
+    server: PostgresServer | None,
+    thorough: bool,
 ) -> tuple[str, str, Stage | None]:
     async with fleet(folder / "processes.log") as crew:
-        stage = Stage(url=url, folder=folder, crew=crew, rng=rng, seconds=seconds, server=server, lease=scenario.lease)
+        stage = Stage(
+            url=url,
+            folder=folder,
+            crew=crew,
+            rng=rng,
+            seconds=seconds,
+            server=server,
+            lease=scenario.lease,
+            thorough=thorough,
+        )
         try:
-            async with asyncio.timeout(seconds + LIMIT):
+            async with asyncio.timeout(seconds + (THOROUGH_LIMIT if thorough else LIMIT)):
                 await stage.prepare()
                 await scenario.strike(stage)
                 await stage.reckon()

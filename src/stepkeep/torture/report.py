@@ -26,7 +26,7 @@ def page(campaign: Campaign) -> str:
     lines = [
         "# Torture report",
         "",
-        f"Seed {campaign.seed}, {campaign.seconds:g} s of faults per scenario, {campaign.took:g} s in all. {said}.",
+        f"Seed {campaign.seed}, {_given(campaign)}, {campaign.took:g} s in all. {said}.",
         "",
         f"Verdict: **{'no promise was broken' if campaign.ok else 'FAILED'}**. "
         + ", ".join(f"{what}: {campaign.total(what):,}" for what in (*HEADLINES, *FENCED))
@@ -40,6 +40,11 @@ def page(campaign: Campaign) -> str:
     for account in campaign.accounts:
         lines += _section(account)
     return "\n".join(lines)
+
+
+def _given(campaign: Campaign) -> str:
+    more = " or as long as it takes to strike everywhere" if campaign.thorough else ""
+    return f"{campaign.seconds:g} s of faults per scenario{more}"
 
 
 def write(campaign: Campaign, folder: Path) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -170,4 +172,7 @@ def versions(server: PostgresServer | None) -> dict[str, str]:
     }
     if server is not None and not server.is_external:
         found["postgresql"] = (server.data_dir / "PG_VERSION").read_text(encoding="ascii").strip()
+    if (program := pooler_program()) is not None:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+        found["pgbouncer"] = next(iter(re.findall(r"[\d.]+", said)), "unknown")
     return found

@@ -39,7 +39,10 @@ class NotRun(Exception):
 
 
 class Stage:
-    """Everything a scenario needs. `url` is where processes and load go, `direct` is the database itself."""
+    """Everything a scenario needs. `url` is where processes and load go, `direct` is the database itself.
+
+    A `thorough` campaign takes its time: a scenario goes on until it has struck everywhere, or often enough.
+    """
 
     def __init__(
         self,
@@ -51,10 +54,12 @@ class Stage:
         seconds: float,
         server: PostgresServer | None,
         lease: str = "1s",
+        thorough: bool = False,
     ) -> None:
         self.url = self.direct = url
         self.folder, self.fleet, self.rng, self.seconds, self.server = folder, crew, rng, seconds, server
-        self.lease = lease
+        self.lease, self.thorough = lease, thorough
+        self._began = time.monotonic()
         self.kinds = kinds(lease)
         self.tally = Tally(folder / "tally")
         self.ledger = Ledger(folder / "ledger")
@@ -128,6 +133,15 @@ class Stage:
     @property
     def acknowledged(self) -> dict[str, tuple[str, str]]:
         return {key: run for load in self._loads for key, run in load.acknowledged.items()}
+
+    # -- how long ----------------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """From here on the scenario's time counts."""
+        self._began = time.monotonic()
+
+    def goes_on(self, *, reached: bool, share: float = 1.0) -> bool:
+        """Whether time is left, or the campaign is thorough and what it wants is not `reached` yet."""
+        return time.monotonic() < self._began + share * self.seconds or (self.thorough and not reached)
 
     # -- the account -------------------------------------------------------------------------------------------------
     def must(self, holds: bool, said: str) -> None:

@@ -17,7 +17,7 @@ from stepkeep.definition.registry import Registry
 from stepkeep.definition.retry import Retry
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RunState
-from stepkeep.torture.ledger import Ledger
+from stepkeep.torture.ledger import Effect, Ledger
 from stepkeep.worker.answers import StepError, fail, retry_in
 from stepkeep.worker.context import Context
 
@@ -37,18 +37,22 @@ def handlers(folder: Path) -> Registry:
     registry = Registry()
     ledger = Ledger(folder / "ledger")
 
+    async def record(key: str) -> Effect:
+        # A sync can take long on a busy disk, and a good handler does not hold up the loop that it runs on.
+        return await asyncio.to_thread(ledger.record, key)
+
     @step("torture.effect", retry=PATIENT, registry=registry)
     async def effect(ctx: Context, seconds: float = 0.0) -> dict[str, str]:
         if seconds:
             await asyncio.sleep(seconds)
-        done = ledger.record(ctx.idempotency_key)
+        done = await record(ctx.idempotency_key)
         return {"key": done.key, "nonce": done.nonce}
 
     @step("torture.flaky", retry=PATIENT, registry=registry)
     async def flaky(ctx: Context) -> dict[str, str] | StepError:
         if ctx.attempt == 1:
             return retry_in("50ms", "the first attempt always fails")
-        done = ledger.record(ctx.idempotency_key)
+        done = await record(ctx.idempotency_key)
         return {"key": done.key, "nonce": done.nonce}
 
     @step("torture.refuse", retry=PATIENT, registry=registry)

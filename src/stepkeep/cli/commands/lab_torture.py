@@ -16,6 +16,9 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 def torture(
     settings: Settings,
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each fault goes on.")] = 15.0,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Go on until every point was struck and hundreds of times were taken.")
+    ] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="Only this scenario (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Repeat a campaign; drawn by lot otherwise.")] = None,
@@ -34,6 +37,7 @@ def torture(
     campaign = run_campaign(
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
         seconds=seconds,
+        thorough=thorough,
         only=tuple(only or ()),
         stores=tuple(store or STORES),
         told=lambda account: warn(line(account)) if settings.json else say(line(account)),
