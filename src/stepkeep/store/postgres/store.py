@@ -169,11 +169,10 @@ class PostgresStore:
 
     # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]:
-        async with self._transaction() as connection:
-            return [Due(*row) for row in await fetch(connection, SQL.find_due, self.clock_offset, limit)]
+        return await self._find(lambda row: Due(*row), SQL.find_due, self.clock_offset, limit)
 
     async def has_ready(self, queues: Collection[int]) -> bool:
-        [found] = await self._read(lambda row: bool(row[0]), SQL.has_ready, numbers(list(queues)), self.clock_offset)
+        [found] = await self._find(lambda row: bool(row[0]), SQL.has_ready, numbers(list(queues)), self.clock_offset)
         return found
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
@@ -325,26 +324,39 @@ class PostgresStore:
             await commit(connection)
 
     @asynccontextmanager
-    async def _looking(self) -> AsyncIterator[Connection]:
+    async def _looking(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
         """A connection to read with. Where statements are not kept, a pooler may stand between: it sends the two
         halves of a statement to the same server only inside a transaction."""
-        async with self._live(self._readers).connection() as connection:
-            if self._keeps_statements:
+        pool = self._live(pool or self._readers)
+        async with pool.connection() as connection:
+            if self._keeps_statements and not pool.local:
                 yield connection
             else:
-                await execute(connection, self._readers.opening)
+                await execute(connection, pool.opening)
                 yield connection
                 await commit(connection)
 
     async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+        """Look at what there is, by the planner's own choice of a way."""
+        return await self._look(self._readers, convert, statement, *arguments)
+
+    async def _find(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+        """Look for work, by the one way that is right however much there is."""
+        return await self._look(self._engine, convert, statement, *arguments)
+
+    async def _look(
+        self, pool: Pool, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any
+    ) -> list[T]:
         try:
-            return await self._read_once(convert, statement, *arguments)
+            return await self._look_once(pool, convert, statement, *arguments)
         except ConnectionLost:
             # A connection that the server ended while it lay idle: looking again does no harm.
-            return await self._read_once(convert, statement, *arguments)
+            return await self._look_once(pool, convert, statement, *arguments)
 
-    async def _read_once(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
-        async with self._looking() as connection:
+    async def _look_once(
+        self, pool: Pool, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any
+    ) -> list[T]:
+        async with self._looking(pool) as connection:
             return [convert(row) for row in await fetch(connection, statement, *arguments)]
 
     async def _read_of_run(
