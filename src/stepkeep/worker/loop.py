@@ -34,6 +34,8 @@ from stepkeep.worker.settings import Settings
 log = logging.getLogger("stepkeep.worker")
 
 LAG_WORTH_TELLING = 1.0
+SWEEP_SPREAD = 0.15
+"""Less than elsewhere: the longest pause between two sweeps is part of what a dead worker's steps may have to wait."""
 WATCH = 0.2
 NEWS = 0.5
 """A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
@@ -342,7 +344,7 @@ class Worker:
         await retire_silent(self._transactor.store, actor="sweep")
 
     async def _sweep(self) -> None:
-        self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep)))
+        self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep, by=SWEEP_SPREAD)))
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         if await sweep_timers(self._transactor):
