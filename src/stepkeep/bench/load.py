@@ -15,6 +15,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations.log import canonical_machines
 
 CALLERS = 500
+VERIFIERS = 8
 LOOK = 0.01
 PATIENCE = 600.0
 
@@ -63,7 +64,12 @@ async def ended(engine: AsyncEngine, run_id: str, look: float = LOOK) -> None:
 async def verify(engine: AsyncEngine, run_ids: Sequence[str]) -> None:
     """The journal of each of these runs must be legal, gapless and sealed; speed without that is worth nothing."""
     machines = canonical_machines()
-    for run_id in run_ids:
-        report = verify_lines(await engine.log(run_id), machines)
-        if not report.ok:
-            raise NotMeasured(f"the journal of run {run_id} does not hold: {report.findings[0]}")
+    left = iter(run_ids)
+
+    async def verifier() -> None:
+        for run_id in left:
+            report = verify_lines(await engine.log(run_id), machines)
+            if not report.ok:
+                raise NotMeasured(f"the journal of run {run_id} does not hold: {report.findings[0]}")
+
+    await asyncio.gather(*(verifier() for _ in range(VERIFIERS)))
