@@ -23,6 +23,8 @@ from stepkeep.store.protocol import IdempotencyKey, NewRun, RunChange, Store, Wa
 Lie = Callable[[Store, str, str, Random], Awaitable[Any]]
 """Given a store, a tenant, one of its runs and chance."""
 
+LastLie = Callable[[Store, str], Awaitable[Any]]
+
 STRANGER = "ffffffff-0000-7000-8000-000000000000"
 """The id of a run that was never started; it sorts last."""
 
@@ -78,12 +80,12 @@ async def a_finished_step(store: Store, tenant: str, run_id: str, random: Random
 
 
 async def half_a_lease(store: Store, tenant: str, run_id: str, random: Random) -> Any:
-    """A step runs, and one part of its lease is missing."""
+    """A step runs, and one part or the other of its lease is missing."""
     step = _pick([one for one in await store.read_steps(tenant, run_id) if one.state is StepState.RUNNING], random)
     if step is None:
         return None
-    missing = random.choice(("worker", "claimed_at", "due_at"))
-    return await _write(store, tenant, run_id, Write(steps=[replace(step, **{missing: None})]))
+    halves = [replace(step, **{missing: None}) for missing in ("worker", "claimed_at", "due_at")]
+    return [await _write(store, tenant, run_id, Write(steps=[half])) for half in halves]
 
 
 async def an_older_fence(store: Store, tenant: str, run_id: str, random: Random) -> Any:
@@ -216,7 +218,18 @@ async def a_used_key(store: Store, tenant: str) -> Any:
     return [await _write(store, tenant, born.run.id, Write(new_runs=[born])) for born in births]
 
 
-async def strand(store: Store, tenant: str) -> Any:
+async def a_worker_again(store: Store, tenant: str) -> Any:
+    """A worker is added under the id of another."""
+    worker = (await store.list_workers(tenant))[0]
+    [entry, *_] = await store.read_worker_journal(tenant, worker.id)
+    try:
+        await store.add_worker(replace(worker, no=0), entry)
+    except Exception as problem:  # noqa: BLE001 - the refusal is the answer
+        return type(problem).__name__
+    return "added"
+
+
+async def stranded_runs(store: Store, tenant: str) -> Any:
     """Leave runs behind that nothing will move; the store must find just those."""
     born = [newborn(tenant, f"eeeeeeee-0000-7000-8000-{number:012}", **given) for number, given in enumerate(STUCK)]
     return (
@@ -224,6 +237,10 @@ async def strand(store: Store, tenant: str) -> Any:
         await store.stuck_runs(),
         await store.stuck_runs(2),
     )
+
+
+LAST_LIES: tuple[LastLie, ...] = (stranded_runs, a_used_key, a_worker_again)
+"""What would spoil a life, and so comes at its end."""
 
 
 def newborn(tenant: str, run_id: str, **given: Any) -> NewRun:

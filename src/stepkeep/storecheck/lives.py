@@ -16,107 +16,39 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.definition import (
-    SECOND,
-    Approval,
-    Completion,
-    Definition,
-    Handler,
-    Retry,
-    Rule,
-    StepDefinition,
-    Undo,
-    Wait,
-)
+from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.events import TimeCame
-from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, RulesPassed, Waiting
+from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
-from stepkeep.kernel.states import Category, OnFailure, StepState
+from stepkeep.kernel.states import StepState
 from stepkeep.operations import decisions, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
 from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, Store, Want, Write
-from stepkeep.storecheck.bench import ACTOR, Bench, gate, report_of, task
+from stepkeep.storecheck.bench import ACTOR, Bench, report_of
 from stepkeep.storecheck.grounds import BASE, Ground, model_store, opened
-from stepkeep.storecheck.lies import LIES, a_used_key, strand
+from stepkeep.storecheck.lies import LAST_LIES, LIES, LastLie
+from stepkeep.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
 from stepkeep.storecheck.reading import SILENCE, difference, plain, queue_names, read_everything
 
 TENANTS = ("acme", "acne")
 LEASE = 30 * SECOND
-TOKEN = "a token"  # noqa: S105 - what people would be sent
 KEYS = ("k1", "k2", "k3")
 BUSINESS = ("order 1", "order 2")
 MESSAGES = ("m1", "m2", "m3", "m4")
-HOOK = Undo(executor=Handler(name="undo"), retry=Retry(max_attempts=2))
 LENGTH = 80
 EVERY = 10
 """After so many operations everything is read."""
 
-QUEUES = 4
-"""What the definitions ask for: steps, steps of another kind, hooks, rules."""
+LIES_AT_ONCE = 3
 
 FEWEST = 4
 """So many runs of a tenant are never deleted, or there would be nothing left to do."""
 
 PATIENCE = 120.0
 """Seconds after which a life that does not end counts as different from the model's, which did."""
-
-DEFINITIONS = (
-    Definition(
-        name="people",
-        version=1,
-        steps=(
-            task("a", 0, undo=HOOK, retry=Retry(max_attempts=2)),
-            gate("g", 1, ["a"], approval=Approval(deadline=60 * SECOND)),
-            task("m", 2, ["g"], completion=Completion.MANUAL, completion_deadline=60 * SECOND, undo=HOOK),
-            gate("w", 3, ["m"], wait=Wait(event="paid", deadline=60 * SECOND)),
-        ),
-        on_failure=OnFailure.COMPENSATE,
-        timeout=600 * SECOND,
-    ),
-    Definition(
-        name="diamond",
-        version=1,
-        steps=(
-            task("a", 0, undo=HOOK, on_failure=OnFailure.COMPENSATE),
-            task("b", 1, ["a"], undo=HOOK, on_failure=OnFailure.COMPENSATE, rules=(Rule(expression="true"),)),
-            task("c", 2, ["a"], on_failure=OnFailure.SKIP, executor=Handler(name="other")),
-            StepDefinition(name="d", order=3, executor=Handler(name="noop"), hold=Approval(), depends_on=()),
-            task("e", 4, ["b", "d"], on_failure=OnFailure.CONTINUE),
-        ),
-        rules=(Rule(expression="true"),),
-        priority=1,
-    ),
-    Definition(
-        name="letters",
-        version=1,
-        steps=(
-            gate("first", 0, wait=Wait(event="paid", deadline=300 * SECOND)),
-            gate("second", 1, ["first"], wait=Wait(event="paid", deadline=300 * SECOND)),
-            task("last", 2, ["second"]),
-        ),
-    ),
-    Definition(name="small", version=1, steps=(task("only", executor=Handler(name="other")),)),
-    Definition(name="small", version=2, steps=(task("only"),), labels={"kind": "small"}, timeout=60 * SECOND),
-)
-
-OUTCOMES: tuple[Outcome, ...] = (
-    Completed(
-        output=b'{"n":1}',
-        token=decisions.token_hash(TOKEN),
-        emit=(Emitted("told", b'{"to":"you"}'), Emitted("told", b'{"to":"all"}')),
-    ),
-    Completed(token=decisions.token_hash(TOKEN), cost=b"1"),
-    Failed(category=Category.TRANSIENT, error="no"),
-    Failed(category=Category.AUTH, error="never", delay=5 * SECOND),
-    Waiting(event="paid", timeout=20 * SECOND),
-    Waiting(event="paid", timeout=None, emit=(Emitted("asked", b"{}"),)),
-    Released(),
-    RulesPassed(),
-    RulesFailed(error="broken"),
-)
 
 
 class Differs(Exception):
@@ -173,6 +105,9 @@ class Life:
 
     def __init__(self, seed: int, model: Store, real: Store) -> None:
         self.random = Random(seed)  # noqa: S311 - chance that must come out the same again
+        # Every life has its own leanings: what all lives did equally often, few would do often enough.
+        self.weights = [often * self.random.choice(LEANINGS) for often in OPERATIONS.values()]
+        self.window = self.random.choice((2, 5, 9))
         self.benches = (Bench(model), Bench(real))
         self.tenancies = tuple(Tenancy(name) for name in TENANTS)
         self.tenancy = self.tenancies[0]
@@ -196,7 +131,7 @@ class Life:
     async def go_on(self) -> None:
         """One more operation."""
         self.tenancy = self.random.choice(self.tenancies)
-        [act] = self.random.choices(list(OPERATIONS), list(OPERATIONS.values()))
+        [act] = self.random.choices(list(OPERATIONS), self.weights)
         await act(self)
         if self.count % EVERY == 0:
             await self.compare()
@@ -206,9 +141,12 @@ class Life:
         await self.compare()
         for tenancy in self.tenancies:
             self.tenancy = tenancy
-            await self.on_both(lambda bench, place: strand(bench.store, self.tenancy.name), "strand runs")
-            await self.on_both(lambda bench, place: a_used_key(bench.store, self.tenancy.name), "use a key twice")
+            for lie in LAST_LIES:
+                await self._tell(lie)
         await self.compare()
+
+    async def _tell(self, lie: LastLie) -> None:
+        await self.on_both(lambda bench, place: lie(bench.store, self.tenancy.name), lie.__name__.replace("_", " "))
 
     # -- the same on both --------------------------------------------------------------------------------------------
     async def on_both(self, act: Act, what: str) -> list[Any]:
@@ -239,7 +177,16 @@ class Life:
     def run(self) -> str:
         """A run of this tenant, more likely than not one of the latest."""
         runs = self.tenancy.runs
-        return self.random.choice(runs[-6:] if self.random.random() < 0.7 else runs)
+        return self.random.choice(runs[-self.window :] if self.random.random() < 0.7 else runs)
+
+    async def run_with(self, state: StepState) -> str:
+        """More likely than not a run of this tenant that has a step in this state, if there is one."""
+        model, tenant = self.benches[0].store, self.tenancy.name
+        if self.random.random() < 0.3:
+            return self.run()
+        steps = [step for run in self.tenancy.runs for step in await model.read_steps(tenant, run)]
+        fitting = sorted({step.run_id for step in steps if step.state is state})
+        return self.random.choice(fitting) if fitting else self.run()
 
     def claimed(self) -> list[Claim] | None:
         """A claim of this tenant, as likely as not one of the latest."""
@@ -351,7 +298,7 @@ class Life:
     async def raw_beat(self) -> None:
         """A heartbeat as it comes over the wire, perhaps of a former life of that worker."""
         rows, incarnation = self.random.choice(self.tenancy.workers), self.random.choice((0, 0, -1, 1))
-        name = self.tenancy.name
+        name = self.random.choice((self.tenancy.name, *TENANTS))
         await self.on_both(
             lambda bench, place: bench.store.beat(name, rows[place].no, rows[place].incarnation + incarnation), "beat"
         )
@@ -428,13 +375,13 @@ class Life:
 
     # -- people and the outside --------------------------------------------------------------------------------------
     async def decide(self) -> None:
-        run, random = self.run(), self.random
+        run, random = await self.run_with(StepState.AWAITING_APPROVAL), self.random
         by: dict[str, Any] = {"approve": random.random() < 0.8, "tenant": self.tenancy.name, "actor": "ann"}
-        by |= {"step": random.choice((None, "g", "d"))}
+        by |= {"step": random.choice((None, None, "g", "d"))}
         await self.on_both(lambda bench, place: decisions.decide_gate(bench.transactor, run, **by), "decide")
 
     async def complete(self) -> None:
-        run, random = self.run(), self.random
+        run, random = await self.run_with(StepState.AWAITING_COMPLETION), self.random
         by: dict[str, Any] = {
             "token": random.choice((TOKEN, TOKEN, "wrong")),
             "outcome": random.choice(("Succeeded", "Succeeded", "Failed", "Cancelled")),
@@ -446,7 +393,7 @@ class Life:
         await self.on_both(lambda bench, place: decisions.complete(bench.transactor, run, "m", **by), "complete")
 
     async def send(self) -> None:
-        run, random = self.run(), self.random
+        run, random = await self.run_with(StepState.AWAITING_EVENT), self.random
         name = random.choice(("paid", "paid", "other"))
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "outside", "message_id": random.choice(MESSAGES)}
         await self.on_both(lambda bench, place: decisions.send(bench.transactor, run, name, b'{"m":1}', **by), "send")
@@ -477,18 +424,21 @@ class Life:
 
     # -- the store itself --------------------------------------------------------------------------------------------
     async def lie(self) -> None:
-        """Some lie, to the first run that it fits."""
-        lie, tenant, chance = self.random.choice(LIES), self.tenancy.name, self.random.getrandbits(32)
+        """A few lies, each to the first run that it fits."""
+        lies, chance, tenant = self.random.sample(LIES, LIES_AT_ONCE), self.random.getrandbits(32), self.tenancy.name
         runs = self.random.sample(self.tenancy.runs, len(self.tenancy.runs))
 
         async def act(bench: Bench, place: int) -> Any:
-            for run in runs:
-                answer = await lie(bench.store, tenant, run, Random(chance))  # noqa: S311 - the same chance for both
-                if answer is not None:
-                    return run, answer
-            return None
+            told = {}
+            for lie in lies:
+                for run in runs:
+                    answer = await lie(bench.store, tenant, run, Random(chance))  # noqa: S311 - the same for both
+                    if answer is not None:
+                        told[lie.__name__.replace("_", " ")] = answer
+                        break
+            return told
 
-        await self.on_both(act, lie.__name__.replace("_", " "))
+        await self.on_both(act, "lie")
 
     async def look(self) -> None:
         """What a transaction gets to see, all at once or bit by bit."""
@@ -510,7 +460,7 @@ class Life:
         more = More(
             wants=wants[2:],
             idempotency=tuple((tenant, random.choice(("start", "rerun")), key) for key in KEYS),
-            business_keys=tuple((tenant, key) for key in BUSINESS),
+            business_keys=((tenant, random.choice(BUSINESS)),),
         )
         proposed, limit, after = random.random() < 0.6, random.choice((1, 2, 5)), random.choice((None, None, 20))
         chosen = self._choice()
@@ -525,10 +475,11 @@ class Life:
                 return more
 
             queues = tuple(sorted(await self._queues(bench, chosen)))
+            ready = await bench.store.has_ready(queues)
             since = None if after is None else await bench.store.now() - after * SECOND
             propose = Propose(queues=queues, limit=limit, after=since) if proposed else None
             await bench.store.change(wants[:2], think, propose)
-            return seen[-1]
+            return ready, seen[-1]
 
         await self.on_both(act, "look")
 
@@ -566,8 +517,8 @@ OPERATIONS: dict[Callable[[Life], Awaitable[None]], int] = {
     Life.rerun: 2,
     Life.register: 1,
     Life.worker_life: 6,
-    Life.raw_beat: 2,
-    Life.claim: 5,
+    Life.raw_beat: 4,
+    Life.claim: 7,
     Life.report: 8,
     Life.work: 12,
     Life.renew: 5,
@@ -580,4 +531,6 @@ OPERATIONS: dict[Callable[[Life], Awaitable[None]], int] = {
     Life.lie: 12,
     Life.look: 10,
 }
-"""What may happen, and how often."""
+"""What may happen, and how often on average."""
+
+LEANINGS = (0.3, 1, 1, 3)

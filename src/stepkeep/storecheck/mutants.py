@@ -566,6 +566,22 @@ MUTANTS: tuple[SqlMutant, ...] = (
         " and ended_at is not null",
         "",
     ),
+    _on(
+        POSTGRES,
+        "delete_runs",
+        "another-tenant-deleted",
+        "with a run goes the run of another tenant that has the same id",
+        "runs.tenant = $1",
+        "runs.tenant >= $1",
+    ),
+    _on(
+        SQLITE,
+        "delete_journal",
+        "another-journal-deleted",
+        "with a run's journal goes that of another tenant's run with the same id",
+        "tenant = ?1",
+        "tenant >= ?1",
+    ),
     # -- the watch over all of it
     _on(
         POSTGRES,

@@ -67,7 +67,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "small runs": await store.list_runs(RunFilter(tenant=tenant, workflow="small")),
         "a page": await store.list_runs(RunFilter(tenant=tenant, before=ids[1] if len(ids) > 1 else None, limit=2)),
         "counts": {state: number for state, number in (await store.count_runs(tenant)).items() if number},
-        "details": await store.read_details([(tenant, run) for run in ids]),
+        "details": await store.read_details([(tenant, run) for run in ids[::2]]),
         "workers": await store.list_workers(tenant),
         "live workers": await store.list_workers(tenant, live_only=True),
     }
@@ -77,9 +77,11 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         seen |= {f"finished {workflow}": finished, f"newest finished {workflow}": newest}
         if finished:
             ended_by = next(record.run.ended_at or 0 for record in records if record.run.id == finished[0])
-            some = Finished(tenant=tenant, workflow=workflow, ended_by=ended_by, after=ids[-1], limit=2)
-            seen[f"finished {workflow} by then"] = await store.find_finished(some)
-    seen["states"] = await store.read_states([(tenant, run) for run in ids])
+            by_then = Finished(tenant=tenant, workflow=workflow, ended_by=ended_by, limit=2)
+            between = Finished(tenant=tenant, workflow=workflow, after=finished[0], before=finished[-1])
+            for some in (by_then, between):
+                seen[f"finished {some}"] = await store.find_finished(some)
+    seen["states"] = await store.read_states([(tenant, run) for run in ids[::2]])
     for key in keys:
         seen[f"runs of {key}"] = await store.list_runs(RunFilter(tenant=tenant, business_key=key))
     for name in ("people", "small", "nothing"):

@@ -21,14 +21,15 @@ from stepkeep.store.protocol import WholeRun
 T = TypeVar("T")
 
 PARTS = (
-    SQL.delete_steps,
-    SQL.delete_attempts,
-    SQL.delete_journal,
-    SQL.delete_messages,
-    SQL.delete_outbox,
-    SQL.delete_run_details,
-    SQL.delete_runs,
+    "delete_steps",
+    "delete_attempts",
+    "delete_journal",
+    "delete_messages",
+    "delete_outbox",
+    "delete_run_details",
+    "delete_runs",
 )
+"""Statements, in an order in which nothing is left without what it belongs to."""
 
 
 async def read_whole(connection: Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
@@ -67,6 +68,6 @@ async def delete_runs(connection: Connection, tenant: str, run_ids: Sequence[str
     """Delete what can be had without waiting."""
     held = [row[0] for row in await fetch(connection, SQL.lock_finished, tenant, ids(run_ids))]
     if held:
-        for statement in PARTS:
-            await execute(connection, statement, tenant, ids(held))
+        for part in PARTS:
+            await execute(connection, getattr(SQL, part), tenant, ids(held))
     return held

@@ -20,14 +20,15 @@ from stepkeep.store.sqlite.rows import Row, json_text
 T = TypeVar("T")
 
 PARTS = (
-    SQL.delete_steps,
-    SQL.delete_attempts,
-    SQL.delete_journal,
-    SQL.delete_messages,
-    SQL.delete_outbox,
-    SQL.delete_run_details,
-    SQL.delete_runs,
+    "delete_steps",
+    "delete_attempts",
+    "delete_journal",
+    "delete_messages",
+    "delete_outbox",
+    "delete_run_details",
+    "delete_runs",
 )
+"""Statements, in an order in which nothing is left without what it belongs to."""
 
 
 def read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
@@ -62,8 +63,8 @@ def read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str])
 def delete_runs(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[str]:
     """Delete those that are finished."""
     held = [run_id for (run_id,) in connection.execute(SQL.lock_finished, (tenant, json_text(run_ids)))]
-    for statement in PARTS:
-        connection.execute(statement, (tenant, json_text(held)))
+    for part in PARTS:
+        connection.execute(getattr(SQL, part), (tenant, json_text(held)))
     return held
 
 
