@@ -18,7 +18,7 @@ def machine() -> dict[str, str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processor": processor(),
-        "cores": str(os.cpu_count()),
+        "cores": f"{os.cpu_count()} cores",
         "memory": f"{memory / 2**30:.0f} GB",
         "system": f"{platform.system()} {platform.machine()}",
     }
