@@ -14,13 +14,11 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from stepkeep.conformance.certificate import Certificate, certify
 from stepkeep.definition.durations import InvalidDuration, parse_duration
-from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
@@ -41,9 +39,13 @@ from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.payloads import Unstorable, encode
 
+if TYPE_CHECKING:
+    from stepkeep.conformance.certificate import Certificate
+    from stepkeep.definition.python import Workflow
+
 T = TypeVar("T")
 
-Runnable = Workflow | Definition | Plan | str | Path
+Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or what
 `publish` returned, which is the quickest for whoever starts many runs of the same workflow."""
 
@@ -107,6 +109,9 @@ class AsyncEngine:
         """Publish a workflow, or find it published; a plain name finds the highest published version."""
         if isinstance(workflow, Plan):
             return workflow
+        # Whoever holds a Workflow has loaded it; a worker that meets none need not.
+        from stepkeep.definition.python import Workflow
+
         if isinstance(workflow, Workflow):
             workflow = workflow.definition()
         elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
@@ -231,6 +236,8 @@ class AsyncEngine:
 
     async def certify(self, run_id: str) -> Certificate:
         """The judge's word on a run: on its journal, and on its log in the words of every dialect."""
+        from stepkeep.conformance.certificate import certify
+
         judged = {name: dialects.judged(name) for name in dialects.names()}
         while True:
             canonical = await self.log(run_id)

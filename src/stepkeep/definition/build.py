@@ -13,6 +13,7 @@ import msgspec
 
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
     ApprovalBlock,
     DependencyBlock,
@@ -26,9 +27,6 @@ from stepkeep.definition.written import (
 from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.states import Category, OnFailure, StepState
-
-WHOLE_INPUT = "${{ input }}"
-"""What a handler or agent is given when its step has no `with`; its parameters pick what they need."""
 
 STEP_TIMEOUT = 300 * SECOND
 LEASE = 30 * SECOND

@@ -11,6 +11,9 @@ from typing import Final, NamedTuple
 
 OPENING: Final = "${{"
 
+WHOLE_INPUT: Final = "${{ input }}"
+"""What a handler or agent is given when its step has no `with`; its parameters pick what they need."""
+
 # A comment ends at `}}` too: text on one line has no other end for it. Raw strings know no escapes.
 _TOKEN = re.compile(
     r"""

@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stepkeep.definition.build import WHOLE_INPUT
 from stepkeep.definition.conditions import compile_inputs
-from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.template_text import OPENING, WHOLE_INPUT
 from stepkeep.kernel.definition import Agent, Command, Executor, Http
 from stepkeep.kernel.plan import Plan
 from stepkeep.worker.classify import BindingError

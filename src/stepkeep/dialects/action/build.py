@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.definition.build import WHOLE_INPUT
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import (
     Action,

@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stepkeep.definition.build import GRACE, LEASE, STEP_TIMEOUT, WHOLE_INPUT
+from stepkeep.definition.build import GRACE, LEASE, STEP_TIMEOUT
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.ioa.checks import is_gate, prompt_of
 from stepkeep.dialects.ioa.written import (
     CompensationBlock,

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.build import GRACE, WHOLE_INPUT
+from stepkeep.definition.build import GRACE
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
 from stepkeep.definition.native import CheckReport
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.chains import check_known, distinct, placement
 from stepkeep.dialects.linear.written import LinearBlock, LinearStep, RetryPolicy
 from stepkeep.kernel.definition import Backoff, Definition, Dependency, Handler, Retry, StepDefinition

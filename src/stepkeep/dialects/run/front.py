@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stepkeep.definition.build import GRACE, WHOLE_INPUT
+from stepkeep.definition.build import GRACE
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.findings import Finding, Path, Source, located
 from stepkeep.definition.native import CheckReport
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.chains import check_known, distinct, placement
 from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock
 from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
