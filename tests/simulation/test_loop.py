@@ -83,6 +83,22 @@ def test_a_killed_process_does_not_even_clean_up(loop: VirtualLoop) -> None:
     assert done == []
 
 
+def test_what_is_left_of_one_loop_does_not_hold_up_the_next() -> None:
+    async def leave() -> None:
+        asyncio.get_running_loop().call_soon(print, "too late")
+
+    async def wait() -> float:
+        await asyncio.sleep(1)
+        return asyncio.get_running_loop().time()
+
+    ended: float | None = None
+    for work in (leave, wait):
+        loop = VirtualLoop(Random(1))  # type: ignore[abstract]
+        ended = loop.run_until_complete(work())
+        loop.close()
+    assert ended == 1
+
+
 def order_of(seed: int) -> list[str]:
     loop = VirtualLoop(Random(seed))  # type: ignore[abstract]
     said: list[str] = []

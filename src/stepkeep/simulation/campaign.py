@@ -5,11 +5,14 @@ Seeds are independent, so that several processes may share them; the report is t
 
 from __future__ import annotations
 
+import gc
+import itertools
 import multiprocessing
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,6 +29,7 @@ MOST_FAILURES = 5
 """After so many failing seeds a campaign ends: more of them say nothing new."""
 
 BATCH = 10
+AHEAD = 3
 MUTANT_SEEDS = 1000
 
 T = TypeVar("T")
@@ -43,33 +47,52 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Campaign(msgspec.Struct, kw_only=True):
-    """What many seeds came to together."""
+    """What many seeds came to together: those from `first` on, up to but without `following`."""
 
     first: int
+    following: int
     seeds: int = 0
     runs: int = 0
+    steps: int = 0
     commits: int = 0
     effects: int = 0
     virtual_seconds: float = 0.0
     seconds: float = 0.0
-    ended: Counter[str] = msgspec.field(default_factory=Counter)
-    faults: Counter[str] = msgspec.field(default_factory=Counter)
-    refusals: Counter[str] = msgspec.field(default_factory=Counter)
-    met: Counter[str] = msgspec.field(default_factory=Counter)
-    rows: set[tuple[str, str | None, str]] = msgspec.field(default_factory=set)
-    failures: list[Failure] = msgspec.field(default_factory=list)
+    digest: str = "0" * 64
+    written_in: dict[str, int] = {}
+    ended: dict[str, int] = {}
+    faults: dict[str, int] = {}
+    refusals: dict[str, int] = {}
+    met: dict[str, int] = {}
+    rows: set[tuple[str, str | None, str]] = set()
+    failures: list[Failure] = []
 
     def take(self, result: Result) -> None:
+        """Add one more seed."""
         self.seeds += 1
+        self.following = max(self.following, result.scenario.seed + 1)
         self.runs += result.runs
+        self.steps += result.steps
         self.commits += result.commits
         self.effects += result.effects
         self.virtual_seconds += result.seconds
-        self.ended.update(result.ended)
-        self.faults.update(result.faults)
-        self.refusals.update(result.refusals)
-        self.met.update(result.met)
+        self.digest = _sum_of(self.digest, result.digest)
+        for name in COUNTS:
+            _add(getattr(self, name), getattr(result, name))
         self.rows |= result.rows
+        if not result.ok:
+            self.failures.append(_examine(result))
+
+    def join(self, other: Campaign) -> None:
+        """Add what others played."""
+        self.following = max(self.following, other.following)
+        for name in ("seeds", "runs", "steps", "commits", "effects", "virtual_seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.digest = _sum_of(self.digest, other.digest)
+        for name in COUNTS:
+            _add(getattr(self, name), getattr(other, name))
+        self.rows |= other.rows
+        self.failures += other.failures
 
     @property
     def unreached(self) -> list[str]:
@@ -78,20 +101,23 @@ class Campaign(msgspec.Struct, kw_only=True):
     def as_json(self) -> dict[str, Any]:
         return {
             "first_seed": self.first,
+            "last_seed": self.following - 1,
             "seeds": self.seeds,
             "runs": self.runs,
+            "steps": self.steps,
             "commits": self.commits,
             "effects": self.effects,
             "virtual_seconds": round(self.virtual_seconds),
             "seconds": round(self.seconds, 1),
-            "ended": _sorted(self.ended),
-            "faults": _sorted(self.faults),
-            "refusals": _sorted(self.refusals),
-            "met": _sorted(self.met),
+            "digest": self.digest,
+            **{name: _sorted(getattr(self, name)) for name in COUNTS},
             "table_rows": {"reached": len(self.rows & table_rows()), "of": len(table_rows())},
             "unreached": self.unreached,
             "failures": msgspec.to_builtins(self.failures),
         }
+
+
+COUNTS = ("written_in", "ended", "faults", "refusals", "met")
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,30 +130,63 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_campaign(
-    seeds: int,
+    seeds: int | None = None,
     *,
+    runs: int | None = None,
     first: int = 0,
     changes: Mapping[str, Any] | None = None,
     jobs: int = 1,
+    campaign: Campaign | None = None,
     told: Callable[[Campaign], None] = lambda campaign: None,
 ) -> Campaign:
-    """Play so many seeds. `changes` are laid over each scenario; `told` hears of the progress now and then."""
-    campaign, began = Campaign(first=first), time.monotonic()
-    batches = [range(one, min(one + BATCH, first + seeds)) for one in range(first, first + seeds, BATCH)]
-    for results in _spread(partial(_play_all, dict(changes or {})), batches, jobs):
-        for result in results:
-            campaign.take(result)
-            if not result.ok:
-                campaign.failures.append(_examine(result))
-        campaign.seconds = time.monotonic() - began
+    """Play so many seeds, or as many as make so many runs, from `first` on or where `campaign` left off.
+
+    `changes` are laid over each scenario; `told` hears of the progress now and then.
+    """
+    campaign = campaign or Campaign(first=first, following=first)
+    spent, began = campaign.seconds, time.monotonic()
+    end = None if seeds is None else campaign.first + seeds
+    if _is_enough(campaign, end, runs):
+        return campaign
+    for part in _spread(partial(_play_all, dict(changes or {})), _batches(campaign.following, end), jobs):
+        campaign.join(part)
+        campaign.seconds = spent + time.monotonic() - began
         told(campaign)
-        if len(campaign.failures) >= MOST_FAILURES:
+        if _is_enough(campaign, end, runs):
             break
     return campaign
 
 
-def _play_all(changes: dict[str, Any], seeds: Sequence[int]) -> list[Result]:
-    return [play(with_changes(draw(seed), changes)) for seed in seeds]
+def _is_enough(campaign: Campaign, end: int | None, runs: int | None) -> bool:
+    if len(campaign.failures) >= MOST_FAILURES:
+        return True
+    return campaign.following == end or (runs is not None and campaign.runs >= runs)
+
+
+def _batches(first: int, end: int | None) -> Iterator[range]:
+    for begin in itertools.count(first, BATCH):
+        if end is not None and begin >= end:
+            return
+        yield range(begin, begin + BATCH if end is None else min(begin + BATCH, end))
+
+
+def _play_all(changes: dict[str, Any], seeds: Sequence[int]) -> Campaign:
+    part = Campaign(first=seeds[0], following=seeds[0])
+    with _swept_at_the_end():
+        for seed in seeds:
+            part.take(play(with_changes(draw(seed), changes)))
+    return part
+
+
+@contextmanager
+def _swept_at_the_end() -> Iterator[None]:
+    """Each seed leaves a world behind that is one heap of cycles; it is cheaper to sweep once than all the time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect(0)
 
 
 def _examine(result: Result) -> Failure:
@@ -162,7 +221,7 @@ def hunt(
 
 def _catch(most: int, name: str) -> Score:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    with planted(mutant):
+    with planted(mutant), _swept_at_the_end():
         for seed in range(most):
             result = play(draw(seed))
             if not result.ok:
@@ -170,17 +229,33 @@ def _catch(most: int, name: str) -> Score:
     return Score(name=name, what=mutant.what, seeds=None)
 
 
-def _spread(work: Callable[[T], R], parts: Sequence[T], jobs: int) -> Iterator[R]:
-    """The results in order, made here or by so many processes."""
+def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R]:
+    """The results in order, made here or by so many processes, which are kept busy but not far ahead."""
     if jobs <= 1:
         yield from map(work, parts)
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            yield from pool.map(work, parts)
+            under_way: deque[Future[R]] = deque()
+            for part in parts:
+                under_way.append(pool.submit(work, part))
+                if len(under_way) > jobs * AHEAD:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _sorted(counts: Counter[str]) -> dict[str, int]:
-    return {str(name): counts[name] for name in sorted(counts)}
+def _sum_of(one: str, other: str) -> str:
+    """Digests added up: the same however seeds were shared out, and another one if a single history differs."""
+    return f"{(int(one, 16) + int(other, 16)) % 2**256:064x}"
+
+
+def _add(counts: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, count in more.items():
+        counts[str(name)] = counts.get(str(name), 0) + count
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: counts[name] for name in sorted(counts)}

@@ -37,24 +37,42 @@ class SimulatedSeams(Seams):
     def __init__(self, stage: Stage, random: Random) -> None:
         self._loop, self._random = stage.loop, random
         self._offset, self._rate = 0.0, 1.0
+        self.look: Callable[[], None] = lambda: None
         if random.random() < stage.scenario.skew:
             self._offset, self._rate = random.uniform(-1e6, 1e6), random.uniform(0.8, 1.25)
             stage.log.note(Fault.SKEW, f"{self._offset:.0f} {self._rate:.2f}")
 
     def monotonic(self) -> float:
+        # A worker asks for the time whenever it does anything: a good moment to see what it holds.
+        self.look()
         return self._offset + self._rate * self._loop.time()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds / self._rate)
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
-        return await super().wait(event, None if seconds is None else seconds / self._rate)
+        if seconds is None or seconds <= 0 or event.is_set():
+            return await super().wait(event, seconds)
+        # As the real one, without a cancellation that is raised and caught for every look at the database.
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        timer = self._loop.call_later(seconds / self._rate, _wake, waiter)
+        event._waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            event._waiters.remove(waiter)
 
     def chance(self) -> float:
         return self._random.random()
 
     def token(self) -> str:
         return f"token-{self._random.getrandbits(64):016x}"
+
+
+def _wake(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
 
 
 class WatchedTransactor(Transactor):
@@ -113,14 +131,15 @@ class Workplace:
         settings = Settings(
             concurrency=scenario.concurrency,
             heartbeat=random.choice((3.0, 10.0)),
-            sweep=random.choice((1.0, 2.0)),
+            sweep=random.choice((1.0, 3.0)),
             busy_poll=random.choice((0.01, 0.1)),
             idle_poll=random.choice((1.0, 4.0)),
-            refresh_queues=random.choice((0.5, 5.0)),
+            refresh_queues=random.choice((1.0, 10.0)),
             full_scan=random.choice((1.0, 4.0)),
             grace=random.choice((0.5, 4.0)),
             closing=3.0,
         )
+        seams = SimulatedSeams(self._stage, random)
         crew = SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities)
         worker = self.worker = Worker(
             WatchedTransactor(self._stage, process),
@@ -129,10 +148,11 @@ class Workplace:
             tenant=TENANT,
             capabilities=self._capabilities,
             settings=settings,
-            seams=SimulatedSeams(self._stage, random),
+            seams=seams,
             crew=crew,
         )
         crew.held = lambda: worker.held
+        seams.look = crew.check_room
         await worker.serve()
         if self._stage.is_quiet and worker.id is not None:
             self._stage.ledger.left.append(worker.id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from stepkeep.dialects import registry
 from stepkeep.kernel.tables import RUN, STEP, WORKER, StepTrigger, WorkerTrigger
 from stepkeep.simulation.faults import Fault
 
@@ -23,6 +24,7 @@ MEETINGS = (
     "message: the same again",
     "completion: the same again",
     "cancel: the same again",
+    *(f"a run told in the words of {name}" for name in registry.names()),
 )
 
 UNREACHABLE = {

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from enum import StrEnum
+from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepkeep.errors import StoreUnavailable
@@ -54,6 +55,17 @@ class Fault(StrEnum):
     CANCEL = "cancel"
 
 
+ON_THE_WAY = (
+    Fault.REQUEST_LOST,
+    Fault.REPLY_LOST,
+    Fault.CRASH_BEFORE,
+    Fault.CRASH_AFTER,
+    Fault.PAUSE,
+    Fault.PARTITION,
+)
+"""What can happen to any statement; each has its rate in the scenario, under its own name."""
+
+
 class FaultLog:
     """What was done to the system, in order; part of what makes two plays of a seed comparable."""
 
@@ -74,6 +86,8 @@ class FaultyWire:
         self._stage, self._process = stage, process
         self._hints = stage.random(f"hints:{process.name}")
         self._random = stage.random(f"wire:{process.name}")
+        self._rates: dict[str, list[tuple[Fault, float]]] = {}
+        self._twice_latency = stage.scenario.latency * 2
         self._partitioned_until = 0.0
         self._slow = 0.0
 
@@ -120,24 +134,25 @@ class FaultyWire:
         return answer
 
     def _fate(self, statement: str) -> Fault | None:
-        stage, scenario, chance = self._stage, self._stage.scenario, self._random.random
-        if not stage.chaos:
+        rates = self._rates.get(statement)
+        if rates is None:
+            rates = self._rates[statement] = self._rates_of(statement)
+        if not self._stage.chaos or not rates:
             return None
-        drawn = chance()
-        for fault, rate in (
-            (Fault.REQUEST_LOST, scenario.request_lost),
-            (Fault.REPLY_LOST, scenario.reply_lost),
-            (Fault.CRASH_BEFORE, scenario.crash_before),
-            (Fault.CRASH_AFTER, scenario.crash_after),
-            (Fault.PAUSE, scenario.pause),
-            (Fault.PARTITION, scenario.partition),
-            (Fault.SLOW, self._slowness(statement)),
-        ):
+        drawn = self._random.random()
+        for fault, rate in rates:
             drawn -= rate
             if drawn < 0:
                 self._happens(fault, statement)
                 return fault if self._process.alive else None
         return None
+
+    def _rates_of(self, statement: str) -> list[tuple[Fault, float]]:
+        """What may happen to a statement of this kind, and how often."""
+        scenario = self._stage.scenario
+        rates = {fault: getattr(scenario, fault.value) for fault in ON_THE_WAY}
+        rates[Fault.SLOW] = self._slowness(statement)
+        return [(fault, rate) for fault, rate in rates.items() if rate]
 
     def _slowness(self, statement: str) -> float:
         scenario = self._stage.scenario
@@ -159,11 +174,13 @@ class FaultyWire:
             stage.trouble(self._process, stage.loop.time() + self._slow)
 
     def _latency(self) -> float:
-        delay = self._stage.scenario.latency * self._random.random() * 2
-        slow, self._slow = self._slow, 0.0
+        delay = self._twice_latency * self._random.random()
+        if self._slow:
+            delay += self._slow
+            self._slow = 0.0
         left = self._partitioned_until - self._stage.loop.time()
         # Every connection retries at its own pace, so that what was held back arrives in any order.
-        return delay + slow + (left + self._random.choice((0.0, 5.0)) * self._random.random() if left > 0 else 0.0)
+        return delay + left + self._random.choice((0.0, 5.0)) * self._random.random() if left > 0 else delay
 
     # -- at the database ---------------------------------------------------------------------------------------------
     def _arrive(
@@ -181,8 +198,7 @@ class FaultyWire:
                 session.abort()
             stage.later(self._latency(), _refuse, answer, "the database is down")
         elif waits is not None and session is not None:
-            task = session.waiting = stage.loop.create_task(waits())
-            task.add_done_callback(lambda done: self._waited(done, statement, fate, answer))
+            self._begin(waits(), statement, session, fate, answer)
         elif work is not None:
             try:
                 found = work()
@@ -190,6 +206,25 @@ class FaultyWire:
                 self._back(statement, None, problem, fate, answer)
             else:
                 self._back(statement, found, None, fate, answer)
+
+    def _begin(
+        self,
+        work: Coroutine[Any, Any, Any],
+        statement: str,
+        session: Session,
+        fate: Fault | None,
+        answer: asyncio.Future[Any],
+    ) -> None:
+        """Most statements that may wait need not; only those that do become a task."""
+        try:
+            waits_for = work.send(None)
+        except StopIteration as done:
+            self._back(statement, done.value, None, fate, answer)
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the client hears of it
+            self._back(statement, None, problem, fate, answer)
+        else:
+            task = session.waiting = self._stage.loop.create_task(_go_on(work, waits_for))
+            task.add_done_callback(lambda done: self._waited(done, statement, fate, answer))
 
     def _waited(self, task: asyncio.Task[Any], statement: str, fate: Fault | None, answer: asyncio.Future[Any]) -> None:
         if task.cancelled():
@@ -217,6 +252,26 @@ class FaultyWire:
             stage.later(delay, _fail, answer, problem)
         else:
             stage.later(delay, _tell, answer, found)
+
+
+@coroutine
+def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """The rest of something that has begun and waits for this."""
+    while True:
+        try:
+            yield waits_for
+        except GeneratorExit:
+            work.close()
+            raise
+        except BaseException as problem:  # noqa: BLE001 - it is passed on to where it belongs
+            thrown: BaseException | None = problem
+        else:
+            thrown = None
+        try:
+            waits_for = work.send(None) if thrown is None else work.throw(thrown)
+        except StopIteration as done:
+            found: T = done.value
+            return found
 
 
 def _tell(answer: asyncio.Future[Any], found: Any) -> None:

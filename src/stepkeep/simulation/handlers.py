@@ -35,7 +35,7 @@ SECOND = 1_000_000
 def make_registry(stage: Stage) -> Registry:
     """The handlers that definitions name."""
 
-    async def act(ctx: Context, value: Any = None) -> Any:
+    async def act(ctx: Context, value: Any = None, **_: Any) -> Any:
         return await Acting(stage, ctx, holding.get()).go(value)
 
     registry = Registry()
@@ -148,9 +148,13 @@ class SimulatedCrew:
             self._running[job] = asyncio.get_running_loop().create_task(self._run(job))
             if not self._capabilities.issuperset(job.claim.planned.definition.capabilities):
                 ledger.violation(f"{self._process.name} runs {job.claim.planned.name}, which needs {CAPABILITY}")
+        self.check_room()
+
+    def check_room(self) -> None:
+        """I13: a worker never runs or holds more than it has slots."""
         if max(len(self._running), self.held()) > self._concurrency:
             held = f"runs {len(self._running)} and holds {self.held()}"
-            ledger.violation(f"I13: {self._process.name} {held} of at most {self._concurrency}")
+            self._stage.ledger.violation(f"I13: {self._process.name} {held} of at most {self._concurrency}")
 
     def stop(self, job: Job) -> None:
         task = self._running.get(job)

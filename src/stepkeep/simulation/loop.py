@@ -37,7 +37,7 @@ class Process:
         self.alive = True
         self.paused = False
         self.trouble_at = float("-inf")
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[Call] = deque()
 
     def __repr__(self) -> str:
         return f"<process {self.name}>"
@@ -47,13 +47,35 @@ OUTSIDE = Process("outside")
 current: ContextVar[Process] = ContextVar("process", default=OUTSIDE)
 
 
+class Call:
+    """Something that is to be called, by whom and when: what asyncio calls a handle, with less to carry."""
+
+    __slots__ = ("_cancelled", "_when", "args", "callback", "context", "process")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: Context, process: Process, when: float
+    ) -> None:
+        self.callback, self.args, self.context, self.process = callback, args, context, process
+        self._when, self._cancelled = when, False
+
+    def cancel(self) -> None:
+        """Cancelled timers are dropped when their time comes."""
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        return self._when
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Runs until what it was asked for is done; time passes only when nothing else can happen."""
 
     def __init__(self, random: Random) -> None:
         self._random = random.random
         self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Call]] = []
         self._count = 0
         self._runnable: list[Process] = []
         self._tasks: list[asyncio.Task[Any]] = []
@@ -90,44 +112,61 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             done = future if isinstance(future, asyncio.Future) else self.create_task(future)
-            while not done.done():
-                self._step()
+            self._go_on_until(done)
             return done.result()
         finally:
             asyncio._set_running_loop(None)
 
-    def _step(self) -> None:
-        runnable = self._runnable
-        if not runnable:
-            self._pass_time()
-            return
-        place = int(self._random() * len(runnable)) if len(runnable) > 1 else 0
-        process = runnable[place]
-        handle = process.ready.popleft()
-        if not process.ready:
-            runnable.pop(place)
-        self.steps += 1
-        if not handle.cancelled():
-            handle._run()
+    def _go_on_until(self, done: asyncio.Future[Any]) -> None:
+        """The heart of it, written flat because everything that ever happens passes through here."""
+        runnable, random, is_done = self._runnable, self._random, done.done
+        while not is_done():
+            if not runnable:
+                self._pass_time()
+                continue
+            place = int(random() * len(runnable)) if len(runnable) > 1 else 0
+            ready = runnable[place].ready
+            call = ready.popleft()
+            if not ready:
+                runnable.pop(place)
+            self.steps += 1
+            if call._cancelled:
+                continue
+            try:
+                call.context.run(call.callback, *call.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as problem:  # noqa: BLE001 - as asyncio does: told, and survived
+                self.call_exception_handler({"message": f"{call.callback} broke", "exception": problem})
 
     def _pass_time(self) -> None:
-        timers = self._timers
-        while timers and timers[0][2].cancelled():
-            heapq.heappop(timers)
+        """Go on to the next moment for which something is set, and make ready everything that is set for it."""
+        timers, pop = self._timers, heapq.heappop
+        while timers and timers[0][2]._cancelled:
+            pop(timers)
         if not timers:
             raise Stalled("nothing can happen any more")
-        self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            handle = heapq.heappop(timers)[2]
-            if not handle.cancelled():
-                self._enqueue(handle, handle._context.get(current, OUTSIDE))  # type: ignore[attr-defined]
+        now = self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= now:
+            call = pop(timers)[2]
+            if not call._cancelled:
+                self._enqueue(call)
 
-    def _enqueue(self, handle: asyncio.Handle, process: Process) -> None:
+    def _enqueue(self, call: Call) -> None:
+        process = call.process
         if not process.alive:
             return
         if not process.ready and not process.paused:
             self._runnable.append(process)
-        process.ready.append(handle)
+        process.ready.append(call)
+
+    def call_for(
+        self, process: Process, context: Context, delay: float, work: Callable[..., object], *args: Any
+    ) -> None:
+        """Let a process do something later, come what may; for what is never taken back."""
+        when = self._now + delay
+        self._count += 1
+        heapq.heappush(self._timers, (when, self._count, Call(work, args, context, process, when)))
 
     # -- what asyncio asks of a loop -----------------------------------------------------------------------------------
     def time(self) -> float:
@@ -135,30 +174,29 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Call:
         self._check_open()
-        handle = asyncio.Handle(callback, args, self, context)
-        self._enqueue(handle, current.get() if context is None else context.get(current, OUTSIDE))
-        return handle
+        context = copy_context() if context is None else context
+        call = Call(callback, args, context, context.get(current, OUTSIDE), self._now)
+        self._enqueue(call)
+        return call
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Call:
         return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Call:
         self._check_open()
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        context = copy_context() if context is None else context
+        call = Call(callback, args, context, context.get(current, OUTSIDE), when)
         self._count += 1
-        heapq.heappush(self._timers, (when, self._count, handle))
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Cancelled timers are dropped when their time comes."""
+        heapq.heappush(self._timers, (when, self._count, call))
+        return call
 
     def create_future(self) -> asyncio.Future[Any]:
         self._check_open()
@@ -198,6 +236,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """End everything that is left, without letting it act or complain."""
         self._closed = True
         self._timers.clear()
+        # Whoever is outside of all processes is so in the next loop too, and must not bring anything along.
+        for process in (OUTSIDE, *self._runnable):
+            process.ready.clear()
         self._runnable.clear()
         hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
         try:
@@ -212,7 +253,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 def _end(coroutine: Any) -> None:
     for _ in range(20):
-        if getattr(coroutine, "cr_frame", None) is None:
+        if getattr(coroutine, "cr_frame", None) is None and getattr(coroutine, "gi_frame", None) is None:
             return
         with suppress(BaseException):
             coroutine.close()

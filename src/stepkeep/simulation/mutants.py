@@ -81,8 +81,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "judged-holds-no-slot",
         "a step whose rules run next is thought to have left its slot",
         "worker.attempts:_frees_slot",
-        "not job.running and not judged_next",
-        "not job.running",
+        "return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)",
+        "return True",
     ),
     _one(
         "given-up-yet-judged",

@@ -28,7 +28,11 @@ from stepkeep.simulation.stage import TENANT, Stage
 
 T = TypeVar("T")
 NAMES = ("ann", "bea", "cyd")
-MOST_RERUNS = 2
+STARTED_WITHIN = 0.8
+"""The part of the chaos within which all runs are started."""
+
+ONE_IN = 4
+"""Of so many runs one is looked at, one run again, and one shares its business key with others."""
 
 
 class People:
@@ -38,6 +42,7 @@ class People:
         self._stage, self._server, self._plans = stage, server, plans
         self._random = stage.random("people")
         self._ledger = stage.ledger
+        self._fourth = len(plans) // ONE_IN
         self._clicks = 0
         self._messages = 0
         self._reruns = 0
@@ -90,10 +95,10 @@ class People:
 
     # -- starting ----------------------------------------------------------------------------------------------------
     async def start_all(self) -> None:
-        self.starting = len(self._plans)
+        starts = self.starting = len(self._plans)
         for place, plan in enumerate(self._plans):
             if not self._stage.scenario.alike:
-                await asyncio.sleep(self._random.random() * self._stage.scenario.chaos / 4)
+                await asyncio.sleep(self._random.random() * STARTED_WITHIN * self._stage.scenario.chaos / starts)
             self._spawn(self._start(place, plan))
 
     async def _start(self, place: int, plan: Plan) -> None:
@@ -104,7 +109,7 @@ class People:
             actor=random.choice(NAMES),
             input=b'{"n":1}',
             idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
-            business_key=random.choice((None, None, "order-1")),
+            business_key=random.choice((None, None, f"order-{random.randint(0, self._fourth)}")),
             start_now=maybe(random, 0.85),
         )
         starts = [self._start_once(request)]
@@ -129,19 +134,23 @@ class People:
     # -- chaos -------------------------------------------------------------------------------------------------------
     async def meddle(self) -> None:
         """Act at random until the chaos is over."""
-        random, scenario = self._random, self._stage.scenario
+        random = self._random
         while self._stage.chaos:
             await asyncio.sleep(random.choice((0.05, 0.5, 2.0)) * random.random())
             runs = list(self._stage.database.tables.runs.values())
             if not runs:
                 continue
-            run = random.choice(runs)
-            for step in self._waiting(run):
-                self._serve_badly(run, step)
-            if maybe(random, scenario.cancel * 0.2):
-                self._cancel(run)
-            if maybe(random, scenario.noise * 0.4):
-                random.choice(NOISES)(self, run)
+            for run in random.sample(runs, 1 + len(runs) // ONE_IN):
+                self._meddle_with(run)
+
+    def _meddle_with(self, run: Run) -> None:
+        random, scenario = self._random, self._stage.scenario
+        for step in self._waiting(run):
+            self._serve_badly(run, step)
+        if maybe(random, scenario.cancel * 0.2):
+            self._cancel(run)
+        if maybe(random, scenario.noise * 0.4):
+            random.choice(NOISES)(self, run)
 
     def _waiting(self, run: Run) -> list[Step]:
         rows = self._stage.database.tables.steps[run.tenant, run.id].values()
@@ -291,7 +300,7 @@ class People:
         self._send(ghost, EVENTS[0])
 
     def _rerun(self, run: Run) -> None:
-        if self._reruns >= MOST_RERUNS:
+        if self._reruns > self._fourth:
             return
         self._reruns += 1
         key = f"rerun-{self._reruns}"

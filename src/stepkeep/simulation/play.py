@@ -13,10 +13,12 @@ import random as global_random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from random import Random
 from unittest.mock import patch
 
 import msgspec
 
+from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
@@ -26,6 +28,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.simulation.audit import Auditor
 from stepkeep.simulation.cast import Server, Workplace
 from stepkeep.simulation.definitions import draw_definition
+from stepkeep.simulation.documents import DRAWERS, draw_in_dialect
 from stepkeep.simulation.faults import Fault
 from stepkeep.simulation.handlers import make_registry
 from stepkeep.simulation.loop import Stalled
@@ -34,6 +37,9 @@ from stepkeep.simulation.scenario import Scenario
 from stepkeep.simulation.stage import TENANT, Stage
 from stepkeep.simulation.store import ModelStore
 from stepkeep.simulation.verdict import Verdict
+
+RUNS_OF_EACH = 2
+"""How many runs there are of each definition."""
 
 CALM = 1500.0
 """How long (virtual seconds) runs may take to end once nothing goes wrong any more."""
@@ -52,6 +58,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     violations: tuple[str, ...]
     digest: str
     runs: int
+    steps: int
+    written_in: Counter[str]
     ended: Counter[str]
     faults: Counter[str]
     refusals: Counter[str]
@@ -110,20 +118,27 @@ class _Drama:
         stage.chaos = False
         await asyncio.gather(*acts)
         await self._until_all_ended(people)
+        if stage.ledger.violations:
+            # What has gone wrong may never end, and what would be said of the rest says nothing new.
+            return
         await self._go_home(places)
         await Verdict(stage, self._plans).give()
 
     async def _publish(self) -> list[Plan]:
         transactor, scenario = Transactor(ModelStore(self._stage.database)), self._scenario
         plans = []
-        for place in range(scenario.runs):
-            which = 0 if scenario.alike else place
-            random = self._stage.random(f"definition:{which}")
-            drawn = draw_definition(random, f"w{which}", scenario.steps, shape=scenario.shape, bias=scenario.bias)
+        for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
+            drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
             self._plans[plan.definition_id] = plan
             plans.append(plan)
-        return plans
+        return [plans[place % len(plans)] for place in range(scenario.runs)]
+
+    def _draw(self, random: Random, name: str) -> Definition:
+        scenario = self._scenario
+        if random.random() < scenario.dialects:
+            return draw_in_dialect(random, random.choice(tuple(DRAWERS)), name, scenario.steps)
+        return draw_definition(random, name, scenario.steps, shape=scenario.shape, bias=scenario.bias)
 
     async def _harm(self, places: list[Workplace], server: Server) -> None:
         """What happens to processes and the database by itself, second by second."""
@@ -147,7 +162,7 @@ class _Drama:
         stage = self._stage
         runs = stage.database.tables.runs
         until = stage.loop.time() + CALM
-        while stage.loop.time() < until:
+        while stage.loop.time() < until and not stage.ledger.violations:
             await asyncio.sleep(1.0)
             if stage.loop.steps > MOST_STEPS:
                 raise Overrun
@@ -155,7 +170,7 @@ class _Drama:
             ended = all(run.state in RUN_TERMINAL for run in runs.values())
             if ended and stage.is_quiet and not people.busy and not people.starting:
                 break
-        if self._scenario.long:
+        if self._scenario.long and not stage.ledger.violations:
             # Long enough for silent workers to be missed, given up, and heard again.
             await asyncio.sleep(200.0)
 
@@ -194,6 +209,8 @@ class _Drama:
             violations=tuple(dict.fromkeys(stage.ledger.violations)),
             digest=self._digest(),
             runs=len(tables.runs),
+            steps=sum(map(len, tables.steps.values())),
+            written_in=Counter(self._plans[run.definition_id].definition.dialect for run in tables.runs.values()),
             ended=Counter(str(run.state) for run in tables.runs.values()),
             faults=stage.log.counts,
             refusals=stage.ledger.refusals,

@@ -16,8 +16,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise.
 
     `alike` means that all runs are of one definition and start at once, with handlers that take no time.
-    `shape` and `bias` say what definitions look like where that is not left to chance, `work` how much longer than
-    usual handlers take.
+    `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
+    is written in one of the dialects, `work` how much longer than usual handlers take.
     """
 
     seed: int
@@ -29,6 +29,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     alike: bool = False
     shape: str = ""
     bias: dict[str, float] = {}
+    dialects: float = 0.0
     work: float = 1.0
     # the way to the database
     request_lost: float = 0.0
@@ -120,21 +121,21 @@ THEMES: tuple[dict[str, Any], ...] = (
     {**NONE, "partition": 0.02, "workers": 3, "concurrency": 4, "chaos": 40.0, "bias": ONLY_WORK | {"gpu": 1.0}},
     {**NONE, "partition": 0.04, "workers": 3, "concurrency": 2, "work": 3.0, "chaos": 40.0, "bias": ONLY_WORK},
     # Workers stand still while their last word is on its way, and perhaps rules are yet to run.
-    {**NONE, "pause": 0.06, "concurrency": 1, "runs": 4, "bias": ONLY_WORK | {"rules": 0.5}},
+    {**NONE, "pause": 0.06, "concurrency": 1, "runs": 8, "bias": ONLY_WORK | {"rules": 0.5}},
     # Sweepers act on what they found long ago.
     {"slow": 0.06, "slow_at": "lock", "workers": 3, "fail": 0.6, "kill": 0.1, "bias": {"gate": 0.0, "wait": 0.1}},
     # Workers come and go in good order, and nothing else happens.
     {**NONE, "drain": 0.5, "hang": 0.2, "workers": 3, "bias": ONLY_WORK},
     # Many runs reach their forks together.
-    {"alike": True, "shape": "fan", "runs": 5, "concurrency": 2, "bias": ONLY_WORK},
-    {**NONE, "alike": True, "shape": "graph", "runs": 5, "concurrency": 3, "bias": ONLY_WORK | {"rules": 0.5}},
+    {"alike": True, "shape": "fan", "runs": 12, "concurrency": 2, "bias": ONLY_WORK},
+    {**NONE, "alike": True, "shape": "graph", "runs": 12, "concurrency": 3, "bias": ONLY_WORK | {"rules": 0.5}},
     # There is always more to do than there is room for.
-    {**NONE, "shape": "loose", "steps": 7, "runs": 5, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
-    {"shape": "loose", "steps": 7, "runs": 5, "pause": 0.04, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
+    {**NONE, "shape": "loose", "steps": 7, "runs": 10, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
+    {"shape": "loose", "steps": 7, "runs": 10, "pause": 0.04, "workers": 1, "concurrency": 2, "bias": ONLY_WORK},
     {
         **NONE,
         "shape": "fan",
-        "runs": 5,
+        "runs": 12,
         "workers": 1,
         "concurrency": 2,
         "work": 0.2,
@@ -156,20 +157,39 @@ def draw(seed: int) -> Scenario:
     rates |= {name: highest * random.random() if random.random() < 0.75 else 0.0 for name, highest in HABITS.items()}
     drawn: dict[str, Any] = dict(
         seed=seed,
-        runs=random.randint(1, 5),
         workers=random.randint(1, 4),
-        concurrency=random.choice((1, 2, 4)),
-        steps=random.randint(2, 7),
-        chaos=random.choice((10.0, 20.0, 40.0)),
         latency=random.choice((0.0005, 0.005, 0.04)),
         slow_at=random.choice(STATEMENTS),
         hint_lost=random.choice((0.0, 0.3, 1.0)),
         tick=random.choice((0.0, 0.0, 0.001, 0.25)),
         alike=random.random() < 0.3,
-        long=random.random() < 0.06,
+        dialects=random.choice((0.0, 0.0, 0.25, 0.5)),
+        long=random.random() < 0.04,
+        **(_few(random) if random.random() < 0.25 else _many(random)),
         **rates,
     )
     return Scenario(**{**drawn, **random.choice(THEMES)})
+
+
+def _few(random: Random) -> dict[str, Any]:
+    """A few runs that take their time."""
+    return {
+        "runs": random.randint(1, 6),
+        "concurrency": random.choice((1, 2, 4)),
+        "steps": random.randint(2, 7),
+        "chaos": random.choice((10.0, 20.0, 40.0)),
+    }
+
+
+def _many(random: Random) -> dict[str, Any]:
+    """A crowd: workers are busy, and what they report and claim goes to the database in batches."""
+    return {
+        "runs": random.randint(20, 60),
+        "concurrency": random.choice((2, 4, 8)),
+        "steps": random.randint(1, 5),
+        "chaos": random.choice((15.0, 30.0)),
+        "work": random.choice((0.2, 0.5, 1.0)),
+    }
 
 
 def with_changes(scenario: Scenario, changes: dict[str, Any]) -> Scenario:

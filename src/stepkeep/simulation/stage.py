@@ -39,8 +39,8 @@ class Stage:
         self.is_down = False
         self.trouble_at = float("-inf")
         self.on_death: dict[Process, Callable[[], None]] = {}
-        self._server_context = copy_context()
-        self._server_context.run(current.set, Process("database"))
+        self._server, self._server_context = Process("database"), copy_context()
+        self._server_context.run(current.set, self._server)
 
     def random(self, purpose: str) -> Random:
         """A source of chance of one's own, so that one thing less somewhere changes nothing elsewhere."""
@@ -53,7 +53,7 @@ class Stage:
 
     def later(self, delay: float, work: Callable[..., object], *args: Any) -> None:
         """Let something happen at the database's side, whatever becomes of the processes."""
-        self.loop.call_later(delay, work, *args, context=self._server_context)
+        self.loop.call_for(self._server, self._server_context, delay, work, *args)
 
     def store(self, process: Process) -> ModelStore:
         """The database as this process reaches it."""

@@ -7,11 +7,14 @@ said, and the logs of all runs and workers must tell a story that the judge beli
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
@@ -28,6 +31,7 @@ from stepkeep.simulation.tables import Tables
 
 decode = msgspec.json.decode
 MACHINES = canonical_machines()
+JUDGED = {name: registry.judged(name) for name in registry.names()}
 ENDS = {
     "Completed": {AttemptState.SUCCEEDED},
     "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
@@ -224,7 +228,7 @@ class Verdict:
         for run_id, no, _, value in self._ledger.seen_inputs:
             plan = self._plan(run_id)
             inputs = plan.at(no).definition.inputs
-            if no >= plan.size or not isinstance(inputs, dict):
+            if no >= plan.size or not isinstance(inputs, dict) or "value" not in inputs:
                 continue
             source = inputs["value"].split('"')[1]
             produced = self._tables.output_of((TENANT, run_id), plan.numbers[source])
@@ -242,6 +246,29 @@ class Verdict:
         report = verify_lines(lines, MACHINES) if lines else None
         for finding in report.findings if report else ():
             self._ledger.violation(f"the judge: {finding.code}: {finding.run}: {finding.message}")
+        for run_id, dialect in self._tellings():
+            await self._judge_in_words(transactor, run_id, dialect)
+
+    def _tellings(self) -> Iterator[tuple[str, str]]:
+        """Every run that was written in a dialect is told in its words, and one of the others in somebody's."""
+        native = []
+        for _, run_id in self._tables.runs:
+            written_in = self._plan(run_id).definition.dialect
+            if written_in in JUDGED:
+                yield run_id, written_in
+            else:
+                native.append(run_id)
+        if native:
+            random = self._stage.random("tellings")
+            yield random.choice(native), random.choice(tuple(JUDGED))
+
+    async def _judge_in_words(self, transactor: Transactor, run_id: str, dialect: str) -> None:
+        """The log in a dialect's words is legal there, and keeps its invariants if the run was written in it."""
+        self._ledger.met[f"a run told in the words of {dialect}"] += 1
+        told = export_run(transactor, run_id, tenant=TENANT, dialect=dialect)
+        report = replay_lines([encode_line(line) async for line in told], JUDGED[dialect])
+        for finding in report.findings:
+            self._ledger.violation(f"the judge of {dialect}: {finding.code}: {finding.run}: {finding.message}")
 
 
 def _record(step: Step) -> dict[str, Any]:
