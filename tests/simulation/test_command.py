@@ -1,12 +1,16 @@
 """`stepkeep lab simulate` and `stepkeep lab mutants`."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from stepkeep.cli.commands import lab_campaign
 from stepkeep.cli.main import main
+from stepkeep.simulation import campaign, expedition
+from stepkeep.simulation.campaign import run_campaign
 from stepkeep.simulation.mutants import MUTANTS
-from stepkeep.simulation.mutation import planted
+from stepkeep.simulation.mutation import Edit, Mutant, planted
 
 
 def test_it_says_what_was_played_and_met(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,3 +53,64 @@ def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[
     told = json.loads(capsys.readouterr().out)["mutants"]
     assert (told["caught"], told["of"]) == (0, 1)
     assert main(["lab", "mutants", "--only", "nonsense"]) == 2
+
+
+def campaign_in(folder: Path, *more: str) -> int:
+    return main(["lab", "campaign", "--runs", "20", "--no-mutants", "--report", str(folder), *more])
+
+
+def test_a_campaign_leaves_a_report_that_says_what_was_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab_campaign, "commit", lambda: "c0ffee")
+    assert campaign_in(tmp_path) == 0
+    assert capsys.readouterr().out.endswith("no violation\n")
+    told = json.loads((tmp_path / "simulation.json").read_text())
+    page = (tmp_path / "simulation.md").read_text()
+    assert told["ok"] is True
+    assert told["commit"] == "c0ffee"
+    assert told["simulation"]["runs"] >= 20
+    assert told["simulation"]["digest"] == run_campaign(told["simulation"]["seeds"]).digest
+    assert "Commit `c0ffee`" in page
+    assert "Verdict: **no violation**" in page
+    assert str(tmp_path) not in page
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["simulation.json", "simulation.md"]
+
+
+def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(progress: expedition.Progress) -> None:
+        if progress.campaign.seeds > 20:
+            raise Interrupted
+
+    monkeypatch.setattr(expedition, "SAVED_EVERY", 0.0)
+    with pytest.raises(Interrupted):
+        expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=10_000, with_mutants=False, told=interrupt)
+    monkeypatch.setattr(lab_campaign, "commit", lambda: "facade")
+    assert campaign_in(tmp_path) == 2
+    assert "was left off at commit c0ffee" in capsys.readouterr().err
+    report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=20, with_mutants=False)
+    assert report.campaign.seeds == 20
+    assert report.campaign.digest == run_campaign(20).digest
+
+
+def test_the_report_names_violations_and_missed_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    harmless = Mutant("harmless", "nothing is different", (Edit("kernel.retry:may_retry", "return", "return"),))
+    chosen = [harmless, next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")]
+    for module in (expedition, campaign):
+        monkeypatch.setattr(module, "MUTANTS", chosen)
+    monkeypatch.setattr(expedition, "MUTANT_SEEDS", 10)
+    report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=1)
+    assert not report.ok
+    assert report.missed == ["harmless"]
+    page = (tmp_path / "simulation.md").read_text()
+    assert "planted bugs were missed: harmless" in page
+    assert "| fence-stays |" in page
+    with planted(next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")):
+        report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=1, with_mutants=False)
+    assert not report.ok
+    assert "## Violations" in (tmp_path / "simulation.md").read_text()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.commands.lab_campaign import campaign
 from stepkeep.cli.commands.lab_check import check
 from stepkeep.cli.commands.lab_stores import stores
 from stepkeep.cli.commands.lab_torture import torture
@@ -44,14 +45,14 @@ def simulate(
 
     try:
         given = msgspec.json.decode(changes, type=dict[str, object])
-        campaign = run_campaign(seeds, first=first, changes=given, jobs=jobs, told=_progress(seeds))
+        played = run_campaign(seeds, first=first, changes=given, jobs=jobs, told=_progress(seeds))
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as problem:
         raise InvalidInput(f"--with: {problem}") from None
     if settings.json:
-        answer({"simulation": campaign.as_json()})
+        answer({"simulation": played.as_json()})
     else:
-        _tell(campaign)
-    return FAILED if campaign.failures else SUCCEEDED
+        _tell(played)
+    return FAILED if played.failures else SUCCEEDED
 
 
 def mutants(
@@ -86,6 +87,7 @@ def mutants(
 
 app.command("simulate")(with_settings(simulate))
 app.command("mutants")(with_settings(mutants))
+app.command("campaign")(with_settings(campaign))
 app.command("stores")(with_settings(stores))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
@@ -110,6 +112,7 @@ class _progress:  # noqa: N801 - reads as a verb where it is used
 def _tell(campaign: Campaign) -> None:
     hours = campaign.virtual_seconds / 3600
     say(f"{campaign.seeds:,} seeds, {campaign.runs:,} runs, {hours:.1f} virtual hours in {campaign.seconds:.1f} s")
+    say(f"formats:  {_counts(campaign.written_in)}")
     say(f"ended:    {_counts(campaign.ended)}")
     say(f"faults:   {_counts(campaign.faults)}")
     say(f"refusals: {_counts(campaign.refusals)}")
