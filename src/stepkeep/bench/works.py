@@ -107,13 +107,14 @@ WORKS: tuple[Work, ...] = (
         stores=SERVER,
     ),
     _claims(10_000),
-    _claims(10_000, finished=1_000_000, rounds=1),
+    _claims(10_000, finished=1_000_000, stores=SERVER, rounds=1),
     _claims(1_000_000, rounds=1),
     _claims(3_000_000, stores=SERVER, rounds=1),
     Work(
         name="worker at 1,000,000 ready",
         measure=backlog.memory,
         size={"ready": 1_000_000, "seconds": 10.0},
+        stores=SERVER,
         rounds=1,
     ),
 )
