@@ -238,7 +238,7 @@ class PostgresStore:
             return []
         name = finder(which)
         own_run = which.correlation_id if which.correlation_id and is_run_id(which.correlation_id) else None
-        found = await self._read(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
+        found = await self._find(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
         return await self._read(columns.record_from, SQL.read_runs, which.tenant, ids(found)) if found else []
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
@@ -251,13 +251,13 @@ class PostgresStore:
     async def find_finished(self, which: Finished) -> list[str]:
         asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
         if which.workflow is None:
-            return await self._read(_only, SQL.find_finished, *asked)
-        return await self._read(_only, SQL.find_finished_of, *asked, which.workflow)
+            return await self._find(_only, SQL.find_finished, *asked)
+        return await self._find(_only, SQL.find_finished_of, *asked, which.workflow)
 
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         if workflow is None:
-            return _first(await self._read(_only, SQL.find_newest_finished, tenant, after_it))
-        return _first(await self._read(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
+            return _first(await self._find(_only, SQL.find_newest_finished, tenant, after_it))
+        return _first(await self._find(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
 
     async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
         asked = [run_id for run_id in dict.fromkeys(run_ids) if is_run_id(run_id)]
@@ -341,7 +341,8 @@ class PostgresStore:
         return await self._look(self._readers, convert, statement, *arguments)
 
     async def _find(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
-        """Look for work, by the one way that is right however much there is."""
+        """Look for work or for runs, by the one way that is right however much there is: told of a limit but not how
+        small it is, the planner would rather sort all of history than walk a little of it in order."""
         return await self._look(self._engine, convert, statement, *arguments)
 
     async def _look(

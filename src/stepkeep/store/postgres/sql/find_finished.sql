@@ -2,5 +2,5 @@
 select id::text
 from runs
 where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
-order by id
+order by runs.id
 limit $5

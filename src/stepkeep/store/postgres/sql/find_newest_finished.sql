@@ -2,6 +2,6 @@
 select id::text
 from runs
 where tenant = $1 and ended_at is not null
-order by id desc
+order by runs.id desc
 offset $2
 limit 1

@@ -2,5 +2,5 @@
 select id::text
 from runs
 where tenant = $1 and id < $2::uuid and state = any($4::text[])
-order by id desc
+order by runs.id desc
 limit $3

@@ -1,0 +1,207 @@
+"""Everything that workers, people and operators ask of a database, once or a few times each, by the real operations.
+
+Tests of plans watch the database while this goes on. It works on as much, however long the history beside it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+from tests.store.test_oracle import DEFINITIONS
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report_of, task
+
+from stepkeep.kernel.definition import Definition, Handler, Undo
+from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
+from stepkeep.kernel.states import Category, OnFailure, RunState
+from stepkeep.operations import decisions, views, workers
+from stepkeep.operations.expire import sweep
+from stepkeep.operations.log import export_run, export_worker
+from stepkeep.operations.rerun import rerun
+from stepkeep.operations.retention import Policy, prune
+from stepkeep.operations.start import StartRequest, start_idle
+from stepkeep.operations.transact import Claim
+from stepkeep.store.protocol import Finished, Lease, RunFilter
+
+BACKLOG = 200
+WAITING = 50
+AGAIN = 7
+"""How often each look is repeated: after five, PostgreSQL may choose one plan for all arguments."""
+
+WORK = chain("work", 2)
+OLD_WORK = replace(chain("work", 1), version=2)
+ASKING = chain("asking", 1)
+BREAKING = chain("breaking", 2, on_failure=OnFailure.ABORT)
+CHOOSING = Definition(
+    name="choosing",
+    version=1,
+    steps=(task("look"), task("act", 1, ["look"], condition="input.n == 1 && steps['look'].output.n == 1")),
+)
+UNDOING = Definition(
+    name="undoing",
+    version=1,
+    steps=(
+        task("do", undo=Undo(executor=Handler(name="undo"))),
+        task("fail", 1, ["do"], on_failure=OnFailure.COMPENSATE),
+    ),
+)
+PEOPLE: Definition = DEFINITIONS[0]
+TOKEN = "a token"
+DONE = Completed(
+    output=b'{"n":1}', token=decisions.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),), cost=b'{"usd":1}'
+)
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Bench]:
+    async with benches(url) as [bench]:
+        yield bench
+
+
+async def make_originals(bench: Bench) -> tuple[str, str]:
+    """One run that succeeded and one that failed, each with all that a run can leave behind, to be copied."""
+    plan = await bench.publish(OLD_WORK)
+    good = await bench.start(plan, idempotency_key="original", labels=b'{"a":"b"}')
+    await decisions.send(bench.transactor, good, "noise", b"{}", tenant=TENANT, actor=ACTOR)
+    while claims := await bench.claim(10):
+        for claim in claims:
+            await bench.report(claim, DONE)
+    bad = await bench.start(BREAKING, idempotency_key="original-bad")
+    [claim] = await bench.claim(1)
+    await bench.report(claim, Failed(category=Category.AUTH, error="no"))
+    assert await bench.state(good) is RunState.SUCCEEDED
+    assert await bench.state(bad) is RunState.FAILED
+    return good, bad
+
+
+async def live(bench: Bench, folder: Path) -> None:
+    """A day in the life."""
+    runs = await _starts(bench)
+    await _work(bench)
+    await _people(bench)
+    await _trouble(bench)
+    await _workers(bench)
+    for _ in range(AGAIN):
+        await _looks(bench, runs)
+    await _retention(bench, folder)
+
+
+async def _starts(bench: Bench) -> list[str]:
+    plan = await bench.publish(WORK)
+    for definition in (ASKING, BREAKING, *DEFINITIONS):
+        await bench.publish(definition)
+    request = StartRequest(
+        plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", idempotency_key="mine", business_key="order", priority=3
+    )
+    first = await bench.starter.start(request)
+    again = await bench.starter.start(request)
+    assert first.run_id == again.run_id
+    idle = await bench.start(plan, start_now=False)
+    await start_idle(bench.transactor, idle, tenant=TENANT, actor=ACTOR)
+    for _ in range(WAITING):
+        await bench.start(ASKING)
+    runs = [await bench.start(plan) for _ in range(BACKLOG)]
+    return [first.run_id, idle, *runs]
+
+
+async def _each(bench: Bench, claims: Sequence[Claim], outcome: Outcome) -> None:
+    events = [report_of(claim, outcome) for claim in claims]
+    await bench.transactor.report(events, await bench.claimer(room=5))
+
+
+async def _work(bench: Bench) -> None:
+    claims = await bench.claim(WAITING + 20)
+    asked = [claim for claim in claims if claim.plan.definition.name == "asking"]
+    await _each(bench, asked, Waiting(event="paid", timeout=3600 * SECOND, emit=(Emitted("asked", b"{}"),)))
+    rest = [claim for claim in claims if claim.plan.definition.name != "asking"]
+    leases = [Lease(TENANT, one.run_id, one.step.no, one.step.fence, 30 * SECOND) for one in rest]
+    assert len(await bench.store.renew(leases)) == len(leases)
+    await _each(bench, rest, DONE)
+    for claim in asked[:5]:
+        await decisions.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
+        await decisions.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
+        await decisions.send(bench.transactor, claim.run_id, "early", b"{}", tenant=TENANT, actor=ACTOR)
+
+
+async def _people(bench: Bench) -> None:
+    """A gate, a manual completion, a wait whose message came early: each settled, in a run that has all of them."""
+    run = await bench.start(PEOPLE, priority=100)
+    await _each(bench, await bench.claim(1), DONE)
+    await decisions.send(bench.transactor, run, "paid", b"{}", tenant=TENANT, actor=ACTOR)
+    await decisions.decide_gate(bench.transactor, run, approve=True, tenant=TENANT, actor=ACTOR)
+    await _each(bench, await bench.claim(1), DONE)
+    await decisions.complete(
+        bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
+    )
+    assert await bench.state(run) is RunState.SUCCEEDED
+
+
+async def _trouble(bench: Bench) -> None:
+    """Conditions, failures that roll back, cancels, timers, reruns."""
+    await bench.start(CHOOSING, b'{"n":1}', priority=100)
+    await _each(bench, await bench.claim(1), DONE)
+    run = await bench.start(UNDOING, priority=100)
+    for outcome in (DONE, Failed(category=Category.AUTH, error="no"), DONE):
+        [claim] = await bench.claim(1)
+        await bench.report(claim, outcome)
+    assert await bench.state(run) is RunState.ROLLED_BACK
+    await bench.start(PEOPLE, priority=100)
+    await _each(bench, await bench.claim(1), DONE)
+    bench.store.clock_offset += 61 * SECOND
+    await sweep(bench.transactor)
+    await _each(bench, await bench.claim(1), DONE)
+    await sweep(bench.transactor)
+    run = await bench.start(WORK, business_key="given up")
+    await decisions.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
+    await rerun(bench.transactor, bench.starter, run, tenant=TENANT, actor=ACTOR, idempotency_key="again")
+
+
+async def _workers(bench: Bench) -> None:
+    worker = await workers.register(bench.store, tenant=TENANT, app="plans", capacity=3)
+    await bench.store.beat(TENANT, worker.no, worker.incarnation)
+    await bench.store.beat(TENANT, worker.no, worker.incarnation + 1)
+    worker = await workers.shut_down(bench.store, worker)
+    await bench.store.list_workers(TENANT, live_only=True)
+    lines = export_worker(bench.transactor, worker.id, tenant=TENANT)
+    assert [line async for line in lines]
+    queues = [queue for queue, _ in await bench.store.list_queues(TENANT)]
+    assert await bench.store.has_ready(queues)
+
+
+async def _looks(bench: Bench, runs: list[str]) -> None:
+    store, run = bench.store, runs[1]
+    states = [(), (RunState.FAILED,), (RunState.QUEUED, RunState.BLOCKED), (RunState.SUCCEEDED,)]
+    filters = [{"workflow": "work"}, {"workflow": "none"}, {"business_key": "order"}, {"correlation_id": run}, {}]
+    for some in states:
+        for given in filters:
+            await store.list_runs(RunFilter(tenant=TENANT, states=some, **given))
+    await views.describe_run(bench.transactor, run, tenant=TENANT)
+    assert [line async for line in export_run(bench.transactor, run, tenant=TENANT)]
+    await store.read_messages(TENANT, run)
+    await store.read_outbox(TENANT, run)
+    await store.read_outputs([(TENANT, run, 0)])
+    await store.read_details([(TENANT, run)])
+    await store.read_states([(TENANT, run)])
+    await store.list_definitions(TENANT)
+    await store.read_definitions([1])
+    assert await store.stuck_runs() == []
+    await store.status()
+    await sweep(bench.transactor)
+    await store.now()
+
+
+async def _retention(bench: Bench, folder: Path) -> None:
+    """Two archives' worth by age, of all runs and of one workflow; the newest spared; old keys forgotten."""
+    oldest = await bench.store.find_finished(Finished(tenant=TENANT, limit=30))
+    await bench.store.delete_runs(TENANT, oldest[:10])
+    await bench.store.forget_keys(TENANT, oldest[20], 10)
+    wholes = await bench.store.read_whole(TENANT, oldest[10:])
+    assert len(wholes) == len(oldest[10:])
+    for policy in (
+        Policy(older_than=0, keep=5, workflow="breaking"),
+        Policy(older_than=3650 * 86_400 * SECOND, keep=40),
+    ):
+        await prune(bench.transactor, policy, tenant=TENANT, folder=folder, batch=20, dry_run=True)
+    await bench.store.tend()
