@@ -90,8 +90,9 @@ async def half_a_lease(store: Store, tenant: str, run_id: str, random: Random) -
 
 async def an_older_fence(store: Store, tenant: str, run_id: str, random: Random) -> Any:
     """A step is written with a smaller fence than it had."""
-    open_steps = [step for step in await store.read_steps(tenant, run_id) if step.fence > 1]
-    step = _pick([one for one in open_steps if one.state not in STEP_TERMINAL], random)
+    # The first fence of a step that is held is another matter: no lease has none.
+    steps = [step for step in await store.read_steps(tenant, run_id) if step.fence > (step.worker is not None)]
+    step = _pick([one for one in steps if one.state not in STEP_TERMINAL], random)
     if step is None:
         return None
     return await _write(store, tenant, run_id, Write(steps=[replace(step, fence=step.fence - 1)]))

@@ -36,13 +36,14 @@ from stepkeep.storecheck.reading import SILENCE, difference, plain, queue_names,
 TENANTS = ("acme", "acne")
 LEASE = 30 * SECOND
 KEYS = ("k1", "k2", "k3")
-BUSINESS = ("order 1", "order 2")
+BUSINESS = ("order 1", "order 2", "order 3")
+FIRST_HOLDERS = {"people": BUSINESS[0], "letters": BUSINESS[1]}
 MESSAGES = ("m1", "m2", "m3", "m4")
 LENGTH = 80
 EVERY = 10
 """After so many operations everything is read."""
 
-LIES_AT_ONCE = 3
+LIES_AT_ONCE = 5
 
 FEWEST = 4
 """So many runs of a tenant are never deleted, or there would be nothing left to do."""
@@ -261,8 +262,9 @@ class Life:
             "priority": random.choice((None, None, 0, 3)),
             "start_now": random.random() < 0.9,
         }
-        if definition is not None:
-            request |= {"idempotency_key": None, "business_key": None, "start_now": True}
+        if definition is not None:  # one of the first, which all have keys
+            key = f"{what.name} {what.version}"
+            request |= {"idempotency_key": key, "business_key": FIRST_HOLDERS.get(what.name), "start_now": True}
         started = await self.on_both(lambda bench, place: bench.start(plans[place], **request), "start")
         self._remember(started[0])
 
@@ -297,7 +299,7 @@ class Life:
 
     async def raw_beat(self) -> None:
         """A heartbeat as it comes over the wire, perhaps of a former life of that worker."""
-        rows, incarnation = self.random.choice(self.tenancy.workers), self.random.choice((0, 0, -1, 1))
+        rows, incarnation = self.random.choice(self.tenancy.workers), self.random.choice((0, -1, -1, 1))
         name = self.random.choice((self.tenancy.name, *TENANTS))
         await self.on_both(
             lambda bench, place: bench.store.beat(name, rows[place].no, rows[place].incarnation + incarnation), "beat"
@@ -419,7 +421,7 @@ class Life:
     async def forget(self) -> None:
         """Old idempotency keys are forgotten, where their runs are gone."""
         tenant, limit = self.tenancy.name, self.random.choice((1, 5))
-        before = self.random.choice((self.run(), LAST_ID))
+        before = self.random.choice((self.run(), LAST_ID, LAST_ID))
         await self.on_both(lambda bench, place: bench.store.forget_keys(tenant, before, limit), "forget keys")
 
     # -- the store itself --------------------------------------------------------------------------------------------
@@ -526,8 +528,8 @@ OPERATIONS: dict[Callable[[Life], Awaitable[None]], int] = {
     Life.complete: 4,
     Life.send: 7,
     Life.cancel: 1,
-    Life.retire: 2,
-    Life.forget: 2,
+    Life.retire: 4,
+    Life.forget: 4,
     Life.lie: 12,
     Life.look: 10,
 }
