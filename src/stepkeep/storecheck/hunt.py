@@ -9,7 +9,10 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -25,6 +28,8 @@ from stepkeep.testing.postgres import PostgresServer
 STORES = (SQLITE, POSTGRES)
 MOST_LIVES = 40
 RIVALS, LIVES = "rivals", "lives"
+TOGETHER = 5
+"""So many bugs are hunted in one go by one of several processes, on one server."""
 
 
 class Catch(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,26 +93,52 @@ def hunt(
     stores: Sequence[str] = STORES,
     first: int = 0,
     most: int = MOST_LIVES,
+    jobs: int = 1,
     told: Callable[[str, Catch | Score], None] = lambda what, found: None,
 ) -> Hunt:
     """Plant each bug in turn and let the hunters loose; `told` hears of each, and of the clean stores first."""
     chosen = choose(names, stores)
     began, found = time.monotonic(), Hunt(first=first, most=most)
-    with _stage({mutant.store for mutant in chosen}) as ground_of:
-        for store in STORES:
-            if any(mutant.store == store for mutant in chosen):
-                with ground_of(store) as ground:
-                    found.clean[store] = seek(ground, first, most)
-                told(store, found.clean[store])
-        for mutant in chosen:
-            if found.clean[mutant.store].hunter is None:
-                with planted(mutant), ground_of(mutant.store) as ground:
-                    catch = seek(ground, first, most)
-                score = Score(name=mutant.name, store=mutant.store, file=mutant.path, what=mutant.what, catch=catch)
-                found.scores.append(score)
-                told(mutant.name, score)
+    meant = [store for store in STORES if any(mutant.store == store for mutant in chosen)]
+    tasks: list[Task] = [*((store, None) for store in meant), *((mutant.store, mutant) for mutant in chosen)]
+    for (store, mutant), catch in _results(tasks, first, most, jobs):
+        if mutant is None:
+            found.clean[store] = catch
+            told(store, catch)
+        elif found.clean[store].hunter is None:
+            score = Score(name=mutant.name, store=store, file=mutant.path, what=mutant.what, catch=catch)
+            found.scores.append(score)
+            told(mutant.name, score)
     found.seconds = time.monotonic() - began
     return found
+
+
+Task = tuple[str, SqlMutant | None]
+"""A store, and the bug to plant in it, or none."""
+
+
+def _results(tasks: list[Task], first: int, most: int, jobs: int) -> Iterator[tuple[Task, Catch]]:
+    """What the hunters came to on each, in order, made here or by so many processes, each with its own planted bug."""
+    work = partial(_seek_all, first, most)
+    if jobs <= 1:
+        yield from work(tasks)
+        return
+    parts = [tasks[place : place + TOGETHER] for place in range(0, len(tasks), TOGETHER)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for part in pool.map(partial(_listed, work), parts):
+            yield from part
+
+
+def _listed(work: Callable[[list[Task]], Iterator[tuple[Task, Catch]]], tasks: list[Task]) -> list[tuple[Task, Catch]]:
+    return list(work(tasks))
+
+
+def _seek_all(first: int, most: int, tasks: list[Task]) -> Iterator[tuple[Task, Catch]]:
+    with _stage({store for store, _ in tasks}) as ground_of:
+        for store, mutant in tasks:
+            with planted(mutant) if mutant else nullcontext(), ground_of(store) as ground:
+                catch = seek(ground, first, most)
+            yield (store, mutant), catch
 
 
 def choose(names: Sequence[str], stores: Sequence[str]) -> list[SqlMutant]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Run, Step
@@ -33,7 +34,7 @@ async def _write(store: Store, tenant: str, run_id: str, what: Write) -> str:
     """What a write is answered, by kind: the words are each store's own."""
     try:
         await store.change([Want(tenant=tenant, run_id=run_id)], lambda loaded: what)
-    except Exception as problem:  # noqa: BLE001 - the refusal is the answer
+    except StepkeepError as problem:
         return type(problem).__name__
     return "written"
 
@@ -225,7 +226,7 @@ async def a_worker_again(store: Store, tenant: str) -> Any:
     [entry, *_] = await store.read_worker_journal(tenant, worker.id)
     try:
         await store.add_worker(replace(worker, no=0), entry)
-    except Exception as problem:  # noqa: BLE001 - the refusal is the answer
+    except StepkeepError as problem:
         return type(problem).__name__
     return "added"
 

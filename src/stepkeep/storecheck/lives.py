@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from stepkeep.errors import StepkeepError
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.events import TimeCame
@@ -159,6 +160,8 @@ class Life:
             bench.store.clock_offset = self.offset
             with _named(self.tenancy.made):
                 answer = await _answered(act(bench, place))
+            if place == 0 and isinstance(answer, Exception) and not isinstance(answer, StepkeepError):
+                raise answer  # no refusal: this life itself is broken
             answers.append(answer)
             said.append(plain(answer, self.names[place]))
         if found := difference(*said):

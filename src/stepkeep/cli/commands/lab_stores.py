@@ -20,6 +20,7 @@ def stores(
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
     first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, help="The seed of the first life.")] = 0,
     most: Annotated[int, typer.Option("--most", min=1, help="Give up on a bug after so many lives.")] = 40,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write planted-sql.json and planted-sql.md there.")
     ] = None,
@@ -37,7 +38,7 @@ def stores(
     def told(name: str, found: Catch | Score) -> None:
         tell(line(found) if isinstance(found, Score) else f"{name} with nothing planted: {clean(found)}")
 
-    found = hunt(tuple(only or ()), stores=tuple(store or STORES), first=first, most=most, told=told)
+    found = hunt(tuple(only or ()), stores=tuple(store or STORES), first=first, most=most, jobs=jobs, told=told)
     if report is not None:
         write(found, Path(report))
     if settings.json:
