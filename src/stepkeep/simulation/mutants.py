@@ -205,6 +205,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "if step.unmet > 1:",
     ),
     _one(
+        "join-counts-twice",
+        "one dependency that settles counts as two at a join",
+        "kernel.progress:_tell",
+        "unmet=step.unmet - 1",
+        "unmet=max(0, step.unmet - 2)",
+    ),
+    _one(
         "rejected-passes",
         "a rejected gate satisfies an edge that tolerates failures",
         "kernel.progress:settle",
@@ -326,6 +333,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "operations.workers:shut_down",
         "if worker.state is WorkerState.UNRESPONSIVE:",
         "if worker.state is WorkerState.SHUTDOWN:",
+    ),
+    _one(
+        "locks-unordered",
+        "large transactions lock their runs the other way round",
+        "simulation.store:_Change._lock",
+        "sorted(keys, key=lock_order)",
+        "sorted(keys, key=lock_order, reverse=len(keys) > 2)",
     ),
     Mutant(
         "no-lock-no-was",

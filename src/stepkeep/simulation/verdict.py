@@ -69,6 +69,7 @@ class Verdict:
         self._one_click_one_gate()
         self._tokens_open_one_door()
         self._workers_said_goodbye()
+        self._nobody_waited_in_a_circle()
         await self._judge()
 
     # -- I5, promise 6 -----------------------------------------------------------------------------------------------
@@ -144,6 +145,11 @@ class Verdict:
         for worker in self._ledger.left:
             state = rows[worker].state
             self._must(state is WorkerState.SHUTDOWN, f"worker {worker} ended in good order, its row says {state}")
+
+    def _nobody_waited_in_a_circle(self) -> None:
+        """Runs are locked first and in the order of their ids: two transactions never wait for each other."""
+        deadlocks = self._stage.database.locks.deadlocks
+        self._must(not deadlocks, f"lock order: transactions waited for each other {deadlocks} times")
 
     def _keys_are_kept(self) -> None:
         """I14: one run and one body for each idempotency key."""
