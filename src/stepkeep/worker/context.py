@@ -80,6 +80,7 @@ class Context:
     __slots__ = (
         "_cost",
         "_emitted",
+        "_input",
         "_logger",
         "attempt",
         "business_key",
@@ -90,7 +91,6 @@ class Context:
         "deadline",
         "deadline_at",
         "idempotency_key",
-        "input",
         "outputs",
         "run_id",
         "step",
@@ -125,7 +125,7 @@ class Context:
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
         self.idempotency_key = f"{run_id}:{step}:compensate" if undoing else f"{run_id}:{step}"
-        self.input = input
+        self._input = input
         self.outputs: Mapping[str, Any] = {} if outputs is None else outputs
         self.correlation_id, self.business_key = correlation_id, business_key
         self.woken_by = woken_by
@@ -136,6 +136,14 @@ class Context:
         self._cost: dict[str, float] | None = None
         self._emitted: list[Emitted] | None = None
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+
+    @property
+    def input(self) -> Any:
+        """What the run was given."""
+        if type(self._input) is msgspec.Raw:
+            # As it came from the database: most handlers take what they need as arguments and never look.
+            self._input = _decode(self._input)
+        return self._input
 
     def cost(self, *, usd: float = 0, tokens: int = 0, **other: float) -> None:
         """Add to what this attempt has cost; amounts of the same name add up, and are kept even if it fails.

@@ -199,7 +199,7 @@ class Job(msgspec.Struct, eq=False):
             step=planned.definition.name,
             undoing=planned.phase is Phase.UNDO,
             attempt=claim.step.attempts + 1,
-            input=self.input(),
+            input=None if details is None else msgspec.Raw(details.input),
             outputs=Outputs(
                 self.code.before,
                 self.outputs,

@@ -54,7 +54,7 @@ class PythonExecutor:
 def check_fit(spec: HandlerSpec, inputs: Any) -> None:
     """Refuse inputs that leave a parameter empty, in words that name it."""
     signature = spec.signature
-    if inputs is None or isinstance(inputs, Mapping):
+    if inputs is None or isinstance(inputs, (dict, Mapping)):
         given: Mapping[str, Any] = inputs or {}
         missing = signature.missing(given)
         if missing:
