@@ -94,7 +94,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "update_runs",
+        "move_runs",
         "no-version",
         "a run is written wherever it has got to meanwhile",
         "and seq = ?24",
@@ -250,7 +250,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "update_runs",
+        "move_runs",
         "counter-not-written",
         "how many steps are leased is not written back",
         "leased = ?10, ",

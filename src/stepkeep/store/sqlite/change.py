@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 import apsw
 
 from stepkeep.errors import Broken, Contended, InvariantBroken
+from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.store.protocol import Loaded, More, Propose, Think, Want, Write
+from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.statements import load_statements
@@ -38,7 +39,7 @@ def change(
     for _ in range(MAX_ROUNDS):
         answer = think(loaded)
         if isinstance(answer, Write):
-            write(connection, answer)
+            write(connection, answer, loaded)
             return
         load_more(connection, answer, loaded)
     raise Broken(f"a change asked for more {MAX_ROUNDS} times without coming to a decision")
@@ -136,7 +137,7 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 # -- write -----------------------------------------------------------------------------------------------------
 
 
-def write(connection: apsw.Connection, what: Write) -> None:
+def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     """Write everything, in an order in which each part finds what it rests on."""
     many = connection.executemany
     if what.released_keys:
@@ -144,9 +145,7 @@ def write(connection: apsw.Connection, what: Write) -> None:
     if what.new_runs:
         _write_new_runs(connection, what)
     if what.runs:
-        changed = [(*rows.run_row(change.run), change.was) for change in what.runs]
-        if _count(connection, SQL.update_runs, changed) != len(changed):
-            raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
+        _write_runs(connection, what.runs, loaded)
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
@@ -167,6 +166,24 @@ def write(connection: apsw.Connection, what: Write) -> None:
         many(SQL.insert_outbox, map(rows.outbox_row, what.outbox))
 
 
+def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:
+    moved: list[Row] = []
+    updated: list[Row] = []
+    for change in changes:
+        run = change.run
+        before = loaded.runs.get((run.tenant, run.id))
+        within_indexes = before is None or _indexed(run) != _indexed(before)
+        (updated if within_indexes else moved).append((*rows.run_row(run), change.was))
+    found = _count(connection, SQL.move_runs, moved) + _count(connection, SQL.update_runs, updated)
+    if found != len(changes):
+        raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
+
+
+def _indexed(run: Run) -> tuple[object, ...]:
+    """What indexes know of a run."""
+    return (run.due_at, run.ended_at, run.cause)
+
+
 def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
     new, many = what.new_runs, connection.executemany
     many(SQL.insert_runs, (rows.run_row(one.run) for one in new))
@@ -183,6 +200,8 @@ def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
 
 def _count(connection: apsw.Connection, statement: str, bindings: list[Row]) -> int:
     """Run a statement for each row and tell how many rows it changed."""
+    if not bindings:
+        return 0
     before = connection.total_changes()
     connection.executemany(statement, bindings)
     return connection.total_changes() - before

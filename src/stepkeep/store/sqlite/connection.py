@@ -18,6 +18,10 @@ from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMism
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction that user code takes part in."""
 
+CHECKPOINT_PAGES = 4000
+"""How long the log grows before its pages go to their places. SQLite's own thousand moves most pages several times over;
+many thousand would hold up whoever has to do it."""
+
 _UNIQUE = (
     apsw.SQLITE_CONSTRAINT_PRIMARYKEY,
     apsw.SQLITE_CONSTRAINT_UNIQUE,
@@ -42,6 +46,7 @@ def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
         connection.execute("pragma temp_store = memory")
         connection.execute("pragma cache_size = -65536")
         connection.execute("pragma journal_size_limit = 67108864")
+        connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if read_only:
             connection.execute("pragma query_only = on")
         return connection

@@ -1,8 +1,9 @@
 """The writer: one thread that runs whole transactions, several callers' work in each.
 
 What arrived while the last commit was under way forms the next transaction, so one sync to disk serves many callers
-and nobody waits when it is idle. Each piece of work has a savepoint of its own: one that fails is undone alone. A
-caller hears of success only after the commit. Nothing here knows what the work is.
+and nobody waits when it is idle. Where somebody's work fails, all is done again with a savepoint for each: the one that
+fails is undone alone. A caller hears of success only after the commit. Nothing here knows what the work is, but that it
+can be done again.
 """
 
 from __future__ import annotations
@@ -123,11 +124,21 @@ class Writer:
         return batch, True
 
     def _transact(self, batch: list[_Call]) -> None:
+        try:
+            self._in_one(batch, _run)
+        except _Spoilt:
+            if len(batch) > 1:
+                # Not so the first time: while a savepoint is open SQLite keeps a copy of every page that is changed,
+                # and walks over all of them after each statement.
+                self._in_one(batch, _run_alone)
+
+    def _in_one(self, batch: list[_Call], run: Callable[[apsw.Connection, _Call], None]) -> None:
+        """One transaction for all of them; what becomes of each stands in the call."""
         connection = self._connection
         try:
             connection.execute("begin immediate")
             for call in batch:
-                _run_alone(connection, call)
+                run(connection, call)
             connection.execute("commit")
         except apsw.Error as error:
             # The disk is full, the file is locked: the transaction is gone, and with it everybody's work.
@@ -145,8 +156,22 @@ class Writer:
                 call.error = _explained(call.error, self._path)
 
 
+class _Spoilt(Exception):
+    """Somebody's work failed in a transaction in which nothing can be undone alone."""
+
+
+def _run(connection: apsw.Connection, call: _Call) -> None:
+    """Do one caller's work; when it fails, everybody's has to be undone."""
+    try:
+        call.result = call.work(connection)
+    except BaseException as error:
+        call.error = error
+        raise _Spoilt from error
+
+
 def _run_alone(connection: apsw.Connection, call: _Call) -> None:
     """Do one caller's work; when it fails, undo it and nothing else."""
+    call.error = None
     connection.execute("savepoint work")
     try:
         call.result = call.work(connection)
