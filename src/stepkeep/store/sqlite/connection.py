@@ -19,7 +19,7 @@ BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction that user code takes part in."""
 
 CHECKPOINT_PAGES = 4000
-"""How long the log grows before its pages go to their places. SQLite's own thousand moves most pages several times over;
+"""How long the log grows before its pages go to their places. SQLite's own thousand moves most pages several times;
 many thousand would hold up whoever has to do it."""
 
 _UNIQUE = (
