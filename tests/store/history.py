@@ -13,6 +13,12 @@ import asyncpg
 OWNER = {"runs": "id"}
 TABLES = ("runs", "run_details", "steps", "attempts", "journal", "messages", "outbox", "idempotency_keys")
 
+COLUMNS = "incarnation, capacity, capabilities, queues, heard_at, started_at, seq, head"
+GONE = (
+    f"insert into workers (tenant, id, state, {COLUMNS}) select tenant, {{name}}, 'shutdown', {COLUMNS}"
+    " from workers cross join {many} where no = (select min(no) from workers)"
+)
+
 
 class PostgresHistory:
     """Fills a PostgreSQL database."""
@@ -23,6 +29,10 @@ class PostgresHistory:
     async def copy(self, run_id: str, times: int) -> None:
         for table in TABLES:
             await self._connection.execute(await self._statement(table, run_id, times), timeout=600)
+
+    async def copy_workers(self, times: int) -> None:
+        """Workers that are long gone, like the first one."""
+        await self._connection.execute(GONE.format(name="id || '-' || n", many=f"generate_series(1, {times}) as n"))
 
     async def settle(self) -> None:
         """What autovacuum does in its own time."""
@@ -66,6 +76,10 @@ class SqliteHistory:
         with self._connection:
             for table in TABLES:
                 self._connection.execute(self._statement(table, run_id, times))
+
+    def copy_workers(self, times: int) -> None:
+        """Workers that are long gone, like the first one; after `copy`."""
+        self._connection.execute(GONE.format(name="id || '-' || n", many="copies") + f" and n <= {times}")
 
     def settle(self) -> None:
         self._connection.execute("pragma wal_checkpoint(truncate)")

@@ -164,6 +164,7 @@ async def _workers(bench: Bench) -> None:
     await bench.store.beat(TENANT, worker.no, worker.incarnation + 1)
     worker = await workers.shut_down(bench.store, worker)
     await bench.store.list_workers(TENANT, live_only=True)
+    await bench.store.silent_workers(0)
     lines = export_worker(bench.transactor, worker.id, tenant=TENANT)
     assert [line async for line in lines]
     queues = [queue for queue, _ in await bench.store.list_queues(TENANT)]

@@ -97,3 +97,11 @@ async def test_silent_workers_are_found_longest_silence_first(store: Store) -> N
     assert await silent(30) == ["quieter", "quiet", "loud"]
     live = [worker.id for worker in await store.list_workers(TENANT, live_only=True)]
     assert live == ["quiet", "quieter", "loud"]
+
+
+async def test_a_worker_is_found_by_its_id(store: Store) -> None:
+    worker = await store.add_worker(a_worker("w-1"), an_entry("w-1", 1))
+    await store.add_worker(a_worker("w-2"), an_entry("w-2", 1))
+    assert await store.find_worker(TENANT, "w-1") == worker
+    assert await store.find_worker("another", "w-1") is None
+    assert await store.find_worker(TENANT, "w-3") is None

@@ -44,6 +44,7 @@ WATCHED = {
 }
 NOT_WATCHED = {
     "insert_migration": "once per migration, into a table of its own",
+    "list_workers": "lists all workers there ever were, for whoever asks for all",
     "count_runs": "counts all runs of a tenant by its nature: campaigns and benchmarks ask it, nobody else",
 }
 
@@ -63,7 +64,7 @@ def plans_in(log: str) -> Iterator[dict[str, Any]]:
 
 
 def is_big(relation: str) -> bool:
-    return relation in TABLES or relation.startswith("journal")
+    return relation in (*TABLES, "workers") or relation.startswith("journal")
 
 
 def rows_of(node: dict[str, Any]) -> float:
@@ -94,6 +95,7 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
         history = PostgresHistory(connection)
         await history.copy(good, RUNS)
         await history.copy(bad, FAILED)
+        await history.copy_workers(RUNS // 10)
         await history.settle()
         await connection.close()
         before = len(postgres_server.log)
@@ -133,6 +135,7 @@ def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
         history = SqliteHistory(tmp_path / "a.db")
         history.copy(good, RUNS)
         history.copy(bad, FAILED)
+        history.copy_workers(RUNS // 10)
         history.settle()
         monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
         async with opened(url) as bench:

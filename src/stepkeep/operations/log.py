@@ -68,8 +68,7 @@ async def export_worker(
     transactor: Transactor, worker_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
     """The whole journal of a worker, then its head as the worker's row has it."""
-    rows = await transactor.store.list_workers(tenant)
-    worker = next((row for row in rows if row.id == worker_id), None)
+    worker = await transactor.store.find_worker(tenant, worker_id)
     if worker is None:
         raise NotFound(f"there is no worker {worker_id}")
     teller: Scribe | DialectScribe = Scribe("worker", worker_id, {})

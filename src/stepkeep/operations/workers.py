@@ -120,5 +120,4 @@ async def _move(store: Store, worker: Worker, trigger: T, *, actor: str | None =
     written = await store.change_workers([WorkerChange(was=worker.seq, worker=moved, entry=entry)])
     if written[0]:
         return moved
-    rows = await store.list_workers(worker.tenant)
-    return next((row for row in rows if row.no == worker.no), worker)
+    return await store.find_worker(worker.tenant, worker.id) or worker

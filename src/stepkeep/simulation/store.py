@@ -444,6 +444,12 @@ class ModelStore:
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))
 
+    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
+        rows = self._tables.workers
+        return await self._read(
+            "read", lambda: next((row for row in rows.values() if (row.tenant, row.id) == (tenant, worker_id)), None)
+        )
+
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
         return await self._read("find silent", lambda: queries.silent(self._tables, self._clock() - silence)[:limit])
 

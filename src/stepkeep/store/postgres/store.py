@@ -300,10 +300,14 @@ class PostgresStore:
         return _first(beaten or await self._read(columns.worker_from, SQL.read_worker, tenant, worker_no))
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
-        return await self._read(columns.worker_from, SQL.list_workers, tenant, live_only)
+        statement = SQL.list_living_workers if live_only else SQL.list_workers
+        return await self._find(columns.worker_from, statement, tenant)
+
+    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
+        return _first(await self._read(columns.worker_from, SQL.find_worker, tenant, worker_id))
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        return await self._read(columns.worker_from, SQL.silent_workers, self.clock_offset, silence, limit)
+        return await self._find(columns.worker_from, SQL.silent_workers, self.clock_offset, silence, limit)
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
         return await self._read(_entry, SQL.read_worker_journal, tenant, worker_id)

@@ -289,7 +289,11 @@ class SqliteStore:
         return await self._write(work)
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
-        return await self._rows(rows.to_worker, SQL.list_workers, tenant, live_only)
+        statement = SQL.list_living_workers if live_only else SQL.list_workers
+        return await self._rows(rows.to_worker, statement, tenant)
+
+    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
+        return _first(await self._rows(rows.to_worker, SQL.find_worker, tenant, worker_id))
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
         return await self._rows(rows.to_worker, SQL.silent_workers, self._clock.now() - silence, limit)

@@ -275,6 +275,8 @@ create table worker_journal (
     hash bytea not null,
     primary key (tenant, worker_id, seq),
     constraint worker_entry_is_sealed check (seq > 0 and length(hash) = 32)
+create index workers_living on workers (tenant, no) where state <> 'shutdown';
+
 );
 
 -- Finished is final. The WHEN clauses are all that the normal path pays; these triggers fire after the row is written

@@ -1,5 +1,5 @@
--- List the workers of a tenant, all or only those not shut down.
+-- List the workers of a tenant, also those that were shut down.
 select tenant, id, no, state, incarnation, capacity, capabilities, queues, heard_at, started_at, seq, head
 from workers
-where tenant = $1 and (not $2 or state <> 'shutdown')
+where tenant = $1
 order by no

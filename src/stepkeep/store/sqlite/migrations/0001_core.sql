@@ -245,6 +245,8 @@ create table workers (
     constraint worker_state check (state in ('initializing', 'idle', 'busy', 'unresponsive', 'draining', 'shutdown'))
 ) strict;
 
+create index workers_living on workers (tenant, no) where state <> 'shutdown';
+
 create table worker_journal (
     tenant    text not null,
     worker_id text not null,
