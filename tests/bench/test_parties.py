@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stepkeep.bench.machine import processor
-from stepkeep.bench.parties import Spent, cpu_of, cpu_of_family, memory_of, spent
+from stepkeep.bench.parties import Spent, cpu_of, cpu_of_family, cpu_of_sessions, memory_of, spent
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
@@ -23,6 +23,14 @@ def test_cpu_of_a_child_is_not_that_of_its_parent() -> None:
     before = cpu_of(os.getpid())
     subprocess.run([sys.executable, "-c", BURN], check=True)
     assert cpu_of(os.getpid()) - before < 0.29
+
+
+def test_a_living_child_is_counted_to_the_microsecond() -> None:
+    with subprocess.Popen([sys.executable, "-c", BURN + "\nprint(flush=True); input()"], stdin=-1, stdout=-1) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert cpu_of_sessions(os.getpid()) >= 0.29
+        child.communicate(b"\n")
 
 
 def test_what_was_spent_is_a_difference_for_each_party() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from stepkeep.bench import backlog, bound, idle, latency, throughput
-from stepkeep.bench.campaign import Ask, chosen, run_campaign
+from stepkeep.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep.bench.ground import STORES, Ground, fresh_ground
 from stepkeep.bench.machine import DURABLE, server_facts
 from stepkeep.bench.measurement import FIGURES, Figures
@@ -66,7 +66,7 @@ def test_load_is_kept_up_beside_the_run_that_is_watched(ground: Ground) -> None:
 
 def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> None:
     figures = asyncio.run(backlog.claims(ground, ready=250, finished=30, probes=2))
-    assert sound(figures) == {"claim_ms"}
+    assert sound(figures) == {"claim_ms", "claim_cpu_ms"}
 
 
 def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
@@ -97,9 +97,11 @@ def test_the_server_that_is_measured_is_durable(postgres_server: PostgresServer)
 
 
 def test_every_round_is_told_and_kept() -> None:
-    told = []
+    told: list[Turn] = []
+    kept: list[Campaign] = []
     ask = Ask(only=("1-step runs",), stores=("sqlite",), rounds=2, runs=3)
-    found = run_campaign(ask, told.append)
+    found = run_campaign(ask, told.append, kept.append)
+    assert [len(each.measurements[0].rounds) for each in kept] == [1, 2]
     assert [(turn.work, turn.number) for turn in told] == [("1-step runs", 1), ("1-step runs", 2)]
     assert found.ok
     assert len(found.measurements[0].rounds) == 2

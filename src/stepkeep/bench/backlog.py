@@ -12,7 +12,7 @@ import time
 
 from stepkeep.bench.ground import Ground, workers
 from stepkeep.bench.measurement import Figures
-from stepkeep.bench.parties import memory_of
+from stepkeep.bench.parties import cpu_of_sessions, memory_of
 from stepkeep.bench.recording import ACTOR, claimer, keep_rows, multiply, stages
 from stepkeep.bench.sql import Sql, open_sql
 from stepkeep.bench.throughput import MILLION
@@ -34,7 +34,7 @@ async def claims(ground: Ground, *, ready: int, finished: int = 0, probes: int =
     """A claim of 100 steps from a queue of so many ready runs, beside so many finished ones."""
     async with AsyncEngine(ground.url) as engine:
         await _fill(ground, engine, ready, finished)
-        return await _claim(engine, probes)
+        return await _claim(engine, ground.server_pid, probes)
 
 
 async def memory(ground: Ground, *, ready: int, seconds: float) -> Figures:
@@ -71,14 +71,15 @@ async def _portions(sql: Sql, stage: str, run_id: str, first: int, last: int) ->
         await multiply(sql, stage, run_id, begin, min(begin + PORTION - 1, last))
 
 
-async def _claim(engine: AsyncEngine, probes: int) -> Figures:
+async def _claim(engine: AsyncEngine, server: int | None, probes: int) -> Figures:
     worker = await claimer(engine, LIMIT)
     mark = LowWater(Settings(), Seams())
-    taken = []
+    taken, spent = [], []
     for _ in range(WARM_UP + probes):
-        begun = time.perf_counter()
+        before, begun = _cpu(server), time.perf_counter()
         held = await engine.transactor.claim(worker, limit=LIMIT, after=mark.after())
         taken.append(time.perf_counter() - begun)
+        spent.append(_cpu(server) - before)
         assert len(held) == LIMIT, "the queue is longer than one claim"
         mark.looked(len(held), LIMIT, held[-1].claimed_at)
         await engine.transactor.submit_all(
@@ -95,4 +96,11 @@ async def _claim(engine: AsyncEngine, probes: int) -> Figures:
                 for claim in held
             ]
         )
-    return {"claim_ms": statistics.median(taken[WARM_UP:]) * 1000}
+    return {
+        "claim_ms": statistics.median(taken[WARM_UP:]) * 1000,
+        "claim_cpu_ms": statistics.median(spent[WARM_UP:]) * 1000,
+    }
+
+
+def _cpu(server: int | None) -> float:
+    return time.process_time() + (0.0 if server is None else cpu_of_sessions(server))

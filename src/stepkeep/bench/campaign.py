@@ -68,10 +68,19 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Told = Callable[[Turn], None]
+Kept = Callable[[Campaign], None]
 
 
-def run_campaign(ask: Ask, told: Told = lambda turn: None, peers_dir: Path | None = None) -> Campaign:
-    """Measure all that is asked for; what cannot be measured says why, and the rest goes on."""
+def run_campaign(
+    ask: Ask,
+    told: Told = lambda turn: None,
+    kept: Kept = lambda campaign: None,
+    peers_dir: Path | None = None,
+) -> Campaign:
+    """Measure all that is asked for; what cannot be measured says why, and the rest goes on.
+
+    `told` hears of every turn; `kept` is handed what there is after each round: an interruption costs one round.
+    """
     works = chosen(ask)
     peers = find_peers() if ask.peers else []
     began = time.monotonic()
@@ -82,15 +91,25 @@ def run_campaign(ask: Ask, told: Told = lambda turn: None, peers_dir: Path | Non
         if server is not None:
             found |= asyncio.run(server_facts(server))
         crowd = _Crowd(ask, works, peers, peers_dir or default_peers_dir(), server, why)
-        for number in range(1, max(_rounds(ask, works, peers)) + 1):
-            for turn in chain(_own_turns(ask, works, number, server, why), crowd.turns(number)):
+        rounds = max(_rounds(ask, works, peers))
+        so_far = _account(ask, began, found, turns)
+        for number in range(1, rounds + 1):
+            # What is measured once is measured last: it takes longest, and the main figures should not wait for it.
+            due = [work for work in works if rounds - number < ask.rounds_of(work.rounds)]
+            for turn in chain(_own_turns(ask, due, number, server, why), crowd.turns(number)):
                 turns.append(turn)
                 told(turn)
+            so_far = _account(ask, began, found | crowd.versions, turns)
+            kept(so_far)
+    return so_far
+
+
+def _account(ask: Ask, began: float, found: dict[str, str], turns: Sequence[Turn]) -> Campaign:
     return Campaign(
         ask=ask,
         took=round(time.monotonic() - began, 1),
         machine=machine(),
-        versions=found | crowd.versions,
+        versions=found,
         measurements=gathered(turns),
     )
 
@@ -142,13 +161,12 @@ def _own_server(stack: ExitStack) -> tuple[PostgresServer | None, str]:
 # -- ours --------------------------------------------------------------------------------------------------------------
 def _own_turns(ask: Ask, works: Sequence[Work], number: int, server: PostgresServer | None, why: str) -> Iterator[Turn]:
     for work in works:
-        if number <= ask.rounds_of(work.rounds):
-            for store in (store for store in work.stores if store in ask.stores):
-                turn = Turn(subject=work.subject, work=work.name, store=store, number=number)
-                if store == "postgres" and server is None:
-                    yield replace(turn, why=why)
-                else:
-                    yield _take(ask, work, turn, server)
+        for store in (store for store in work.stores if store in ask.stores):
+            turn = Turn(subject=work.subject, work=work.name, store=store, number=number)
+            if store == "postgres" and server is None:
+                yield replace(turn, why=why)
+            else:
+                yield _take(ask, work, turn, server)
 
 
 def _take(ask: Ask, work: Work, turn: Turn, server: PostgresServer | None) -> Turn:

@@ -28,6 +28,7 @@ FIGURES: dict[str, Kind] = {
     "p50_ms": Kind("p50", "ms"),
     "p99_ms": Kind("p99", "ms"),
     "claim_ms": Kind("claim of 100", "ms"),
+    "claim_cpu_ms": Kind("CPU of server and client for it", "ms"),
     "worker_us": Kind("CPU worker", "µs"),
     "client_us": Kind("CPU client", "µs"),
     "server_us": Kind("CPU server", "µs"),

@@ -46,8 +46,13 @@ def cpu_of(pid: int) -> float:
 def cpu_of_family(pid: int) -> float:
     """CPU seconds of a process, the children that it has, and those that it had and has waited for."""
     first = _stat(pid)
-    living = sum(_seconds(child[OWN_CPU]) for child in _children(pid))
+    living = sum(_seconds(child[OWN_CPU]) for child in _children(pid).values())
     return _seconds(first[OWN_CPU]) + _seconds(first[REAPED_CPU]) + living
+
+
+def cpu_of_sessions(pid: int) -> float:
+    """CPU seconds of a server's living children, to the microsecond: for what takes less than a tick."""
+    return sum(_precise(child) for child in _children(pid))
 
 
 def memory_of(pid: int) -> int:
@@ -55,8 +60,8 @@ def memory_of(pid: int) -> int:
     return int((PROC / str(pid) / "statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _children(parent: int) -> list[list[str]]:
-    found = []
+def _children(parent: int) -> dict[int, list[str]]:
+    found = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
             try:
@@ -64,8 +69,15 @@ def _children(parent: int) -> list[list[str]]:
             except (FileNotFoundError, ProcessLookupError):
                 continue  # it ended while we looked
             if fields[PARENT] == str(parent):
-                found.append(fields)
+                found[int(entry.name)] = fields
     return found
+
+
+def _precise(pid: int) -> float:
+    try:
+        return int((PROC / str(pid) / "schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
 
 
 def _stat(pid: int) -> list[str]:

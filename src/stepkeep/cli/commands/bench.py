@@ -50,9 +50,12 @@ def bench(
         runs=runs,
         concurrency=concurrency,
     )
-    campaign = run_campaign(ask, lambda turn: warn(line(turn)), Path(peers_dir) if peers_dir else None)
-    if report is not None:
-        write(campaign, Path(report))
+    campaign = run_campaign(
+        ask,
+        told=lambda turn: warn(line(turn)),
+        kept=lambda so_far: None if report is None else write(so_far, Path(report)),
+        peers_dir=Path(peers_dir) if peers_dir else None,
+    )
     if settings.json:
         answer(as_json(campaign))
     else:
