@@ -85,30 +85,30 @@ def run_campaign(
     peers = find_peers() if ask.peers else []
     began = time.monotonic()
     turns: list[Turn] = []
-    found = versions()
+    here, found = machine(), versions()
     with ExitStack() as stack:
         server, why = _own_server(stack) if "postgres" in ask.stores else (None, "not asked for")
         if server is not None:
             found |= asyncio.run(server_facts(server))
         crowd = _Crowd(ask, works, peers, peers_dir or default_peers_dir(), server, why)
         rounds = max(_rounds(ask, works, peers))
-        so_far = _account(ask, began, found, turns)
+        so_far = _account(ask, began, here, found, turns)
         for number in range(1, rounds + 1):
             # What is measured once is measured last: it takes longest, and the main figures should not wait for it.
             due = [work for work in works if rounds - number < ask.rounds_of(work.rounds)]
             for turn in chain(_own_turns(ask, due, number, server, why), crowd.turns(number)):
                 turns.append(turn)
                 told(turn)
-            so_far = _account(ask, began, found | crowd.versions, turns)
+            so_far = _account(ask, began, here, found | crowd.versions, turns)
             kept(so_far)
     return so_far
 
 
-def _account(ask: Ask, began: float, found: dict[str, str], turns: Sequence[Turn]) -> Campaign:
+def _account(ask: Ask, began: float, here: dict[str, str], found: dict[str, str], turns: Sequence[Turn]) -> Campaign:
     return Campaign(
         ask=ask,
         took=round(time.monotonic() - began, 1),
-        machine=machine(),
+        machine=here,
         versions=found,
         measurements=gathered(turns),
     )

@@ -14,13 +14,14 @@ DURABLE = ("fsync", "synchronous_commit", "full_page_writes")
 
 
 def machine() -> dict[str, str]:
-    """The machine, as far as figures depend on it."""
+    """The machine, as far as figures depend on it, and how busy others keep it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "processor": processor(),
         "cores": f"{os.cpu_count()} cores",
         "memory": f"{memory / 2**30:.0f} GB",
         "system": f"{platform.system()} {platform.machine()}",
+        "load": f"load average {os.getloadavg()[0]:.1f} when it began",
     }
 
 
