@@ -18,7 +18,7 @@ from stepkeep.bench.ground import STORES, fresh_ground
 from stepkeep.bench.machine import machine, server_facts, versions
 from stepkeep.bench.measurement import Figures, Measurement
 from stepkeep.bench.peers import OWN, Account, Environment, Peer, Task, find_peers, prepare, run_peer
-from stepkeep.bench.works import OURS, WORKS, Work
+from stepkeep.bench.works import BOUND, OURS, WORKS, Work
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep.testing.postgres import PostgresServer, PostgresUnavailable
 
@@ -79,7 +79,7 @@ def run_campaign(
 ) -> Campaign:
     """Measure all that is asked for; what cannot be measured says why, and the rest goes on.
 
-    `told` hears of every turn; `kept` is handed what there is after each round: an interruption costs one round.
+    `told` hears of every turn; `kept` is handed what there is after each: an interruption costs no more than one.
     """
     works = chosen(ask)
     peers = find_peers() if ask.peers else []
@@ -96,11 +96,11 @@ def run_campaign(
         for number in range(1, rounds + 1):
             # What is measured once is measured last: it takes longest, and the main figures should not wait for it.
             due = [work for work in works if rounds - number < ask.rounds_of(work.rounds)]
-            for turn in chain(_own_turns(ask, due, number, server, why), crowd.turns(number)):
+            for turn in chain(crowd.turns(number), _own_turns(ask, due, number, server, why)):
                 turns.append(turn)
                 told(turn)
-            so_far = _account(ask, began, here, found | crowd.versions, turns)
-            kept(so_far)
+                so_far = _account(ask, began, here, found | crowd.versions, turns)
+                kept(so_far)
     return so_far
 
 
@@ -110,7 +110,7 @@ def _account(ask: Ask, began: float, here: dict[str, str], found: dict[str, str]
         took=round(time.monotonic() - began, 1),
         machine=here,
         versions=found,
-        measurements=gathered(turns),
+        measurements=gathered(sorted(turns, key=lambda turn: turn.subject not in (OURS, BOUND))),
     )
 
 
