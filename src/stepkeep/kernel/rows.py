@@ -20,7 +20,7 @@ from stepkeep.kernel.states import (
 )
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """The hot row of a run: its state, its counters and the head of its journal. Locking it locks the run.
 
     The counters exist so that finishing a step costs as much as the step has dependents, not as the run has steps:
@@ -92,7 +92,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     next: int | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """The row of one step. `no` is its place in the plan; undo hooks and the final check follow the main steps.
 
     `ready_at` is set exactly while a worker may claim it; `due_at` is the moment at which time itself moves it: the
@@ -120,7 +120,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     note: Note | None = None
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Attempt(msgspec.Struct, frozen=True, gc=False):
     """One execution under one lease, written once when it ends. While it is open it lives on the step's row."""
 
     tenant: str

@@ -1,15 +1,14 @@
-"""Arrays as `unnest` wants them, built without the driver looking at every element in Python.
+"""Arrays as statements want them, built without the driver looking at every element in Python.
 
-Numbers, ids and names travel as array literals, bytes in one piece with places; texts that people wrote stay arrays.
-It knows no table: `columns` says which column goes which way.
+Numbers, ids and names travel as array literals, bytes in one piece with places. Hot rows travel as nothing but numbers,
+row after row, which stand for everything else. It knows no table: `columns` says what goes which way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 
@@ -23,13 +22,9 @@ def numbers(values: Sequence[int | None]) -> str:
     return "{" + _encode(values)[1:-1].decode() + "}"
 
 
-def words(values: Sequence[str | None]) -> str | None:
-    """An array literal of words from our own closed vocabularies; None, which unnest pads, where all are missing."""
-    if None not in values:
-        return "{" + ",".join(values) + "}"  # type: ignore[arg-type]
-    if values.count(None) == len(values):
-        return None
-    return "{" + ",".join([value or "null" for value in values]) + "}"
+def words(values: Iterable[str]) -> str:
+    """An array literal of words from our own closed vocabularies."""
+    return "{" + ",".join(values) + "}"
 
 
 def ids(values: Sequence[str | None]) -> str:
@@ -56,9 +51,48 @@ def json_text(value: object) -> str:
     return _encode(value).decode()
 
 
-def texts(values: list[Any]) -> list[Any] | None:
-    """An array of texts that people wrote, or None where all are missing."""
-    return None if values.count(None) == len(values) else values
+class Places(dict[str, int]):
+    """Numbers for texts, in the order in which they are met, from 1."""
+
+    def __missing__(self, text: str) -> int:
+        self[text] = place = len(self) + 1
+        return place
+
+
+class Parcel:
+    """What rows of numbers stand for: runs by their place, bytes by where they begin and how long they are."""
+
+    def __init__(self) -> None:
+        self.runs = Places()
+        self._parts: list[bytes] = []
+        self._end = 1
+        self._texts: dict[str, int] = {}
+
+    def put(self, value: bytes) -> int:
+        """The place of these bytes; `stepkeep_part` finds them again."""
+        begin, size = self._end, len(value)
+        self._parts.append(value)
+        self._end = begin + size
+        return begin << 31 | size
+
+    def put_text(self, value: str) -> int:
+        """The place of a text, kept once however often it comes."""
+        place = self._texts.get(value)
+        if place is None:
+            place = self._texts[value] = self.put(value.encode())
+        return place
+
+    def run_ids(self) -> str:
+        return ids(list(self.runs))
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)
+
+
+def packed(rows: list[int | None]) -> str:
+    """An array literal of rows of numbers, one after the other. What is missing is -1: in an array that has a null
+    PostgreSQL must walk from the beginning to find a place."""
+    return "{" + _encode(rows)[1:-1].replace(b"null", b"-1").decode() + "}"
 
 
 class Bytes:

@@ -7,10 +7,12 @@ the caller rolls back.
 from __future__ import annotations
 
 from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.postgres import columns
-from stepkeep.store.postgres.arrays import Bytes, ids, names, numbers
+from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
+from stepkeep.store.postgres.failures import translated
 from stepkeep.store.protocol import NewRun, Write
 from stepkeep.store.statements import load_statements
 
@@ -24,10 +26,10 @@ async def write(connection: Connection, what: Write) -> None:
         await execute(connection, SQL.release_business_keys, tenants, keys)
     if what.new_runs:
         await _insert_runs(connection, what.new_runs)
-    if what.runs or what.steps or what.attempts or what.entries or what.new_runs:
+    if what.runs or what.steps or what.attempts or what.entries:
         await _write_hot(connection, what)
     if what.new_steps:
-        await execute(connection, SQL.insert_steps, *columns.step_columns(what.new_steps))
+        await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
         blob = Bytes()
         given = columns.message_columns(messages, blob)
@@ -41,42 +43,78 @@ async def write(connection: Connection, what: Write) -> None:
 
 
 async def _write_hot(connection: Connection, what: Write) -> None:
-    runs = [change.run for change in what.runs]
-    entries = [*(new.entry for new in what.new_runs), *what.entries] if what.new_runs else what.entries
-    blob = Bytes()
-    given = (
-        numbers([change.was for change in what.runs]),
-        *columns.run_columns(runs, blob),
-        *columns.step_columns(what.steps),
-        *columns.attempt_columns(what.attempts, blob),
-        *columns.entry_columns(entries, blob),
-    )
-    [(changed_runs, changed_steps)] = await fetch(connection, SQL.write_hot, blob.joined(), *given)
-    if changed_runs != len(runs):
+    runs = steps = 0
+    for tenant, mine in _by_tenant(what):
+        parcel = Parcel()
+        with translated():
+            rows = (
+                columns.run_numbers([(change.was, change.run) for change in mine.runs], parcel),
+                columns.step_numbers(mine.steps, parcel),
+                columns.attempt_numbers(mine.attempts, parcel),
+                columns.entry_numbers(mine.entries, parcel),
+            )
+        [(changed_runs, changed_steps)] = await fetch(connection, SQL.write_hot, *_given(tenant, parcel), *rows)
+        runs, steps = runs + changed_runs, steps + changed_steps
+    if runs != len(what.runs):
         raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
-    if changed_steps != len(what.steps):
+    if steps != len(what.steps):
         raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
 
 
+def _by_tenant(what: Write) -> list[tuple[str, Write]]:
+    """The hot rows, tenant by tenant. There is only one, but for what sweeps the rows of all."""
+    tables = ([change.run for change in what.runs], what.steps, what.attempts, what.entries)
+    tenants = {row.tenant for table in tables for row in table}
+    if len(tenants) == 1:
+        return [(tenants.pop(), what)]
+    return [
+        (
+            tenant,
+            Write(
+                runs=[change for change in what.runs if change.run.tenant == tenant],
+                steps=[step for step in what.steps if step.tenant == tenant],
+                attempts=[attempt for attempt in what.attempts if attempt.tenant == tenant],
+                entries=[entry for entry in what.entries if entry.tenant == tenant],
+            ),
+        )
+        for tenant in sorted(tenants)
+    ]
+
+
+def _given(tenant: str, parcel: Parcel) -> tuple[bytes, str, str, str]:
+    """What the numbers of the rows stand for: the first parameters of every statement that takes such rows."""
+    return (parcel.joined(), tenant, parcel.run_ids(), columns.WORDS)
+
+
 async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
-    runs = [one.run for one in new]
-    blob = Bytes()
-    given = (
-        numbers([run.definition_id for run in runs]),
-        *columns.run_columns(runs, blob),
-        *columns.details_columns([one.details for one in new], blob),
-    )
-    await execute(connection, SQL.insert_runs, blob.joined(), *given)
-    if steps := [step for one in new for step in one.steps]:
-        await execute(connection, SQL.insert_steps, *columns.step_columns(steps))
+    for tenant in sorted({one.run.tenant for one in new}):
+        mine = [one for one in new if one.run.tenant == tenant]
+        parcel = Parcel()
+        with translated():
+            rows = (
+                columns.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),
+                columns.details_numbers([(one.run.id, one.details) for one in mine], parcel),
+                columns.step_numbers([step for one in mine for step in one.steps], parcel),
+                columns.entry_numbers([one.entry for one in mine], parcel),
+            )
+        await execute(connection, SQL.insert_runs, *_given(tenant, parcel), *rows)
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
-        rows = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
+        kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
         promised = ids([one.run_id for one in promises])
-        await execute(connection, SQL.insert_idempotency_keys, *zip(*rows, strict=True), promised)
+        await execute(connection, SQL.insert_idempotency_keys, *zip(*kept, strict=True), promised)
+    runs = [one.run for one in new]
     live = [run for run in runs if run.business_key is not None and run.state not in RUN_TERMINAL]
     if live:
         tenants, keys = [run.tenant for run in live], [run.business_key for run in live]
         await execute(connection, SQL.insert_business_keys, tenants, keys, ids([run.id for run in live]))
+
+
+async def _insert_steps(connection: Connection, new: list[Step]) -> None:
+    for tenant in sorted({step.tenant for step in new}):
+        parcel = Parcel()
+        with translated():
+            rows = columns.step_numbers([step for step in new if step.tenant == tenant], parcel)
+        await execute(connection, SQL.insert_steps, *_given(tenant, parcel), rows)
 
 
 async def _consume(connection: Connection, what: Write) -> None:

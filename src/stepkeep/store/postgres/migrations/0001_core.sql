@@ -16,6 +16,15 @@ exception when invalid_text_representation then
     return false;
 end $$;
 
+-- A part of some bytes by its place, which is where it begins (from 1) times 2^31, plus how long it is. At -1 there is
+-- none. The planner puts these into the statements that use them.
+create function stepkeep_part(whole bytea, place bigint) returns bytea language sql immutable parallel safe
+    return substring(whole from nullif(place >> 31, -1)::integer for (place & 2147483647)::integer);
+
+create function stepkeep_text(whole bytea, place bigint) returns text language sql stable parallel safe
+    return convert_from(
+        substring(whole from nullif(place >> 31, -1)::integer for (place & 2147483647)::integer), 'UTF8');
+
 create table definitions (
     id integer generated always as identity primary key,
     version integer not null,
@@ -266,6 +275,8 @@ create table workers (
         'initializing', 'idle', 'busy', 'unresponsive', 'draining', 'shutdown'))
 ) with (fillfactor = 70);
 
+create index workers_living on workers (tenant, no) where state <> 'shutdown';
+
 create table worker_journal (
     tenant text collate "C" not null,
     worker_id text collate "C" not null,
@@ -275,8 +286,6 @@ create table worker_journal (
     hash bytea not null,
     primary key (tenant, worker_id, seq),
     constraint worker_entry_is_sealed check (seq > 0 and length(hash) = 32)
-create index workers_living on workers (tenant, no) where state <> 'shutdown';
-
 );
 
 -- Finished is final. The WHEN clauses are all that the normal path pays; these triggers fire after the row is written

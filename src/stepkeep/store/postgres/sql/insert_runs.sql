@@ -1,32 +1,38 @@
--- Insert runs that come into being, with what they were given; their steps and journal follow in the same transaction.
--- $1 holds all bytes; columns that end in `_from` and `_for` say which part is theirs.
+-- Insert runs that come into being: with what they were given, all their steps and the first entry of their journal.
+-- The parameters are like those of `write_hot`.
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
         rerun_of, labels)
-    select tenant, run_id, workflow, version, dialect, substring($1::bytea from input_from for input_for),
-        correlation_id, created_at, created_by, business_key, rerun_of,
-        substring($1::bytea from labels_from for labels_for)
-    from unnest(
-        $3::text::text[], $4::text::uuid[], $26::text[], $27::text::int[], $28::text[], $29::text::int[],
-        $30::text::int[], $31::text[], $32::text::bigint[], $33::text[], $34::text[], $35::text::uuid[],
-        $36::text::int[], $37::text::int[]
-    ) as given (
-        tenant, run_id, workflow, version, dialect, input_from, input_for, correlation_id, created_at,
-        created_by, business_key, rerun_of, labels_from, labels_for)
+    select $2::text, run[n[i + 1]], stepkeep_text($1, n[i + 2]), n[i + 3], stepkeep_text($1, n[i + 4]),
+        stepkeep_part($1, n[i + 5]), stepkeep_text($1, n[i + 6]), n[i + 7], stepkeep_text($1, n[i + 8]),
+        stepkeep_text($1, n[i + 9]), run[n[i + 10]], stepkeep_part($1, n[i + 11])
+    from (select $3::text::uuid[] as run, $6::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 11) as i
+),
+new_steps as (
+    insert into steps (
+        tenant, run_id, no, queue, priority, state, ready_at, due_at, fence, worker, claimed_at, attempts, losses,
+        unmet, settled, category, error, note)
+    select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], n[i + 4], word[n[i + 5]], nullif(n[i + 6], -1),
+        nullif(n[i + 7], -1), n[i + 8], nullif(n[i + 9], -1), nullif(n[i + 10], -1), n[i + 11], n[i + 12],
+        n[i + 13], nullif(n[i + 14], -1), word[n[i + 15]], stepkeep_text($1, n[i + 16]),
+        stepkeep_text($1, n[i + 17])
+    from (select $3::text::uuid[] as run, $4::text::text[] as word, $7::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 17) as i
+),
+new_entries as (
+    insert into journal (tenant, run_id, seq, at, body, hash)
+    select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
+    from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
 insert into runs (
     tenant, id, definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox, cause, policy,
     category, error, rollback, due_at, started_at, ended_at, business_key, moved_at)
-select tenant, id, definition_id, state, priority, seq, substring($1::bytea from head_from for head_for), open, moving,
-    leased, failed, undoing, inbox, cause, policy, category, error, rollback, due_at, started_at, ended_at,
-    business_key, moved_at
-from unnest(
-    $2::text::int[], $3::text::text[], $4::text::uuid[], $5::text::text[], $6::text::int[], $7::text::bigint[],
-    $8::text::int[], $9::text::int[], $10::text::int[], $11::text::int[], $12::text::int[], $13::text::int[],
-    $14::text::int[], $15::text::int[], $16::text::text[], $17::text::text[], $18::text::text[], $19::text[],
-    $20::text::text[], $21::text::bigint[], $22::text::bigint[], $23::text::bigint[], $24::text[],
-    $25::text::bigint[]
-) as run (
-    definition_id, tenant, id, state, priority, seq, head_from, head_for, open, moving, leased, failed,
-    undoing, inbox, cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at)
+select $2::text, run[n[i + 1]], n[i + 2], word[n[i + 3]], n[i + 4], n[i + 5], stepkeep_part($1, n[i + 6]), n[i + 7],
+    n[i + 8], n[i + 9], n[i + 10], n[i + 11], n[i + 12], word[n[i + 13]], word[n[i + 14]], word[n[i + 15]],
+    stepkeep_text($1, n[i + 16]), word[n[i + 17]], nullif(n[i + 18], -1), nullif(n[i + 19], -1),
+    nullif(n[i + 20], -1), stepkeep_text($1, n[i + 21]), n[i + 22]
+from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
+cross join generate_series(0, cardinality(n) - 1, 22) as i
