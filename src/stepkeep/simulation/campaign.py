@@ -8,6 +8,8 @@ from __future__ import annotations
 import gc
 import itertools
 import multiprocessing
+import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -234,7 +236,8 @@ def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R
     if jobs <= 1:
         yield from map(work, parts)
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent) as pool:
         try:
             under_way: deque[Future[R]] = deque()
             for part in parts:
@@ -245,6 +248,18 @@ def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R
                 yield under_way.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Whoever ends a campaign, however, ends all of it: nobody plays on for somebody who is gone."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _sum_of(one: str, other: str) -> str:
