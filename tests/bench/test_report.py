@@ -99,5 +99,5 @@ def test_a_machine_is_described_without_its_name() -> None:
     import platform
 
     described = machine()
-    assert set(described) == {"processor", "cores", "memory", "system", "load"}
+    assert set(described) == {"processor", "cores", "memory", "system", "load", "disk"}
     assert platform.node() not in "".join(described.values()).split()
