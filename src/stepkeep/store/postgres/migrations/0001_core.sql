@@ -319,17 +319,17 @@ create trigger worker_journal_never_changes after update on worker_journal for e
 create trigger attempt_never_changes after update on attempts for each row
     execute function stepkeep_refuse('an attempt is written once, when it ends');
 
--- A finished run may be deleted for good; an unfinished one loses nothing. The schema is the trigger's own, because
--- the search path of whoever deletes may be another.
+-- A finished run may be deleted for good; an unfinished one loses nothing. Looked at once per statement, because retention
+-- deletes many rows in each. The schema is the trigger's own, because the search path of whoever deletes may be another.
 
 create function stepkeep_keep_unfinished() returns trigger language plpgsql as $$
 declare
     unfinished boolean;
 begin
     execute format(
-        'select exists (select from %I.runs where tenant = $1 and id = $2'
-        ' and state not in (''succeeded'', ''failed'', ''cancelled'', ''rolled_back''))', tg_table_schema)
-        into unfinished using old.tenant, old.run_id;
+        'select exists (select from gone cross join lateral (select from %I.runs'
+        ' where runs.tenant = gone.tenant and runs.id = gone.run_id and runs.ended_at is null offset 0) as run)',
+        tg_table_schema) into unfinished;
     if unfinished then
         raise exception using errcode = 'check_violation', message = tg_argv[0], table = tg_table_name;
     end if;
@@ -353,13 +353,20 @@ create trigger unfinished_run_stays after delete on runs for each row
     when (old.state not in ('succeeded', 'failed', 'cancelled', 'rolled_back'))
     execute function stepkeep_refuse('only a finished run can be deleted');
 
-create trigger unfinished_run_keeps_its_steps before delete on steps for each row
+create trigger unfinished_run_keeps_its_steps after delete on steps
+    referencing old table as gone for each statement
     execute function stepkeep_keep_unfinished('only the steps of a finished run can be deleted');
 
-create trigger unfinished_run_keeps_its_attempts before delete on attempts for each row
+create trigger unfinished_run_keeps_its_attempts after delete on attempts
+    referencing old table as gone for each statement
     execute function stepkeep_keep_unfinished('only the attempts of a finished run can be deleted');
 
-create trigger unfinished_run_keeps_its_journal before delete on journal for each row
+create trigger unfinished_run_keeps_its_journal after delete on journal
+    referencing old table as gone for each statement
+    execute function stepkeep_keep_unfinished('only the journal of a finished run can be deleted');
+
+create trigger unfinished_run_keeps_its_journal after delete on journal_default
+    referencing old table as gone for each statement
     execute function stepkeep_keep_unfinished('only the journal of a finished run can be deleted');
 
 create trigger living_worker_keeps_its_journal before delete on worker_journal for each row
@@ -397,6 +404,11 @@ begin
             'from (%L) to (%L)', stepkeep_run_ids_from(begins), stepkeep_run_ids_from(begins + week));
         execute format(
             'create table %I (like journal including all) with (autovacuum_vacuum_insert_scale_factor = 0.1)', part);
+        -- Whoever deletes from a week by its own name meets no trigger of the journal's statements.
+        execute format(
+            'create trigger unfinished_run_keeps_its_journal after delete on %I referencing old table as gone'
+            ' for each statement execute function stepkeep_keep_unfinished(%L)',
+            part, 'only the journal of a finished run can be deleted');
         execute format('alter table journal attach partition %I for values %s', part, bounds);
         made := made + 1;
     end loop;
