@@ -18,6 +18,10 @@ from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMism
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction that user code takes part in."""
 
+CACHE_KILOBYTES = 8192
+"""What one connection keeps in memory: enough for what a transaction changes. The system caches the file anyway, and a
+commit by another process empties this."""
+
 CHECKPOINT_PAGES = 4000
 """How long the log grows before its pages go to their places. SQLite's own thousand moves most pages several times;
 many thousand would hold up whoever has to do it."""
@@ -33,18 +37,27 @@ UNSTORABLE = (UnicodeError, OverflowError, apsw.TooBigError)
 """Half a surrogate pair, a number of more than 64 bits, a gigabyte of text."""
 
 
-def open_connection(path: Path, *, read_only: bool = False) -> apsw.Connection:
-    """Open the file (and make it, with its directory, where it is missing)."""
+ONE_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
+ANY_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_FULLMUTEX
+"""SQLite's own locks around each of its calls cost a seventh of the call; a thread that is alone needs none."""
+
+
+def open_connection(path: Path, *, read_only: bool = False, for_users: bool = False) -> apsw.Connection:
+    """Open the file (and make it, with its directory, where it is missing).
+
+    The connection is for one thread at a time, unless it is `for_users`, who may do with it what they like.
+    """
     with translated(path):
         if not read_only:
             path.parent.mkdir(parents=True, exist_ok=True)
         # Never read-only for SQLite itself: the first reader of a file after a crash has to recover its log.
-        connection = apsw.Connection(os.fspath(path), statementcachesize=256)
+        flags = ANY_THREAD if for_users else ONE_THREAD
+        connection = apsw.Connection(os.fspath(path), flags=flags, statementcachesize=256)
         connection.set_busy_handler(_Patience())
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
         connection.execute("pragma temp_store = memory")
-        connection.execute("pragma cache_size = -65536")
+        connection.execute(f"pragma cache_size = {-CACHE_KILOBYTES}")
         connection.execute("pragma journal_size_limit = 67108864")
         connection.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         if read_only:

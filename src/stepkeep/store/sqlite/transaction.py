@@ -58,7 +58,7 @@ class _Unit:
         self._turns.take()
         self._has_turn = True
         with translated(self.path):
-            self._connection = open_connection(self.path)
+            self._connection = open_connection(self.path, for_users=True)
             self._connection.execute("begin immediate")
 
     def live(self) -> apsw.Connection:
