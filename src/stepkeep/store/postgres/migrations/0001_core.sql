@@ -333,7 +333,7 @@ begin
     if unfinished then
         raise exception using errcode = 'check_violation', message = tg_argv[0], table = tg_table_name;
     end if;
-    return old;
+    return null;
 end $$;
 
 create function stepkeep_keep_living() returns trigger language plpgsql as $$
