@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
 import os
@@ -18,6 +19,7 @@ import apsw
 import pytest
 from uuid_utils import uuid7
 
+import stepkeep
 from stepkeep.conformance.archive import verify_archive
 from stepkeep.conformance.report import Code
 from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
@@ -458,3 +460,37 @@ def test_the_first_id_of_a_moment_is_below_every_id_given_from_then_on() -> None
     given = str(uuid7())
     assert first_id_at(before) <= given < first_id_at(before + SECOND)
     assert first_id_at(-5) == first_id_at(0)
+
+
+def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
+    database_url: str,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def act(bench: Bench) -> None:
+        runs = await finished(bench, 3)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(StoreUnavailable, match="No space left"):
+                await pruned(bench, EVERYTHING, tmp_path / "archive")
+        assert await left(bench) == sorted(runs)
+        assert list((tmp_path / "archive").iterdir()) == [], "nothing half-written is left behind"
+        assert (await pruned(bench, EVERYTHING, tmp_path / "archive")).deleted == 3
+
+    on(database_url, act)
+
+
+def test_host_programs_prune_with_a_word(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+    on(database_url, lambda bench: finished(bench, 3))
+    with stepkeep.open(database_url) as engine:
+        assert engine.prune(archive=None, keep=1, dry_run=True).found == 2
+        done = engine.prune(archive=tmp_path / "archive", older_than="0s", keep=1)
+        assert (done.archived, done.deleted) == (2, 2)
+        with pytest.raises(InvalidInput, match="older_than: 30 has no unit"):
+            engine.prune(archive=None, older_than="30")
+        with pytest.raises(TypeError, match="archive"):
+            engine.prune(older_than="30d")
+    assert accepted(tmp_path / "archive")

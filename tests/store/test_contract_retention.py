@@ -164,3 +164,11 @@ async def test_the_key_of_a_deleted_run_still_answers_until_it_is_forgotten(stor
     assert await store.forget_keys(TENANT, run_id(9), 0) == 0
     assert await store.forget_keys(TENANT, run_id(9), 10) == 1
     assert await kept() == {"k2"}
+
+
+async def test_tending_a_store_changes_nothing_that_is_kept(store: Store) -> None:
+    await save(store, full(1), new_run(2))
+    before = await store.read_whole(TENANT, [run_id(1), run_id(2)])
+    await store.tend()
+    await store.tend()
+    assert await store.read_whole(TENANT, [run_id(1), run_id(2)]) == before

@@ -2,7 +2,7 @@
 
 The real operations run on a database that is full of finished runs; the server reports the plan of each statement as it
 was executed, SQLite its steps. None may look at more rows than the work at hand has. A statement that no operation here
-causes fails the test: a new file needs a place in `ordinary_life`. A test run can afford thirty thousand finished runs;
+causes fails the test: a new file needs a place in `ordinary_life`. A test run can afford a hundred thousand finished runs;
 `STEPKEEP_PLAN_RUNS=1000000` asks for a million.
 """
 
@@ -26,7 +26,7 @@ from tests.store.ordinary_life import live, make_originals, opened
 from stepkeep.store.statements import load_statements
 from stepkeep.testing.postgres import PostgresServer
 
-RUNS = int(os.environ.get("STEPKEEP_PLAN_RUNS", "30000"))
+RUNS = int(os.environ.get("STEPKEEP_PLAN_RUNS", "100000"))
 FAILED = 200
 MOST_ROWS = 1_500
 MOST_PAGES = 5_000
