@@ -2,8 +2,8 @@
 
 The real operations run on a database that is full of finished runs; the server reports the plan of each statement as it
 was executed, SQLite its steps. None may look at more rows than the work at hand has. A statement that no operation here
-causes fails the test: a new file needs a place in `ordinary_life`. A test run can afford a hundred thousand finished runs;
-`STEPKEEP_PLAN_RUNS=1000000` asks for a million.
+causes fails the test: a new file needs a place in `ordinary_life`. A test run can afford a hundred thousand finished
+runs; `STEPKEEP_PLAN_RUNS=1000000` asks for a million.
 """
 
 from __future__ import annotations
