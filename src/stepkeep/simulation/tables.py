@@ -144,7 +144,7 @@ class Tables:
         if self.runs[key].state not in RUN_TERMINAL:
             raise InvariantBroken("only a finished run can be deleted")
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
-            rows.pop(key)  # type: ignore[attr-defined]
+            rows.pop(key)
 
     def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         """Forget promises made for runs that are gone."""
