@@ -14,6 +14,8 @@ from stepkeep.torture.stage import NotRun, Stage
 
 CUT_SHARE = 0.2
 SILENCE = 2
+OUTAGES = 10
+"""In a thorough campaign."""
 BLOWS = (StopMode.IMMEDIATE, StopMode.IMMEDIATE, StopMode.FAST, None)
 """Half of the outages are power cuts; None is kill -9 of a session."""
 
@@ -34,8 +36,8 @@ async def server_crashes(stage: Stage) -> None:
     await stage.workers(3)
     outages: list[float] = []
     async with stage.under_load(rate=20.0):
-        until = time.monotonic() + stage.seconds
-        while time.monotonic() < until:
+        stage.begin()
+        while stage.goes_on(reached=len(outages) >= OUTAGES):
             await asyncio.sleep(stage.rng.uniform(0.5, 1.5))
             began = time.monotonic()
             blow = stage.rng.choice(BLOWS)
