@@ -50,6 +50,23 @@ def test_a_lock_goes_to_whoever_waited_longest() -> None:
     asyncio.run(body())
 
 
+def test_who_is_granted_a_lock_and_ends_before_noticing_takes_it_from_nobody() -> None:
+    async def body() -> None:
+        locks, holder, hasty, patient = Locks(), Owner(), Owner(), Owner()
+        await locks.take(holder, "a")
+        ending, waiting = (asyncio.ensure_future(locks.take(owner, "a")) for owner in (hasty, patient))
+        await asyncio.sleep(0)
+        locks.release(holder)
+        locks.release(hasty)
+        ending.cancel()
+        await asyncio.gather(ending, waiting, return_exceptions=True)
+        assert patient.holds == ["a"]
+        assert not locks.try_take(Owner(), "a")
+        assert locks.try_take(patient, "a")
+
+    asyncio.run(body())
+
+
 def test_a_session_that_dies_while_it_waits_leaves_the_queue() -> None:
     async def body() -> None:
         database = Database()

@@ -58,7 +58,9 @@ class Locks:
         try:
             await granted
         except BaseException:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
+            # Granted and yet given up: unless the lock was released already, and is somebody else's by now.
+            if self._holder.get(key) is owner:
+                owner.holds.remove(key)
                 self._pass_on(key)
             self._queue[key] = deque(one for one in self._queue.get(key, ()) if one[1] is not granted)
             raise
