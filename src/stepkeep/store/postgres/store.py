@@ -58,7 +58,7 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 class PostgresStore:
     """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
-    lanes = 2
+    lanes = 3
 
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)
