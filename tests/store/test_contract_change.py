@@ -50,6 +50,38 @@ async def test_a_write_at_another_sequence_than_it_was_read_at_fails_whole(store
     assert await count(raw, "journal") == 2
 
 
+def of_another_tenant(new: NewRun) -> NewRun:
+    """The same run, down to its id, in another tenant's hands."""
+    return replace(
+        new,
+        run=replace(new.run, tenant="other"),
+        details=replace(new.details, tenant="other"),
+        steps=tuple(replace(step, tenant="other") for step in new.steps),
+        entry=replace(new.entry, tenant="other"),
+    )
+
+
+async def test_one_change_may_write_to_several_tenants_and_each_gets_its_own(store: Store) -> None:
+    mine = new_run(1, (ready(1),))
+    theirs = of_another_tenant(mine)
+    await save(store, mine, theirs)
+    change, entry = moved(mine.run, error="mine")
+    other, other_entry = moved(theirs.run, error="theirs")
+    write = Write(
+        runs=[change, other],
+        steps=[settled(mine.steps[0]), replace(theirs.steps[0], ready_at=5)],
+        entries=[entry, replace(other_entry, tenant="other")],
+    )
+    await store.change([want(1), replace(want(1), tenant="other")], writes(write))
+
+    for one, step in ((change.run, write.steps[0]), (other.run, write.steps[1])):
+        record = await store.read_run(one.tenant, one.id)
+        assert record is not None
+        assert record.run == one
+        assert await store.read_steps(one.tenant, one.id) == [step]
+        assert [kept.seq for kept in await store.read_journal(one.tenant, one.id)] == [1, 2]
+
+
 async def test_a_run_that_does_not_exist_cannot_be_changed(store: Store, raw: Raw) -> None:
     change, entry = moved(a_run(1))
     with pytest.raises(Contended):

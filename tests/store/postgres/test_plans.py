@@ -24,12 +24,12 @@ HOT = (
 )
 
 
-async def plan_of(url: str, statement: str, settings: dict[str, str]) -> str:
+async def plan_of(url: str, statement: str, settings: dict[str, str], how: str = "") -> str:
     connection = await asyncpg.connect(url, server_settings=settings)
     try:
         await connection.execute(f"prepare asked as {statement}")
         count = max(int(number) for number in re.findall(r"\$(\d+)", statement))
-        rows = await connection.fetch(f"explain (costs off) execute asked({', '.join(['null'] * count)})")
+        rows = await connection.fetch(f"explain ({how}costs off) execute asked({', '.join(['null'] * count)})")
         return "\n".join(row[0] for row in rows)
     finally:
         await connection.close()
@@ -57,6 +57,17 @@ async def test_steps_are_probed_by_their_whole_key_even_where_the_plan_was_made_
     whole_key = r"Index Cond: \(\(tenant = .*\.tenant\S* AND \(run_id = \w+\.run_id\) AND \(no = \w+\.no\)\)"
     for name in ("load_steps", "write_hot", "load_outputs"):
         assert re.search(whole_key, await plan_of(url, getattr(SQL, name), ENGINE)), name
+
+
+async def test_runs_are_written_by_their_whole_key_and_never_by_their_tenant_alone(store: Store, url: str) -> None:
+    plan = await plan_of(url, SQL.write_hot, ENGINE)
+    assert re.search(r"Index Cond: \(\(tenant = .*\.tenant\S* AND \(id = \w+\.id\)\)", plan)
+
+
+@pytest.mark.parametrize("name", ["write_hot", "insert_runs", "insert_steps"])
+async def test_what_numbers_stand_for_is_found_without_a_call(store: Store, url: str, name: str) -> None:
+    """A function that the planner cannot put into the statement costs more than the rest of the row."""
+    assert "stepkeep_" not in await plan_of(url, getattr(SQL, name), ENGINE, "verbose, ")
 
 
 async def test_completions_do_not_walk_the_index_of_what_is_in_flight(store: Store, url: str) -> None:
