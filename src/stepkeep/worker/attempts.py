@@ -110,6 +110,11 @@ class Attempts:
         self.accept(claims)
         return claims
 
+    @property
+    def has_doubts(self) -> bool:
+        """Whether there are claims to settle, which nobody else can see as work."""
+        return bool(self._doubtful)
+
     async def settle_doubts(self) -> None:
         """Hand back claims whose commit was never confirmed; those that were never made are refused, and forgotten."""
         doubtful, self._doubtful = self._doubtful, {}

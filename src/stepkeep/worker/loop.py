@@ -280,9 +280,10 @@ class Worker:
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
+            sure = summoned or self._pace.found_all or self._attempts.has_doubts
+            may_find = sure or await self._has_ready()
             # Only now: while we waited, reports may have filled what there was room for.
             room = max(0, min(self._attempts.room, self._settings.claim_batch))
-            may_find = summoned or not self._pace.is_idle or await self._has_ready()
             claims = await self._attempts.claim(room, self._mark.after()) if may_find else []
         self._outage.over()
         self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
@@ -297,7 +298,8 @@ class Worker:
         await self._pause()
 
     async def _has_ready(self) -> bool:
-        """One look that takes no lock: all that an idle worker asks of the database."""
+        """One look that takes no lock and stands in nobody's way: all that a worker asks that has found less than it
+        could take, and that nobody has called since."""
         return await self._transactor.store.has_ready(self._attempts.queues)
 
     @property

@@ -40,9 +40,9 @@ class Pace:
             self._pause = min(longest, max(self._pause, self._settings.busy_poll) * 2)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing was found for so long that a claim is not worth its transaction before a plain look."""
-        return self._pause >= self._settings.idle_poll
+    def found_all(self) -> bool:
+        """Whether the last look found as much as it asked for, so that there is probably more."""
+        return self._pause == 0.0
 
     def woken(self) -> None:
         self._pause = self._settings.busy_poll
