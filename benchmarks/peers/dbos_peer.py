@@ -9,8 +9,9 @@
 # ///
 """DBOS: workflows of no-op steps, started directly (no queue between) by two processes that share the work.
 
-Two processes, because a client and a worker is what the others have. Told what to do by one JSON argument, answers with
-JSON lines; `stepkeep bench --peers` runs it in an environment of its own.
+Two processes, because a client and a worker is what the others have; on SQLite one, where two would only wait for each
+other. Told what to do by one JSON argument, answers with JSON lines; `stepkeep bench --peers` runs it in an environment
+of its own.
 """
 
 import json
@@ -23,7 +24,7 @@ from pathlib import Path
 from dbos import DBOS
 
 KILOBYTE = "x" * 1000
-CALLERS = 32
+CALLERS = {"postgres": 32, "sqlite": 2}
 
 
 @DBOS.step()
@@ -51,11 +52,11 @@ def launch(task: dict, name: str) -> None:
     DBOS.launch()
 
 
-def run_all(steps: int, runs: int) -> None:
+def run_all(task: dict, steps: int, runs: int) -> None:
     def one(_: int) -> None:
         DBOS.start_workflow(chain, steps, {"payload": KILOBYTE}).get_result()
 
-    with ThreadPoolExecutor(CALLERS) as callers:
+    with ThreadPoolExecutor(CALLERS[task["store"]]) as callers:
         list(callers.map(one, range(runs)))
 
 
@@ -65,7 +66,7 @@ def helper(task: dict) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         steps, runs = json.loads(line)
-        run_all(steps, runs)
+        run_all(task, steps, runs)
         print("done", flush=True)
     DBOS.destroy()
 
@@ -80,12 +81,13 @@ def main(task: dict) -> None:
     )
     try:
         assert second.stdout.readline().strip() == "ready"
-        run_all(1, 10)
+        run_all(task, 1, 10)
+        shared = 2 if task["store"] == "postgres" else 1
         for steps, runs in task["works"]:
             begun = time.perf_counter()
-            second.stdin.write(json.dumps([steps, runs - runs // 2]) + "\n")
+            second.stdin.write(json.dumps([steps, runs - runs // shared]) + "\n")
             second.stdin.flush()
-            run_all(steps, runs // 2)
+            run_all(task, steps, runs // shared)
             assert second.stdout.readline().strip() == "done"
             print(json.dumps({"steps": steps, "runs": runs, "seconds": time.perf_counter() - begun}), flush=True)
         taken = []

@@ -27,7 +27,10 @@ ONE_RUN = "one 3-step run, idle"
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be measured. Empty `only` means every work; `rounds` and `runs` override the works' own."""
+    """What is to be measured. Empty `only` means every work; `runs` overrides the works' own.
+
+    `rounds` does so for works that are named; otherwise it only cuts short: what is usually measured once takes long.
+    """
 
     quick: bool = False
     peers: bool = False
@@ -38,7 +41,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int | None = None
 
     def rounds_of(self, usual: int) -> int:
-        return 1 if self.quick else usual if self.rounds is None else self.rounds
+        if self.quick or self.rounds is None:
+            return 1 if self.quick else usual
+        return self.rounds if self.only else min(self.rounds, usual)
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):

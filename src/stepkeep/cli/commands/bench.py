@@ -18,7 +18,9 @@ def bench(
     peers: Annotated[bool, typer.Option("--peers", help="Other engines beside it, from benchmarks/peers.")] = False,
     only: Annotated[list[str] | None, typer.Option("--only", metavar="WORK", help="Only this (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="How often each work is measured.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="How often works are measured; without --only, at most.")
+    ] = None,
     runs: Annotated[int | None, typer.Option("--runs", min=1, help="How many runs each round starts.")] = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", min=1, help="Places of each worker; the worker's default otherwise.")
