@@ -121,3 +121,10 @@ def test_names_of_works_are_unique_and_every_work_says_what_it_does() -> None:
 def test_a_quick_campaign_has_both_databases_starts_latency_and_idleness() -> None:
     names = {work.name for work in chosen(Ask(quick=True))}
     assert {"3-step runs", "starts", "one 3-step run, idle", "idle worker"} <= names
+
+
+def test_rounds_cut_short_unless_a_work_is_asked_for_by_name() -> None:
+    assert [Ask(rounds=2).rounds_of(usual) for usual in (1, 2, 3)] == [1, 2, 2]
+    assert [Ask(rounds=5, only=("starts",)).rounds_of(usual) for usual in (1, 3)] == [5, 5]
+    assert Ask(quick=True, rounds=5).rounds_of(3) == 1
+    assert Ask().rounds_of(3) == 3
