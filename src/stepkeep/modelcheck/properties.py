@@ -57,9 +57,10 @@ class Violation(Exception):
         super().__init__(f"{name}: {what}")
 
 
-def must(holds_: bool, name: str, what: str) -> None:
+def must(holds_: bool, name: str, what: str, *about: object) -> None:
+    """`what` is said of the things `about`, and put into words only if it must be: this is asked millions of times."""
     if not holds_:
-        raise Violation(name, what)
+        raise Violation(name, what.format(*about))
 
 
 # -- on the way ------------------------------------------------------------------------------------------------------
@@ -72,8 +73,9 @@ def between(plan: Plan, state: State, move: Move, decision: Decision) -> list[Ar
     must(decision.was == state.run.seq, "I9 gapless journal", "the decision was read at another sequence")
     for row in decision.changed:
         old = state.rows[row.no]
-        must(old.state not in STEP_TERMINAL, "I1 terminal is final", f"step {row.no} had ended and was changed")
-        must(row.fence - old.fence in (0, 1), "I3 fences grow by one", f"step {row.no}: {old.fence} to {row.fence}")
+        must(old.state not in STEP_TERMINAL, "I1 terminal is final", "step {} had ended and was changed", row.no)
+        grown = row.fence - old.fence in (0, 1)
+        must(grown, "I3 fences grow by one", "step {}: {} to {}", row.no, old.fence, row.fence)
         _within_limits(plan, row)
     _one_outcome_per_claim(state, decision)
     return _fold(plan, state, decision)
@@ -106,7 +108,7 @@ def _one_outcome_per_claim(state: State, decision: Decision) -> None:
         for row in decision.changed
         if _open(old := state.rows[row.no]) and not (_open(row) and row.fence == old.fence)
     )
-    must(ended == due, "I2 one outcome per claim", f"attempts written {ended}, claims ended {due}")
+    must(ended == due, "I2 one outcome per claim", "attempts written {}, claims ended {}", ended, due)
 
 
 def _open(row: Step) -> bool:
@@ -119,7 +121,7 @@ def _fold(plan: Plan, state: State, decision: Decision) -> list[Arrow]:
     entry = decision.entry
     assert entry is not None
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
-    must((entry.seq, decision.run.seq) == (state.run.seq + 1,) * 2, "I9 gapless journal", f"entry {entry.seq}")
+    must((entry.seq, decision.run.seq) == (state.run.seq + 1,) * 2, "I9 gapless journal", "entry {}", entry.seq)
     folded: dict[int, str | None] = {RUN_ENTITY: state.run.state}
     new = {row.no: row for row in (*decision.changed, *decision.added)}
     arrows: list[Arrow] = []
@@ -128,15 +130,15 @@ def _fold(plan: Plan, state: State, decision: Decision) -> list[Arrow]:
         old = state.rows.get(hop.no)
         source = folded.get(hop.no, None if old is None else old.state)
         arrow = (kind, hop.source, hop.trigger)
-        must(hop.source == source, "I9 the log folds to the rows", f"{hop} starts elsewhere than {source}")
-        must(LEGAL.get(arrow) == hop.target, "I15 transitions only from the table", f"{hop}")
+        must(hop.source == source, "I9 the log folds to the rows", "{} starts elsewhere than {}", hop, source)
+        must(LEGAL.get(arrow) == hop.target, "I15 transitions only from the table", "{}", hop)
         if hop.trigger in OPENING and hop.source != StepState.VALIDATING:
             _may_open(plan, state, new, folded, hop)
         folded[hop.no] = hop.target
         arrows.append(arrow)
     for row in new.values():
         old_state = state.rows[row.no].state if row.no in state.rows else None
-        must(row.state == folded.get(row.no, old_state), "I9 the log folds to the rows", f"step {row.no}")
+        must(row.state == folded.get(row.no, old_state), "I9 the log folds to the rows", "step {}", row.no)
     must(decision.run.state == folded[RUN_ENTITY], "I9 the log folds to the rows", "the run")
     return arrows
 
@@ -151,9 +153,10 @@ def _may_open(plan: Plan, state: State, new: dict[int, Step], folded: dict[int, 
         other = plan.numbers[edge.step]
         row = new.get(other, state.rows[other])
         ended = folded.get(other, row.state)
-        must(ended in edge.allow, "I4 dependencies first", f"{planned.name} opens while {edge.step} is {ended}")
+        may = ended in edge.allow
+        must(may, "I4 dependencies first", "{} opens while {} is {}", planned.name, edge.step, ended)
         said = "" if row.note is None or row.note.record is None else row.note.record
-        must(not any(word in said for word in REFUSED), "I4 dependencies first", f"{edge.step} was refused")
+        must(not any(word in said for word in REFUSED), "I4 dependencies first", "{} was refused", edge.step)
 
 
 # -- at rest ---------------------------------------------------------------------------------------------------------
@@ -179,13 +182,13 @@ def _counters_are_counts(plan: Plan, state: State) -> None:
         len(state.inbox),
     )
     kept = (run.open, run.moving, run.leased, run.undoing, run.inbox)
-    must(counted == kept, "counters are counts", f"open, moving, leased, undoing, inbox are {counted}, not {kept}")
+    must(counted == kept, "counters are counts", "open, moving, leased, undoing, inbox are {}, not {}", counted, kept)
     failed = sum(
         row.no < size and row.state is StepState.FAILED and plan.at(row.no).on_failure is OnFailure.CONTINUE
         for row in rows
     )
     right = run.failed == failed if run.state in BEFORE_STOPPING else run.failed <= failed
-    must(right, "counters are counts", f"{failed} failed and let the run go on, not {run.failed}")
+    must(right, "counters are counts", "{} failed and let the run go on, not {}", failed, run.failed)
 
 
 def _cause_to_move(plan: Plan, state: State) -> None:
@@ -204,14 +207,14 @@ def _cause_to_move(plan: Plan, state: State) -> None:
         held = any(row.worker is not None for row in rows)
         must(held and run.due_at is not None, name, "stopping with nothing in flight, or with no end of its grace")
         new = [row.no for row in rows if row.state not in STEP_TERMINAL and row.worker is None]
-        must(not new, name, f"stopping, yet {new} are left to be run")
+        must(not new, name, "stopping, yet {} are left to be run", new)
     else:
-        must(bool(moving), name, f"{run.state}, and nothing moves")
+        must(bool(moving), name, "{}, and nothing moves", run.state)
     for row in moving:
-        must(row.ready_at is not None or row.due_at is not None, name, f"nothing ever moves step {row.no}")
+        must(row.ready_at is not None or row.due_at is not None, name, "nothing ever moves step {}", row.no)
     if run.state is not RunState.IDLE:
         forgotten = [row.no for row in rows if row.state is StepState.PENDING and row.no < plan.size and not row.unmet]
-        must(not forgotten, name, f"{forgotten} wait for nothing and were not opened")
+        must(not forgotten, name, "{} wait for nothing and were not opened", forgotten)
 
 
 def _row_is_sound(plan: Plan, row: Step) -> None:
@@ -230,7 +233,7 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
 def _within_limits(plan: Plan, row: Step) -> None:
     retry = plan.at(row.no).retry
     within = row.attempts <= retry.max_attempts and row.losses <= retry.max_losses
-    must(within, "I10 limits", f"step {row.no}: {row.attempts} attempts, {row.losses} losses")
+    must(within, "I10 limits", "step {}: {} attempts, {} losses", row.no, row.attempts, row.losses)
 
 
 def _messages_are_delivered(state: State) -> None:
@@ -240,7 +243,8 @@ def _messages_are_delivered(state: State) -> None:
     for row in state.rows.values():
         if row.state is StepState.AWAITING_EVENT:
             name = None if row.note is None else row.note.event
-            must(name is not None and name not in state.inbox, "I6 no lost wake-up", f"step {row.no} waits for {name}")
+            lost = name is None or name in state.inbox
+            must(not lost, "I6 no lost wake-up", "step {} waits for {}", row.no, name)
 
 
 def _rollback_is_right(plan: Plan, state: State) -> None:
@@ -248,20 +252,20 @@ def _rollback_is_right(plan: Plan, state: State) -> None:
     size, run, name = plan.size, state.run, "I7 what was done is undone, last first"
     hooks = {no: row for no, row in state.rows.items() if size <= no < 2 * size}
     if not hooks:
-        must(run.state not in (RunState.COMPENSATING, RunState.ROLLED_BACK), name, f"{run.state} without hooks")
+        must(run.state not in (RunState.COMPENSATING, RunState.ROLLED_BACK), name, "{} without hooks", run.state)
         _nothing_left_to_undo(plan, state, name)
         return
     allowed = (RunState.COMPENSATING, RunState.ROLLED_BACK, RunState.FAILED)
-    must(run.state in allowed, name, f"a run with hooks is {run.state}")
+    must(run.state in allowed, name, "a run with hooks is {}", run.state)
     done = [row for row in state.rows.values() if row.no < size and _is_done(plan, row)]
     hooked = [row for row in done if plan.undo_of(row.no) is not None]
     order = [row.no + size for row in sorted(hooked, key=lambda row: row.settled or 0, reverse=True)]
-    must(sorted(hooks) == sorted(order), name, f"hooks {sorted(hooks)}, done {sorted(order)}")
+    must(sorted(hooks) == sorted(order), name, "hooks {}, done {}", hooks, order)
     rest = [hooks[no] for no in order]
     while rest and rest[0].state in STEP_TERMINAL:
         rest.pop(0)
     pending = [row.state is StepState.PENDING for row in rest]
-    must(not rest or (not pending[0] and all(pending[1:])), name, f"hooks are out of order: {rest}")
+    must(not rest or (not pending[0] and all(pending[1:])), name, "hooks are out of order: {}", rest)
     left = any(plan.steps[row.no].definition.effect is not Effect.READ for row in done if row not in hooked)
     undone = all(row.state is StepState.SUCCEEDED for row in hooks.values())
     if run.state is RunState.ROLLED_BACK:

@@ -78,6 +78,7 @@ class Codec:
         self.plan = plan
         self.places = (*range(plan.size), *sorted(plan.undos), *((plan.check.no,) if plan.check else ()))
         self._numbers: dict[Any, int] = {}
+        self._known: dict[int, int] = {}
         self._things: list[Any] = []
         self._format = struct.Struct(f"<{len(self.places) + 3}H")
         self._number(None)
@@ -88,7 +89,7 @@ class Codec:
             number(state.run),
             number(state.inbox),
             number(state.alive),
-            *(number(rows.get(no)) for no in self.places),
+            *[number(rows.get(no)) for no in self.places],
         )
 
     def unpack(self, packed: bytes) -> State:
@@ -96,9 +97,13 @@ class Codec:
         return State(run, {row.no: row for row in rows if row is not None}, inbox, alive)
 
     def _number(self, thing: Any) -> int:
-        found = self._numbers.get(thing)
+        # Most rows are those that were unpacked, and need not be compared by value again. They are kept, so that no
+        # other thing can have come to live where one of them does.
+        found = self._known.get(id(thing))
         if found is None:
-            found = self._numbers[thing] = len(self._things)
+            found = self._numbers.get(thing)
+        if found is None:
+            found = self._numbers[thing] = self._known[id(thing)] = len(self._things)
             self._things.append(thing)
         return found
 
@@ -123,13 +128,18 @@ def born(plan: Plan, *, start: bool) -> State:
 def after(plan: Plan, state: State, decision: Decision) -> State:
     """The state that this decision leads to."""
     changed = {row.no: row for row in (*decision.changed, *decision.added)}
-    inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.messages]
-    gone = {message.id for message in decision.consumed}
-    kept = tuple(one.name for one in inbox if one.id not in gone and one.consumed_by is None)
+    kept = _kept(state, decision) if state.inbox or decision.messages else ()
     rows = _spelled(plan, {**state.rows, **changed}, changed)
     holding = {*state.alive, *(row.no for row in decision.claimed)}
     alive = tuple(sorted(no for no in holding if rows[no].worker is not None))
     return State(_canonical_run(decision.run), rows, kept, alive)
+
+
+def _kept(state: State, decision: Decision) -> tuple[str, ...]:
+    """The names of the messages that lie in the inbox afterwards."""
+    inbox = [*(_message(place, name) for place, name in enumerate(state.inbox)), *decision.messages]
+    gone = {message.id for message in decision.consumed}
+    return tuple(one.name for one in inbox if one.id not in gone and one.consumed_by is None)
 
 
 def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict[int, Step]:
