@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sweep: float = 0.75
     busy_poll: float = 0.002
     idle_poll: float = 0.5
-    rare_poll: float = 3.0
+    rare_poll: float = 5.0
     full_scan: float = 1.0
     refresh_queues: float = 10.0
     tend: float = 3600.0

@@ -283,8 +283,9 @@ class SqliteStore:
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
         def work(c: apsw.Connection) -> Worker | None:
-            c.execute(SQL.beat_worker, (tenant, worker_no, incarnation, self._clock.now()))
-            return _first([rows.to_worker(row) for row in c.execute(SQL.read_worker, (tenant, worker_no))])
+            beaten = c.execute(SQL.beat_worker, (tenant, worker_no, incarnation, self._clock.now())).fetchall()
+            found = beaten or c.execute(SQL.read_worker, (tenant, worker_no)).fetchall()
+            return _first([rows.to_worker(row) for row in found])
 
         return await self._write(work)
 
