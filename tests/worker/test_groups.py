@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.worker.bed import QUICK, Bed, On, step
-from tests.worker.making import until
+from tests.worker.making import handler_job, until
 
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import RunState
+from stepkeep.worker.cancellation import Why
+from stepkeep.worker.executor import Job
 from stepkeep.worker.places import loop as handlers_loop
 
 
@@ -97,3 +101,23 @@ def test_a_report_under_way_holds_no_slot_that_it_cannot_fill(on_store: On) -> N
         await serving
 
     on_store(body)
+
+
+def test_a_job_that_is_stopped_before_it_began_is_heard_of_all_the_same() -> None:
+    """Else its slot would be held for ever by a handler that nobody runs."""
+
+    async def quick() -> int:
+        return 1
+
+    place = handlers_loop.LoopPlace(result_limit=1000)
+    ended: list[tuple[Job, Outcome]] = []
+    place.open(ended.extend)
+    job = handler_job(quick)
+    blocked = threading.Event()
+    place.loop.call_soon_threadsafe(blocked.wait)
+    place.start([job])
+    job.cancelled.set(Why.LEASE_LOST)
+    place.stop(job)
+    blocked.set()
+    place.close()
+    assert ended == [(job, Stopped())]

@@ -158,7 +158,7 @@ class SimulatedCrew:
 
     def stop(self, job: Job) -> None:
         task = self._running.get(job)
-        if task is not None:
+        if task is not None and job.begun:
             task.cancel()
 
     def close(self) -> None:
@@ -167,6 +167,7 @@ class SimulatedCrew:
 
     async def _run(self, job: Job) -> None:
         holding.set(job)
+        job.begun = True
         outcome: Outcome
         try:
             if job.cancelled.why is not None:

@@ -146,6 +146,7 @@ class Job(msgspec.Struct, eq=False):
     completion_token: str | None = None
     connection: Any = None
     task: asyncio.Task[None] | None = None
+    begun: bool = False
     waiter: asyncio.Future[Outcome] | None = None
     handle: Any = None
     own_output: tuple[bytes | None] | None = None

@@ -82,10 +82,13 @@ class LoopPlace:
             job.task = self._loop.create_task(self._run(job))
 
     def _cancel(self, job: Job) -> None:
-        if job.task is not None:
+        # A task that is cancelled before its first step never takes it, and nobody would hear of its end. One that has
+        # not begun sees by itself that it is not to.
+        if job.task is not None and job.begun:
             job.task.cancel()
 
     async def _run(self, job: Job) -> None:
+        job.begun = True
         outcome: Outcome
         try:
             if job.cancelled.why is not None:
