@@ -38,6 +38,7 @@ class Story:
         self.reached = -1
         self.fences: dict[str, int] = {}
         self.died: tuple[str, int] | None = None
+        self.cancelled_in: int | None = None
 
     def take(self, line: Line) -> None:
         if is_step(line):
@@ -57,6 +58,8 @@ class Story:
         elif is_instance(line):
             self.instance = line["to_state"]
             self.announced = line["metadata"].get("steps", self.announced)
+            if line["to_state"] == "CANCELED":
+                self.cancelled_in = line["metadata"]["seq"]
 
     def seq(self, name: str) -> int:
         return int(self.facts[name]["order"])
@@ -178,7 +181,8 @@ def _retries_within_the_limit(story: Story, line: Line, say: Say) -> None:
 def _dead_fails_the_instance(story: Story, line: Line, say: Say) -> None:
     if is_instance(line) and line["to_state"] == "FAILED" and (story.died or ("", 0))[1] != line["metadata"]["seq"]:
         say("the instance is FAILED, and no step died in that transaction")
-    if is_head(line) and story.died is not None and story.instance != "FAILED":
+    # A cancel that waited for the step came first; it ends the instance in the transaction in which the step dies.
+    if is_head(line) and story.died is not None and story.instance != "FAILED" and story.died[1] != story.cancelled_in:
         say(f"step {story.died[0]} is DEAD and the instance is {story.instance}")
 
 

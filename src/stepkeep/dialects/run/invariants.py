@@ -31,6 +31,8 @@ class Story:
         self.run: str | None = None
         self.steps: dict[str, str] = {}
         self.facts: dict[str, dict[str, Any]] = {}
+        self.failed_in: dict[str, int] = {}
+        self.cancelled_in: int | None = None
         self.highest = -1
         self._behind: list[tuple[int, str]] = []
 
@@ -42,8 +44,12 @@ class Story:
                 self.highest = max(self.highest, self.position(name))
                 heappush(self._behind, (self.position(name), name))
             self.steps[name] = line["to_state"]
+            if line["to_state"] == "FAILED":
+                self.failed_in[name] = line["metadata"]["seq"]
         elif is_run(line):
             self.run = line["to_state"]
+            if line["to_state"] == "CANCELED":
+                self.cancelled_in = line["metadata"]["seq"]
 
     def position(self, name: str) -> int:
         return int(self.facts[name]["order"])
@@ -144,8 +150,10 @@ def _failure_fails_the_run(story: Story, line: Line, say: Say) -> None:
     if not is_head(line):
         return
     failed = [name for name, state in story.steps.items() if state == "FAILED"]
-    if failed and story.run != "FAILED":
-        say(f"step {failed[0]} is FAILED and the run is {story.run}")
+    # A cancel that waited for a step came first; it ends the run in the transaction in which the step fails.
+    alone = [name for name in failed if story.failed_in[name] != story.cancelled_in]
+    if alone and story.run != "FAILED":
+        say(f"step {alone[0]} is FAILED and the run is {story.run}")
     if story.run == "FAILED" and not failed:
         say("the run is FAILED and no step is")
 
