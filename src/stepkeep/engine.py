@@ -81,13 +81,16 @@ class AsyncEngine:
         actor: str | None = None,
         registry: Registry | None = None,
     ) -> None:
-        self.store: Store = connect(url)
         self.tenant = edge.key("the tenant", tenant)
         self.actor = edge.key("the actor", actor or getpass.getuser())
         self.registry = default_registry if registry is None else registry
-        self.transactor = Transactor(self.store)
+        self._work_on(connect(url))
+
+    def _work_on(self, store: Store) -> None:
+        self.store = store
+        self.transactor = Transactor(store)
         self._starter = Starter(self.transactor)
-        self._waiting = Waiting(self.store)
+        self._waiting = Waiting(store)
 
     async def __aenter__(self) -> Self:
         await self.store.open()

@@ -25,8 +25,7 @@ from stepkeep.kernel.definition import Agent, Definition, Handler
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
-from stepkeep.operations.start import Starter
-from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.transact import Claim
 from stepkeep.simulation.database import Database
 from stepkeep.simulation.store import ModelStore
 from stepkeep.store.connect import connect
@@ -49,9 +48,8 @@ class _Engine(AsyncEngine):
     """The engine over a store that is there already."""
 
     def __init__(self, store: Store, registry: Registry, tenant: str, actor: str) -> None:
-        self.store, self.registry, self.tenant, self.actor = store, registry, tenant, actor
-        self.transactor = Transactor(store)
-        self._starter = Starter(self.transactor)
+        self.registry, self.tenant, self.actor = registry, tenant, actor
+        self._work_on(store)
 
 
 class Workbench:

@@ -58,7 +58,7 @@ class Story:
         elif is_instance(line):
             self.instance = line["to_state"]
             self.announced = line["metadata"].get("steps", self.announced)
-            if line["to_state"] == "CANCELED":
+            if line["to_state"] == "CANCELED" and line["metadata"]["because"] == "stopped_cancelled":
                 self.cancelled_in = line["metadata"]["seq"]
 
     def seq(self, name: str) -> int:

@@ -48,7 +48,7 @@ class Story:
                 self.failed_in[name] = line["metadata"]["seq"]
         elif is_run(line):
             self.run = line["to_state"]
-            if line["to_state"] == "CANCELED":
+            if line["to_state"] == "CANCELED" and line["metadata"]["because"] == "stopped_cancelled":
                 self.cancelled_in = line["metadata"]["seq"]
 
     def position(self, name: str) -> int:
