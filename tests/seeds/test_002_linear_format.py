@@ -349,6 +349,19 @@ def test_each_invariant_finds_a_planted_lie(
     assert breaks in broken(forgery.lines, JUDGED)
 
 
+def test_a_cancel_ends_what_it_waited_for_only_in_the_same_transaction(logs: dict[str, list[Line]]) -> None:
+    """Found by the simulation: who cancels and waits for a step is not overruled when that step fails."""
+    name = "a DEAD step fails its instance at once"
+    forgery = Forgery(logs["failed"])
+    end = forgery.the(None, "FAILED")
+    end["to_state"] = "CANCELED"
+    assert name in broken(forgery.lines, JUDGED)
+    end["metadata"]["because"] = "stopped_cancelled"
+    assert name not in broken(forgery.lines, JUDGED)
+    end["metadata"]["seq"] += 1
+    assert name in broken(forgery.lines, JUDGED)
+
+
 def test_every_invariant_cites_the_seed_and_is_lied_to_above(logs: dict[str, list[Line]]) -> None:
     marks = test_each_invariant_finds_a_planted_lie.pytestmark  # type: ignore[attr-defined]
     planted = {case[2] for case in marks[0].args[1]}
