@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from stepkeep.simulation.campaign import Campaign, run_campaign
 from stepkeep.simulation.coverage import table_rows
 from stepkeep.simulation.documents import DRAWERS
 from stepkeep.simulation.play import play
-from stepkeep.simulation.scenario import FAULTS, draw, with_changes
+from stepkeep.simulation.scenario import CORNERS, FAULTS, NONE, draw, with_changes
 
 SEEDS = int(os.environ.get("STEPKEEP_SIMULATION_SEEDS", "2000"))
 EACH = 100
@@ -87,6 +88,18 @@ def test_without_faults_nothing_is_lost_fenced_or_unreachable() -> None:
         assert result.ok, result.violations
         assert result.refusals["Fenced"] == 0
         assert result.met["a caller met StoreUnavailable"] == 0
+
+
+@pytest.mark.parametrize("corner", CORNERS, ids=lambda corner: corner.get("pause_at") or corner["slow_at"])
+def test_every_corner_is_visited_by_a_few_seeds_of_a_hundred(corner: dict[str, object]) -> None:
+    drawn = [msgspec.structs.asdict(draw(seed)) for seed in range(100)]
+    assert 1 <= sum(corner.items() <= scenario.items() for scenario in drawn) <= 15
+
+
+def test_a_process_stands_still_only_at_the_statement_that_is_named() -> None:
+    still = NONE | {"pause": 0.1, "chaos": 20.0, "runs": 4}
+    assert play(with_changes(draw(1), still | {"pause_at": "find due"})).faults["pause"] > 0
+    assert play(with_changes(draw(1), still | {"pause_at": "no such statement"})).faults["pause"] == 0
 
 
 def test_an_unknown_field_of_a_scenario_is_refused() -> None:

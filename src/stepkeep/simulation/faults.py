@@ -66,6 +66,10 @@ ON_THE_WAY = (
 """What can happen to any statement; each has its rate in the scenario, under its own name."""
 
 
+OFTEN = 8
+"""How much more often than others the only kind of statement is hit to which something happens."""
+
+
 class FaultLog:
     """What was done to the system, in order; part of what makes two plays of a seed comparable."""
 
@@ -151,21 +155,16 @@ class FaultyWire:
         """What may happen to a statement of this kind, and how often."""
         scenario = self._stage.scenario
         rates = {fault: getattr(scenario, fault.value) for fault in ON_THE_WAY}
-        rates[Fault.SLOW] = self._slowness(statement)
+        rates[Fault.PAUSE] = _rate_at(scenario.pause_at, scenario.pause, statement)
+        rates[Fault.SLOW] = _rate_at(scenario.slow_at, scenario.slow, statement)
         return [(fault, rate) for fault, rate in rates.items() if rate]
-
-    def _slowness(self, statement: str) -> float:
-        scenario = self._stage.scenario
-        if not scenario.slow_at:
-            return scenario.slow
-        return scenario.slow * 8 if statement == scenario.slow_at else 0.0
 
     def _happens(self, fault: Fault, statement: str) -> None:
         stage, scenario = self._stage, self._stage.scenario
         stage.trouble(self._process)
         stage.log.note(fault, f"{self._process.name} {statement}")
         if fault is Fault.PAUSE:
-            stage.pause(self._process, self._random.uniform(1.0, 90.0 if scenario.long else 25.0))
+            stage.pause(self._process, self._random.uniform(1.0, 90.0 if scenario.long else scenario.standstill))
         elif fault is Fault.PARTITION:
             self._partitioned_until = stage.loop.time() + self._random.uniform(1.0, 25.0)
             stage.trouble(self._process, self._partitioned_until)
@@ -252,6 +251,13 @@ class FaultyWire:
             stage.later(delay, _fail, answer, problem)
         else:
             stage.later(delay, _tell, answer, found)
+
+
+def _rate_at(only: str, rate: float, statement: str) -> float:
+    """How often something happens to a statement: to any now and then, or to one kind often."""
+    if not only:
+        return rate
+    return rate * OFTEN if statement == only else 0.0
 
 
 @coroutine

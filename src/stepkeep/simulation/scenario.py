@@ -17,7 +17,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     `alike` means that all runs are of one definition and start at once, with handlers that take no time.
     `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
-    is written in one of the dialects, `work` how much longer than usual handlers take.
+    is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
+    the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
     """
 
     seed: int
@@ -37,6 +38,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     crash_before: float = 0.0
     crash_after: float = 0.0
     pause: float = 0.0
+    pause_at: str = ""
+    standstill: float = 25.0
     partition: float = 0.0
     slow: float = 0.0
     slow_at: str = ""
@@ -148,6 +151,55 @@ THEMES: tuple[dict[str, Any], ...] = (
 )
 """What a seed is about, laid over what was drawn: the corners that chance alone visits too rarely."""
 
+OBEDIENT = dict.fromkeys(("fail", "hang", "deaf", "wait", "poison", "cancel"), 0.0)
+PLAIN = {**NONE, **OBEDIENT, "alike": False, "dialects": 0.0}
+"""Native definitions whose handlers do nothing but succeed, so that what goes wrong is what a corner says."""
+
+CORNERS: tuple[dict[str, Any], ...] = (
+    # Reports fill the room that a worker had when it began to look for work.
+    {
+        **PLAIN,
+        "slow": 0.12,
+        "slow_at": "has ready",
+        "hint_lost": 1.0,
+        "shape": "fan",
+        "steps": 7,
+        "runs": 32,
+        "workers": 2,
+        "concurrency": 4,
+        "work": 2.0,
+        "chaos": 60.0,
+        "bias": ONLY_WORK | {"exact": 0.0},
+    },
+    # The answer to a report takes so long that its job is given up, and its rules are yet to run.
+    {
+        **PLAIN,
+        "slow": 0.02,
+        "slow_at": "commit",
+        "runs": 32,
+        "workers": 2,
+        "concurrency": 2,
+        "chaos": 40.0,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0},
+    },
+    # Workers stand still right after they were heard, are missed, and end before they are heard again.
+    {
+        **NONE,
+        "pause": 0.03,
+        "pause_at": "find silent",
+        "standstill": 90.0,
+        "runs": 8,
+        "workers": 3,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK,
+    },
+)
+"""Themes of a few seeds more, each so narrow that hardly any other seed comes by."""
+
+CORNERED = 0.15
+"""Which share of the seeds has one of these laid over all the rest."""
+
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
@@ -168,7 +220,13 @@ def draw(seed: int) -> Scenario:
         **(_few(random) if random.random() < 0.25 else _many(random)),
         **rates,
     )
-    return Scenario(**{**drawn, **random.choice(THEMES)})
+    return Scenario(**{**drawn, **random.choice(THEMES), **_corner(seed)})
+
+
+def _corner(seed: int) -> dict[str, Any]:
+    """Drawn apart, so that all other seeds stay what they are."""
+    random = Random(f"corner:{seed}")  # noqa: S311 - chance that must come out the same again
+    return random.choice(CORNERS) if random.random() < CORNERED else {}
 
 
 def _few(random: Random) -> dict[str, Any]:
