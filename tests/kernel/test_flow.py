@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.kernel.driver import (
     LEASE,
     World,
@@ -295,6 +296,32 @@ def test_chained_claims_take_only_from_the_workers_queues() -> None:
     world.claim("a")
     world.report("a", Completed(), claimer=claimer(room=5, queues={world.row("c").queue}))
     assert (world.state("b"), world.state("c")) == (S.READY, S.RUNNING)
+
+
+def test_chained_claims_from_narrow_queues_have_a_limit_of_their_own_and_leave_the_rest_to_others() -> None:
+    world = World(work("a"), *(work(name, "a") for name in ("b", "c", "d", "e")))
+    world.claim("a")
+    narrow = frozenset(world.row(name).queue for name in ("b", "c", "d"))
+    world.report("a", Completed(), claimer=replace(claimer(room=3), narrow=narrow, narrow_room=2))
+    assert world.ready() == ["d"]
+    assert [step.no for step in world.last.claimed] == [1, 2, 4]
+
+
+def test_the_whole_room_still_limits_what_is_chained_from_narrow_queues() -> None:
+    world = World(work("a"), work("b", "a"), work("c", "a"))
+    world.claim("a")
+    world.report("a", Completed(), claimer=replace(claimer(room=1), narrow=frozenset(range(1, 100)), narrow_room=9))
+    assert world.ready() == ["c"]
+
+
+def test_a_worker_that_has_chained_steps_has_less_room_of_each_kind() -> None:
+    world = World(work("a"), work("b", "a"), work("c", "a"))
+    world.claim("a")
+    worker = replace(claimer(room=5), narrow=frozenset({world.row("b").queue}), narrow_room=3)
+    world.report("a", Completed(), claimer=worker)
+    left = worker.having(world.last.claimed)
+    assert (left.room, left.narrow_room) == (3, 2)
+    assert left.queues == worker.queues
 
 
 def test_a_chained_claim_without_a_lease_of_its_own_uses_the_definitions() -> None:

@@ -26,3 +26,12 @@ WrittenAs = Annotated[
     typer.Option("--as", metavar="DIALECT", help="What the file is written in, where its content does not show it."),
 ]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        min=1,
+        max=10_000,
+        help="How many of them may be other than `async def`: threads, processes, commands, HTTP calls.",
+    ),
+]

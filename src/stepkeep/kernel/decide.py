@@ -71,10 +71,13 @@ def _answer(draft: Draft, event: Event) -> Reply:
 
 def _chain_claims(draft: Draft, claimer: Claimer) -> None:
     """Give the worker that reported the steps its report made ready, while it has room."""
-    taken = 0
+    taken = narrow = 0
     for no in sorted(draft.ready):
         step = draft.step(no)
         if taken >= claimer.room or step.state is not StepState.READY or step.queue not in claimer.queues:
+            continue
+        is_narrow = step.queue in claimer.narrow
+        if is_narrow and narrow >= claimer.narrow_room:
             continue
         lease = claimer.lease or draft.plan.definition.lease
         event = StepClaimed(
@@ -87,6 +90,7 @@ def _chain_claims(draft: Draft, claimer: Claimer) -> None:
         )
         claim(draft, event)
         taken += 1
+        narrow += is_narrow
 
 
 def start(draft: Draft, event: RunStarted) -> Reply:

@@ -5,10 +5,11 @@ A decision is complete: whoever writes exactly these rows, in one transaction, h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.journal import SealedEntry
@@ -58,13 +59,23 @@ Reply = Accepted | Refused
 
 
 class Claimer(msgspec.Struct, frozen=True, gc=False):
-    """A worker with room: steps that become ready by this decision may be claimed for it in the same breath."""
+    """A worker with room: steps that become ready by this decision may be claimed for it in the same breath.
+
+    Of those, no more than `narrow_room` may come from `narrow` queues.
+    """
 
     actor: str
     worker: int
     lease: int | None
     room: int
     queues: frozenset[int]
+    narrow: frozenset[int] = frozenset()
+    narrow_room: int = 0
+
+    def having(self, claimed: Sequence[Step]) -> Claimer:
+        """The same worker with these in its room."""
+        narrow = sum(step.queue in self.narrow for step in claimed) if self.narrow else 0
+        return replace(self, room=self.room - len(claimed), narrow_room=self.narrow_room - narrow)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

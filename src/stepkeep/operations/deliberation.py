@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from stepkeep.errors import Broken, NotFound
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
@@ -59,7 +57,7 @@ class Deliberation:
     def _forget(self, loaded: Loaded | None) -> None:
         """Begin anew: a store that had to roll back thinks again over freshly loaded rows."""
         self._loaded = loaded
-        self._room = self._claimer.room if self._claimer else 0
+        self._chained = self._claimer
         self._asked: dict[RunKey, int] = {}
         self._sought: set[int] = set()
         self._events: dict[RunKey, list[tuple[int, Event]]] = {}
@@ -149,7 +147,7 @@ class Deliberation:
             outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
         )
-        claimer = replace(self._claimer, room=self._room) if self._claimer and self._room > 0 else None
+        claimer = self._chained if self._chained and self._chained.room > 0 else None
         try:
             answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it
@@ -160,8 +158,8 @@ class Deliberation:
             answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         if isinstance(answer, Need):
             return answer
-        if claimer is not None:
-            self._room -= len(answer.claimed)
+        if claimer is not None and answer.claimed:
+            self._chained = claimer.having(answer.claimed)
         self.decisions[key] = answer
         for (place, _), reply in zip(events, answer.replies, strict=True):
             self.replies[place] = reply

@@ -74,8 +74,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "room-per-run",
         "each run of a batch fills the worker's whole room",
         "operations.deliberation:Deliberation._decide",
-        "self._room -= len(answer.claimed)",
-        "self._room -= 0",
+        "self._chained = claimer.having(answer.claimed)",
+        "self._chained = claimer",
     ),
     _one(
         "judged-holds-no-slot",
@@ -94,7 +94,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "promise-forgotten",
         "a slot that a report under way has promised is given away when its job is given up",
-        "worker.attempts:Attempts._commit",
+        "worker.room:Places.set_aside",
         "self._promised |= leaving",
         "self._promised |= set()",
     ),
@@ -105,9 +105,9 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "worker.loop:Worker._poll",
                 "was_busy = self.held > 0",
-                "was_busy, stale = self.held > 0, self._attempts.room",
+                "was_busy, stale = self.held > 0, self._attempts.room(kind)",
             ),
-            Edit("worker.loop:Worker._poll", "min(self._attempts.room,", "min(stale,"),
+            Edit("worker.loop:Worker._poll", "min(self._attempts.room(kind),", "min(stale,"),
         ),
     ),
     # -- attempts

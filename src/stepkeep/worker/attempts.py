@@ -30,7 +30,9 @@ from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.queues import Kind
 from stepkeep.worker.reports import Report, Reports
+from stepkeep.worker.room import Offer, Places
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.transactional import attempt_in_transaction
@@ -67,12 +69,9 @@ class Attempts:
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
         self.reports = Reports(transactor.store.lanes, self._commit, seams.sleep)
-        self.queues: frozenset[int] = frozenset()
+        self.places = Places(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_chain = True
-        self._zombies: set[Job] = set()
-        self._reserved = 0
-        self._promised: set[Job] = set()
         self._doubtful: dict[tuple[str, str, int, int], Claim] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,31 +81,34 @@ class Attempts:
         self._crew.open(self.finished)
 
     # -- room ------------------------------------------------------------------------------------------------------
-    @property
-    def room(self) -> int:
-        """Slots that nothing holds: no lease, no handler that outlived its lease, no claim under way.
+    def room(self, kind: Kind) -> int:
+        """How many attempts of this kind could be claimed from the queues."""
+        return self.places.free.of(kind)
 
-        The slot of a report under way is promised to what it makes ready, even if its job is given up meanwhile.
-        """
-        given_up = self.leases.lacks(self._promised)
-        return self._settings.concurrency - len(self.leases) - len(self._zombies) - self._reserved - given_up
-
-    def claimer(self, room: int) -> Claimer:
+    def _claimer(self, queues: frozenset[int], room: int, narrow_room: int = 0) -> Claimer:
         row = self._membership.row
-        return Claimer(actor=row.id, worker=row.no, lease=self._settings.lease, room=room, queues=self.queues)
+        return Claimer(
+            actor=row.id,
+            worker=row.no,
+            lease=self._settings.lease,
+            room=room,
+            queues=queues,
+            narrow=self.places.queues.narrow,
+            narrow_room=narrow_room,
+        )
 
-    async def claim(self, limit: int, after: int | None) -> list[Claim]:
-        """Claim from the queues, and begin what was claimed."""
-        self._reserved += limit
+    async def claim(self, kind: Kind, limit: int, after: int | None) -> list[Claim]:
+        """Claim from the queues of one kind, and begin what was claimed."""
+        narrow = limit if kind is Kind.NARROW else 0
         try:
-            # Before anything else: the same step claimed again would bear the same fence as the claim in doubt.
-            await self.settle_doubts()
-            claims = await self._transactor.claim(self.claimer(limit), limit=limit, after=after)
+            with self.places.set_aside(limit, narrow):
+                # Before anything else: the same step claimed again would bear the same fence as the claim in doubt.
+                await self.settle_doubts()
+                claimer = self._claimer(self.places.queues.of(kind), limit, narrow)
+                claims = await self._transactor.claim(claimer, limit=limit, after=after)
         except ClaimsInDoubt as doubt:
             self._doubtful |= {_name(claim): claim for claim in doubt.claims}
             raise
-        finally:
-            self._reserved -= limit
         self.accept(claims)
         return claims
 
@@ -230,8 +232,8 @@ class Attempts:
             if job.waiter is not None:
                 if not job.waiter.done():
                     job.waiter.set_result(outcome)
-            elif job in self._zombies:
-                self._zombies.discard(job)
+            elif job in self.places.zombies:
+                self.places.zombies.discard(job)
                 self._changed()
             elif not job.reported:
                 job.reported = True
@@ -248,17 +250,13 @@ class Attempts:
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
             leaving = {job for job, outcome in batch if _frees_slot(job, outcome)} if self.may_chain else set()
-            follow = sum([len(job.claim.planned.dependents) or 1 for job, _ in batch])
-            # No more than can follow: what it holds for the while, nobody else can claim for.
-            spare = max(0, min(self.room, follow - len(leaving))) if self.may_chain else 0
-            room = spare + len(leaving)
-            claimer = self.claimer(room) if room else None
-            self._reserved += spare
-            self._promised |= leaving
+            offer = self.places.offer(batch, leaving) if self.may_chain else Offer()
+            claimer = self._claimer(self.places.queues.all, offer.room, offer.narrow_room) if offer.room else None
             try:
                 row = self._membership.row
                 events = [_event(row, job.claim, outcome) for job, outcome in batch]
-                replies, claims = await self._transactor.report(events, claimer)
+                with self.places.set_aside(offer.spare, offer.narrow_spare, leaving):
+                    replies, claims = await self._transactor.report(events, claimer)
             except StoreError as problem:
                 if isinstance(problem, ClaimsInDoubt):
                     doubtful |= {_name(claim): claim for claim in problem.claims}
@@ -269,9 +267,6 @@ class Attempts:
             except Exception as problem:  # noqa: BLE001 - a defect must not take the whole batch with it
                 await self._commit_apart(batch, problem)
                 break
-            finally:
-                self._reserved -= spare
-                self._promised -= leaving
             self._outage.over()
             for (job, outcome), reply in zip(batch, replies, strict=True):
                 self._answered(job, outcome, reply)
@@ -280,7 +275,7 @@ class Attempts:
                 doubtful.pop(_name(claim), None)
             self._changed()
             began = len(claims)
-            if room and began == room < follow:
+            if offer.room and began == offer.room < offer.follow:
                 self._more_work()
             break
         if doubtful:
@@ -341,7 +336,7 @@ class Attempts:
 
     def _let_go(self, job: Job) -> None:
         if self.leases.drop(job) and job.running:
-            self._zombies.add(job)
+            self.places.zombies.add(job)
 
     async def _transact(self, job: Job) -> None:
         """A transactional step: its handler, its writes and its report are one transaction."""
@@ -353,8 +348,8 @@ class Attempts:
             lambda: job in self.leases and not job.reported,
         )
         job.running, job.waiter = False, None
-        if job in self._zombies:
-            self._zombies.discard(job)
+        if job in self.places.zombies:
+            self.places.zombies.discard(job)
         elif reply is not None and isinstance(outcome, Completed) and job in self.leases:
             job.reported = True
             self._answered(job, outcome, reply)

@@ -107,7 +107,7 @@ class RulesCode:
 
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.where: Where = Where.THREAD
+        self.where: Where = Where.RULES
         self.rules: tuple[tuple[Rule, Condition], ...] = tuple(
             (rule, compile_rule(rule.expression, plan.definition, planned.name)) for rule in planned.definition.rules
         )
@@ -134,7 +134,7 @@ class Unprepared(RulesCode):
 
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor, is_rules: bool) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.where, self.rules, self.is_rules = Where.THREAD, (), is_rules
+        self.where, self.rules, self.is_rules = Where.RULES, (), is_rules
         self.needs_outputs, self.needs_details, self.needs_states = (), False, False
         self.needs_anything = False
 

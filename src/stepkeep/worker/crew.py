@@ -16,7 +16,7 @@ from stepkeep.kernel.outcomes import Outcome
 from stepkeep.worker.executor import Job, Place, Where
 from stepkeep.worker.places.loop import LoopPlace
 from stepkeep.worker.places.processes import ProcessPlace
-from stepkeep.worker.places.threads import ThreadPlace
+from stepkeep.worker.places.threads import RulesPlace, ThreadPlace
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.settle import sign
 
@@ -38,14 +38,15 @@ class Crew(Protocol):
 
 
 class ThreadedCrew:
-    """The real one: an event loop in its own thread, a pool of threads, a pool of processes."""
+    """The real one: an event loop in its own thread, pools of threads and of processes."""
 
     def __init__(self, settings: Settings, *, on_close: Sequence[Callable[[], object]] = ()) -> None:
-        size, limit = settings.concurrency, settings.result_limit
+        size, limit = settings.pool, settings.result_limit
         self._loop_place = LoopPlace(result_limit=limit, on_close=on_close)
         self._places: dict[Where, Place] = {
             Where.LOOP: self._loop_place,
             Where.THREAD: ThreadPlace(size, result_limit=limit),
+            Where.RULES: RulesPlace(size, result_limit=limit),
             Where.PROCESS: ProcessPlace(size, result_limit=limit, memory_limit=settings.process_memory),
         }
         self._done: deque[tuple[Job, Outcome]] = deque()

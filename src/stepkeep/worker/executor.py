@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class Where(StrEnum):
     LOOP = "loop"
     THREAD = "thread"
+    RULES = "rules"
     PROCESS = "process"
 
 

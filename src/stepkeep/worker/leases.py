@@ -49,9 +49,9 @@ class Leases:
         """Hold it no longer; says whether it was held."""
         return self._jobs.pop(job, self) is None
 
-    def lacks(self, jobs: set[Job]) -> int:
-        """How many of these are not held."""
-        return len(jobs.difference(self._jobs))
+    def lacks(self, jobs: set[Job]) -> set[Job]:
+        """Those of these that are not held."""
+        return jobs.difference(self._jobs)
 
     def microseconds(self, job: Job) -> int:
         return self._lease or job.claim.plan.definition.lease

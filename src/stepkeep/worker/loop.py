@@ -11,11 +11,12 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import StoreError
+from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
@@ -26,8 +27,8 @@ from stepkeep.worker.crew import Crew, ThreadedCrew
 from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.polling import Alarm, LowWater, Pace
-from stepkeep.worker.queues import served_queues
+from stepkeep.worker.polling import Alarm, Lookout
+from stepkeep.worker.queues import Kind, served_queues
 from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
 
@@ -40,13 +41,16 @@ WATCH = 0.2
 NEWS = 0.5
 """A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
 
+Chore = Callable[[], Awaitable[None]]
+
 
 class Worker:
     """One worker process (or one inside yours).
 
-    `queues` names the groups it serves (all by default), `capabilities` what it can do beyond having handlers.
+    `concurrency` limits the attempts it holds, `threads` those of them that are no coroutines. `queues` names the
+    groups it serves (all by default), `capabilities` what it can do beyond having handlers.
 
-        worker = Worker(transactor, registry, app="billing", concurrency=32)
+        worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
     """
 
@@ -58,14 +62,18 @@ class Worker:
         app: str = "worker",
         tenant: str = "default",
         concurrency: int | None = None,
+        threads: int | None = None,
         capabilities: Iterable[str] = (),
         queues: Iterable[str] | None = None,
         settings: Settings | None = None,
         seams: Seams | None = None,
         crew: Crew | None = None,
     ) -> None:
-        base = settings or Settings()
-        self._settings = base if concurrency is None else replace(base, concurrency=concurrency)
+        asked = {"concurrency": concurrency, "threads": threads}
+        given = {name: value for name, value in asked.items() if value is not None}
+        self._settings = replace(settings or Settings(), **given)
+        if self._settings.pool < 1:
+            raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")
         self._seams = seams or Seams()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(capabilities)
@@ -93,16 +101,15 @@ class Worker:
             due_in=self._alarm.ring_in,
             more_work=self.wake,
         )
-        self._pace = Pace(self._settings, self._seams, lambda: transactor.store.bell.is_heard)
-        self._mark = LowWater(self._settings, self._seams)
-        self._awake = asyncio.Event()
+        self._lookouts = {
+            kind: Lookout(self._settings, self._seams, lambda: transactor.store.bell.is_heard) for kind in Kind
+        }
+        self._has_narrow = asyncio.Event()
         self._progress = asyncio.Event()
-        self._has_room = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._queues_read_at = float("-inf")
         self._queues_met = frozenset({RESTED})
-        self._in_doubt = False
         self._tend_at = self._seams.monotonic() + self._settings.tend
         self._grace = self._settings.grace
         self.loop_lag = 0.0
@@ -129,7 +136,8 @@ class Worker:
         if grace is not None:
             self._grace = grace
         self._stopping.set()
-        self._awake.set()
+        for lookout in self._lookouts.values():
+            lookout.awake.set()
 
     def wake(self, *, new_queues: bool = False) -> None:
         """Look for work now: something was started in this process (with `new_queues`: of a new definition).
@@ -138,8 +146,9 @@ class Worker:
         """
         if new_queues:
             self._queues_read_at = float("-inf")
-        self._pace.woken()
-        self._awake.set()
+        for lookout in self._lookouts.values():
+            lookout.pace.woken()
+            lookout.awake.set()
 
     @property
     def held(self) -> int:
@@ -160,7 +169,8 @@ class Worker:
         try:
             await self._join(ending)
             if not ending.done():
-                work = {"poll": self._poll, "keep": self._keep, "beat": self._beat, "sweep": self._sweep}
+                work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
+                work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await ending
         except BaseException:
@@ -185,7 +195,7 @@ class Worker:
         while not ending.done():
             try:
                 await self._read_queues()
-                await self._membership.join(tuple(sorted(self._attempts.queues)))
+                await self._membership.join(tuple(sorted(self._attempts.places.queues.all)))
             except StoreError as problem:
                 self._outage.met(problem)
                 await self._outage.pause(tries)
@@ -194,7 +204,7 @@ class Worker:
                 self._outage.over()
                 return
 
-    async def _chore(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _chore(self, name: str, work: Chore) -> None:
         """Repeat a piece of work; an outage or a defect makes it pause, never end."""
         tries = 0
         while True:
@@ -246,13 +256,15 @@ class Worker:
         self._queues_met |= unheard_of
         if unheard_of:
             self._queues_read_at = float("-inf")
-        if unheard_of or hint.concerns(self._attempts.queues):
-            self._in_doubt = hint.topics is None
-            self._awake.set()
+        for kind, lookout in self._lookouts.items():
+            if unheard_of or hint.concerns(self._attempts.places.queues.of(kind)):
+                lookout.in_doubt = hint.topics is None
+                lookout.awake.set()
 
     def _note_change(self) -> None:
         self._progress.set()
-        self._has_room.set()
+        for lookout in self._lookouts.values():
+            lookout.has_room.set()
 
     async def _watch(self, is_done: Callable[[], Awaitable[bool]]) -> None:
         while not self._stopping.is_set():
@@ -265,13 +277,18 @@ class Worker:
             await self._seams.wait(self._progress, WATCH)
 
     # -- chores ------------------------------------------------------------------------------------------------------
-    async def _poll(self) -> None:
-        """Claim as much as there is room for, then wait until it is worth looking again."""
-        summoned = self._awake.is_set()
-        self._awake.clear()
-        self._has_room.clear()
-        if self._attempts.room <= 0:
-            await self._seams.wait(self._has_room, self._settings.idle_poll)
+    async def _poll(self, kind: Kind) -> None:
+        """Claim as much of this kind as there is room for, then wait until it is worth looking again.
+
+        Each kind is looked for by itself: a house full of the one does not keep the other waiting for its next look.
+        """
+        if kind is Kind.NARROW:
+            # Until then, whoever looks for wide work keeps the list of queues fresh for both.
+            await self._seams.wait(self._has_narrow, None)
+        lookout = self._lookouts[kind]
+        summoned = lookout.begin()
+        if self._attempts.room(kind) <= 0:
+            await self._seams.wait(lookout.has_room, self._settings.idle_poll)
             return
         was_busy = self.held > 0
         async with self._claiming:
@@ -280,51 +297,57 @@ class Worker:
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
-            sure = summoned or self._pace.found_all or self._attempts.has_doubts
-            may_find = sure or await self._has_ready()
+            sure = summoned or lookout.pace.found_all or self._attempts.has_doubts
+            may_find = sure or await self._has_ready(kind)
             # Only now: while we waited, reports may have filled what there was room for.
-            room = max(0, min(self._attempts.room, self._settings.claim_batch))
-            claims = await self._attempts.claim(room, self._mark.after()) if may_find else []
+            room = max(0, min(self._attempts.room(kind), self._settings.claim_batch))
+            claims = await self._attempts.claim(kind, room, lookout.mark.after()) if may_find else []
         self._outage.over()
-        self._mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
-        self._pace.found(len(claims), room)
+        lookout.mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
+        lookout.pace.found(len(claims), room)
         if claims and not was_busy:
             await self._membership.mark(busy=True)
-        if not claims and self._in_doubt and self._queue_news_age > NEWS:
+        if not claims and lookout.in_doubt and self._queue_news_age > NEWS:
             # Somebody rang, and not for any queue that this worker knows of.
             self._queues_read_at = float("-inf")
-            self._awake.set()
-        self._in_doubt = False
-        await self._pause()
+            lookout.awake.set()
+        lookout.in_doubt = False
+        await self._pause(kind)
 
-    async def _has_ready(self) -> bool:
+    async def _has_ready(self, kind: Kind) -> bool:
         """One look that takes no lock and stands in nobody's way: all that a worker asks that has found less than it
         could take, and that nobody has called since."""
-        return await self._transactor.store.has_ready(self._attempts.queues)
+        queues = self._attempts.places.queues.of(kind)
+        return bool(queues) and await self._transactor.store.has_ready(queues)
 
     @property
     def _queue_news_age(self) -> float:
         return self._seams.monotonic() - self._queues_read_at
 
-    async def _pause(self) -> None:
-        seconds = self._pace.seconds
-        if self.held and self._attempts.room < self._settings.concurrency // 4:
+    async def _pause(self, kind: Kind) -> None:
+        lookout = self._lookouts[kind]
+        seconds = lookout.pace.seconds
+        if self.held and self._attempts.room(kind) < self._attempts.places.size(kind) // 4:
             # Nearly full: chained claims keep it so. Looking for one slot's work at a time would cost a commit each.
-            await self._seams.sleep(max(seconds, self._settings.busy_poll * 5))
-        else:
-            await self._seams.wait(self._awake, seconds)
+            deaf = self._settings.busy_poll * 5
+            await self._seams.sleep(deaf)
+            seconds -= deaf
+        await self._seams.wait(lookout.awake, seconds)
 
     async def _read_queues(self) -> None:
         known = await self._transactor.store.list_queues(self._tenant)
         self._queues_read_at = self._seams.monotonic()
         self._queues_met |= {number for number, _ in known}
-        self._attempts.queues = served_queues(
+        places = self._attempts.places
+        places.queues = served_queues(
             known,
             self._registry,
             capabilities=self._capabilities,
             groups=self._groups,
             settings=self._settings,
         )
+        if places.queues.narrow:
+            self._has_narrow.set()
 
     async def _keep(self) -> None:
         """Mind the clocks of what is held."""

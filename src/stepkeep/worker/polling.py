@@ -52,6 +52,25 @@ class Pace:
         return self._seams.spread(self._pause) if self._pause else 0.0
 
 
+class Lookout:
+    """Who looks for one kind of work: how often, from where, and what makes it look sooner.
+
+    `awake`: somebody speaks of work; `in_doubt`: without saying in which queue. `has_room`: a place may have come free.
+    """
+
+    def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
+        self.pace, self.mark = Pace(settings, seams, are_hints_heard), LowWater(settings, seams)
+        self.awake, self.has_room = asyncio.Event(), asyncio.Event()
+        self.in_doubt = False
+
+    def begin(self) -> bool:
+        """Start a look; says whether somebody asked for it."""
+        summoned = self.awake.is_set()
+        self.awake.clear()
+        self.has_room.clear()
+        return summoned
+
+
 class Alarm:
     """Timers that this worker itself has set: a short pause should not have to wait for the next regular sweep.
 

@@ -12,14 +12,16 @@ from stepkeep.worker.payloads import MAX_RESULT
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds unless a name says otherwise.
 
-    `concurrency` is how many attempts run at once; `lease` (microseconds) overrides the definition's; `sweep` is how
-    often it looks for what is due, such that even a single survivor takes a dead worker's steps over within a second of
-    their leases; `tend` is how often it lets the store look after itself; `grace` is how long a stopping worker lets
-    handlers finish; `idle_poll` is the longest pause between two looks for work, `rare_poll` the same where hints from
-    other processes are heard; `process_memory` (bytes) bounds each handler process.
+    `concurrency` is how many attempts are held at once; `threads` how many of them may take more than a place on an
+    event loop, as all but coroutines do; `lease` (microseconds) overrides the definition's; `sweep` is how often it
+    looks for what is due, such that even a single survivor takes a dead worker's steps over within a second of their
+    leases; `tend` is how often it lets the store look after itself; `grace` is how long a stopping worker lets handlers
+    finish; `idle_poll` is the longest pause between two looks for work, `rare_poll` the same where hints from other
+    processes are heard; `process_memory` (bytes) bounds each handler process.
     """
 
-    concurrency: int = 64
+    concurrency: int = 500
+    threads: int = 64
     claim_batch: int = 500
     lease: int | None = None
     heartbeat: float = 10.0
@@ -36,3 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     process_memory: int | None = None
     commands: CommandPolicy = CommandPolicy()
     http: HttpPolicy = HttpPolicy()
+
+    @property
+    def pool(self) -> int:
+        """How many threads (or processes, or programs) there are at once, at most: no more than there are places."""
+        return min(self.threads, self.concurrency)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Concurrency
+from stepkeep.cli.arguments import Apps, Concurrency, Threads
 from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
@@ -18,7 +18,8 @@ from stepkeep.cli.status import SUCCEEDED
 def worker(
     settings: Settings,
     app: Apps = None,
-    concurrency: Concurrency = 64,
+    concurrency: Concurrency = 500,
+    threads: Threads = 64,
     capability: Annotated[
         list[str] | None,
         typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
@@ -36,7 +37,7 @@ def worker(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     load_handlers(app or [])
     with quiet_stdout(settings.json):
-        worker_id = asyncio.run(_serve(settings, concurrency, capability or [], queue, name, grace))
+        worker_id = asyncio.run(_serve(settings, concurrency, threads, capability or [], queue, name, grace))
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -45,6 +46,7 @@ def worker(
 async def _serve(
     settings: Settings,
     concurrency: int,
+    threads: int,
     capabilities: list[str],
     queues: list[str] | None,
     name: str,
@@ -58,12 +60,14 @@ async def _serve(
         worker = engine.worker(
             app=name,
             concurrency=concurrency,
+            threads=threads,
             capabilities=capabilities,
             queues=queues or None,
             settings=WorkerSettings(grace=grace),
         )
         handlers = ", ".join(spec.name for spec in engine.registry) or "none"
-        warn(f"worker of tenant {engine.tenant} serves with {concurrency} places; handlers: {handlers}")
+        places = f"{concurrency} places and {min(threads, concurrency)} threads"
+        warn(f"worker of tenant {engine.tenant} serves with {places}; handlers: {handlers}")
         await worker.serve(signals=True)
         warn(f"worker {worker.id} has drained and stopped")
         return worker.id

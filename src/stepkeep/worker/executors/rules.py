@@ -19,7 +19,7 @@ class RulesExecutor:
     spec = None
 
     def where(self, planned: PlannedStep) -> Where:
-        return Where.THREAD
+        return Where.RULES
 
     def run(self, job: Job) -> Outcome:
         broken = []

@@ -1,4 +1,4 @@
-"""Threads for handlers that block: one job each, as many as the worker has slots, started as they are needed.
+"""Threads for handlers that block: one job each, as many as the worker may have, started as they are needed.
 
 A thread cannot be ended from outside. A job that outlives its timeout or its lease is abandoned: its thread goes on,
 its result is dropped, and the slot it holds comes back only when it ends.
@@ -63,3 +63,13 @@ class ThreadPlace:
             return settle.answered(job.code.executor.run(job), job.context, self._result_limit)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
             return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+
+
+class RulesPlace(ThreadPlace):
+    """Threads that judge rules, and nothing that blocks.
+
+    The rules of a coroutine's step are judged beside as many blocking handlers as there may be. Behind those they could
+    wait past their timeout, and a step whose rules were not judged has failed.
+    """
+
+    name = "stepkeep-rules"
