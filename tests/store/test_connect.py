@@ -82,8 +82,8 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
         "sqlite": sqlite - postgres,
         "postgres": postgres - sqlite,
     }
-    # One statement there writes what six write here; the server's clock and size have to be asked for; and its journal
-    # has parts.
+    # One statement there writes what seven write here; the server's clock and size have to be asked for; and its
+    # journal has parts.
     assert differ == {
         "sqlite": {
             "insert_attempts",
@@ -91,6 +91,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "insert_run_details",
             "move_runs",
             "update_runs",
+            "update_standing_steps",
             "update_steps",
         },
         "postgres": {"drop_empty_weeks", "extend_journal", "read_clock", "read_status", "write_hot"},

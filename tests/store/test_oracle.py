@@ -146,7 +146,7 @@ class Lives(RuleBasedStateMachine):
         for store in stores:
             await store.open()
             await store.migrate()
-            self.benches.append(Bench(Transactor(store)))
+            self.benches.append(Bench(Transactor(store, monotonic=float)))
 
     def teardown(self) -> None:
         Lives.entries += sum(self.runner.run(self._length(run)) for run in self.runs)

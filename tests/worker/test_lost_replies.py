@@ -39,7 +39,18 @@ def lose_the_reply(bed: Bed, to: Callable[[Write], bool], times: int = 1) -> Non
             left -= 1
             raise ConnectionLost("the line broke after the commit")
 
+    really_record = bed.store.record
+
+    async def record(what, known):
+        nonlocal left
+        now = await really_record(what, known)
+        if left and to(what):
+            left -= 1
+            raise ConnectionLost("the line broke after the commit")
+        return now
+
     bed.store.change = change  # type: ignore[method-assign]
+    bed.store.record = record  # type: ignore[method-assign]
 
 
 def claims(write: Write) -> bool:

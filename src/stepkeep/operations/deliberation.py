@@ -22,7 +22,7 @@ from stepkeep.kernel.events import (
     TimeCame,
 )
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
@@ -201,14 +201,16 @@ class Deliberation:
                 gather(write, decision)
         return write
 
+    def plan_of(self, run: Run) -> Plan:
+        """The plan of a run that was decided on."""
+        plan = self._plans.get(run.definition_id)
+        assert plan is not None
+        return plan
+
     def claimed(self) -> list[tuple[Plan, Step]]:
         """Every step that was claimed in this transaction, with its plan."""
-        found = []
-        for decision in self.decisions.values():
-            plan = self._plans.get(decision.run.definition_id)
-            assert plan is not None
-            found += [(plan, step) for step in decision.claimed]
-        return found
+        decisions = self.decisions.values()
+        return [(self.plan_of(decision.run), step) for decision in decisions for step in decision.claimed]
 
 
 def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:

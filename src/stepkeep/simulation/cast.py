@@ -79,7 +79,7 @@ class WatchedTransactor(Transactor):
     """The real one, with somebody who writes down what workers are told."""
 
     def __init__(self, stage: Stage, process: Process) -> None:
-        super().__init__(stage.store(process))
+        super().__init__(stage.store(process), monotonic=stage.loop.time)
         self._ledger: Ledger = stage.ledger
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
@@ -181,7 +181,7 @@ class Server:
         self._generation += 1
         process = self.process = Process(f"api.{self._generation}")
         self._stage.on_death[process] = self._died
-        self.transactor = Transactor(self._stage.store(process))
+        self.transactor = Transactor(self._stage.store(process), monotonic=self._stage.loop.time)
         self.starter = Starter(self.transactor)
 
     def _died(self) -> None:

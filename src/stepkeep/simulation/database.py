@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.simulation.locks import Locks, Owner
@@ -211,6 +211,29 @@ class Session(Owner):
             await take(self, ("run", (change.run.tenant, change.run.id)))
         self._live().check(what)
         self._writes.append(what)
+
+    async def record(self, what: Write, offset: int) -> int:
+        """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
+        what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
+        try:
+            for change in what.runs:
+                await self._database.locks.take(self, ("run", (change.run.tenant, change.run.id)))
+            now = self._database.clock() + offset
+            await self.write(what)
+            self._check_leases(what.steps, now)
+        except Contended:
+            # A statement that is a transaction by itself leaves no lock behind.
+            self._finish("aborted")
+            raise
+        self.commit()
+        return now
+
+    def _check_leases(self, steps: Iterable[Step], now: int) -> None:
+        tables = self._live()
+        for step in steps:
+            row = tables.steps[step.tenant, step.run_id][step.no]
+            if row.worker is not None and (row.due_at is None or row.due_at < now):
+                raise Contended("a lease has run out: somebody has to look")
 
     def note(self, text: str) -> None:
         """What user code writes in a transactional step."""

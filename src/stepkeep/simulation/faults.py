@@ -240,17 +240,21 @@ class FaultyWire:
     ) -> None:
         stage, delay = self._stage, self._latency()
         if fate is Fault.CRASH_AFTER:
-            if statement == "commit" and problem is None:
+            if statement in COMMITS and problem is None:
                 stage.log.note(Fault.CRASH_AFTER_COMMIT, self._process.name)
             stage.later(delay, stage.kill, self._process)
         elif fate is Fault.REPLY_LOST:
-            if statement == "commit" and problem is None:
+            if statement in COMMITS and problem is None:
                 stage.log.note(Fault.COMMIT_REPLY_LOST, self._process.name)
             stage.later(delay, _refuse, answer, "the answer was lost")
         elif problem is not None:
             stage.later(delay, _fail, answer, problem)
         else:
             stage.later(delay, _tell, answer, found)
+
+
+COMMITS = ("commit", "record")
+"""What makes a change last."""
 
 
 def _rate_at(only: str, rate: float, statement: str) -> float:

@@ -327,6 +327,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "if row.state is WorkerState.UNRESPONSIVE:",
         "if row.state is WorkerState.INITIALIZING:",
     ),
+    # -- memory
+    _one(
+        "late-from-memory",
+        "what was decided from memory is written though its lease has run out on the way",
+        "simulation.database:Session._check_leases",
+        "row.due_at < now",
+        "row.due_at < 0",
+    ),
+    _one(
+        "young-for-ever",
+        "steps that were never read are thought to be as they were born, whatever has happened",
+        "operations.memory:_learn",
+        "is_young=plan.roots == (claimed.no,)",
+        "is_young=True",
+    ),
+    _one(
+        "shortened-lease",
+        "a lease that goes on is written back as it was before it was renewed",
+        "operations.memory:is_certain",
+        " or len(leased) != len(decision.claimed)",
+        "",
+    ),
     _one(
         "silent-goodbye",
         "a worker that was thought lost and ends in good order is never said to have ended",

@@ -125,7 +125,10 @@ class _Drama:
         await Verdict(stage, self._plans).give()
 
     async def _publish(self) -> list[Plan]:
-        transactor, scenario = Transactor(ModelStore(self._stage.database)), self._scenario
+        transactor, scenario = (
+            Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time),
+            self._scenario,
+        )
         plans = []
         for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")

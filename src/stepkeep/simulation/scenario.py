@@ -88,7 +88,7 @@ FAULTS = {
 }
 """Each fault with its highest rate."""
 
-STATEMENTS = ("", "", "", "lock", "propose", "load", "write", "commit", "renew", "find due")
+STATEMENTS = ("", "", "", "lock", "propose", "load", "write", "commit", "record", "renew", "find due")
 """What may be slow in a seed: anything (the empty one) now and then, or one kind of statement often."""
 
 HABITS = {

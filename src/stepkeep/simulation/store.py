@@ -24,7 +24,7 @@ from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.simulation import queries
 from stepkeep.simulation.bell import ModelBell
 from stepkeep.simulation.database import Database, Proposal, Session, lock_order
-from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.protocol import (
     Due,
     Finished,
@@ -242,6 +242,15 @@ class ModelStore:
             else:
                 self.bell.ring(noting.topics)
                 return
+
+    async def record(self, what: Write, known: Loaded) -> int:
+        session = self.database.begin()
+        try:
+            now = await self.wire.wait("record", lambda: session.record(what, self.clock_offset), session)
+        finally:
+            self.wire.abandon(session)
+        self.bell.ring(topics_of(what))
+        return now
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:

@@ -243,7 +243,7 @@ class Verdict:
 
     # -- the judge ---------------------------------------------------------------------------------------------------
     async def _judge(self) -> None:
-        transactor = Transactor(ModelStore(self._stage.database))
+        transactor = Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time)
         lines = []
         for _, run_id in self._tables.runs:
             lines += [encode_line(line) async for line in export_run(transactor, run_id, tenant=TENANT)]

@@ -144,6 +144,13 @@ class Write(msgspec.Struct, kw_only=True):
     outbox: list[OutboxEntry] = []
     released_keys: list[tuple[str, str]] = []
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is all runs, steps, attempts and journal, as most are."""
+        return not (
+            self.new_runs or self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys
+        )
+
 
 Think = Callable[[Loaded], More | Write]
 """The decision, as the store sees it: pure, called inside the transaction, perhaps more than once."""
@@ -313,6 +320,12 @@ class Store(Protocol):
         before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it
         cannot be, InvariantBroken when the schema refuses a row; what `think` raises comes back as it is.
         Whichever it is, nothing was written."""
+        ...
+
+    async def record(self, what: Write, known: Loaded) -> int:
+        """Write what was decided on rows that are remembered, not read; returns the clock. No runs come into being
+        here. Every run must be where it was left and every lease that is written over must stand by the database's
+        clock: otherwise nothing is written, and Contended says that somebody has to look."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

@@ -100,14 +100,21 @@ class Trap:
         from stepkeep.store.postgres import store
 
         postgres: Any = store
-        commit = postgres.commit
+        commit, record = postgres.commit, postgres.record
 
         async def watched(connection: Any) -> None:
             if doing.get() is self._point.doing:
                 self.committing()
             await commit(connection)
 
-        postgres.commit = watched
+        async def watched_record(connection: Any, *given: Any) -> int:
+            # A transaction by itself: what is sent here is committed with it.
+            if doing.get() is self._point.doing:
+                self.committing()
+            now: int = await record(connection, *given)
+            return now
+
+        postgres.commit, postgres.record = watched, watched_record
 
 
 class WatchedStore:
@@ -136,6 +143,20 @@ class WatchedStore:
             self._tally.add("unknown outcomes")
             raise
         self._reach(now_doing, When.COMMITTED)
+
+    async def record(self, what: Write, known: Loaded) -> int:
+        now_doing = doing.get()
+        self._reach(now_doing, When.BEFORE)
+        self._reach(now_doing, When.DECIDED)
+        if self._trap is not None:
+            self._trap.arm(now_doing)
+        try:
+            now = await self._inner.record(what, known)
+        except ConnectionLost:
+            self._tally.add("unknown outcomes")
+            raise
+        self._reach(now_doing, When.COMMITTED)
+        return now
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         token = doing.set(Doing.RENEW)

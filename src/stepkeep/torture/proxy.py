@@ -1,7 +1,7 @@
 """A line to PostgreSQL that breaks around COMMIT: before the server has heard it, after it has answered, or in silence.
 
-It speaks just enough of the protocol to see a COMMIT pass. What it did to each is counted, because the server's answer
-that it kept to itself is the truth which the client has to find out.
+It speaks just enough of the protocol to see a COMMIT pass, or a write that is a transaction by itself. What it did to
+each is counted, because the server's answer that it kept to itself is the truth which the client has to find out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from enum import StrEnum
 
 HEADER = 5
 COMMIT = b"commit\0"
+ENDS = (COMMIT, b"rollback\0")
+WRITES = b"changed_runs"
+"""What the statement that writes decisions speaks of, and no other."""
+
+DONE = (b"COMMIT\0", b"SELECT 1\0")
+"""What the server says to either when it has done it."""
 BROKEN = (OSError, asyncio.IncompleteReadError)
 
 
@@ -28,6 +34,38 @@ class Cut(StrEnum):
 
 WEIGHTS = (5, 5, 1)
 """Silence costs the client seconds, so it is rarer."""
+
+
+class Frames:
+    """What a client sends, message by message; the parts of a write that commits by itself come as one."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._writers: set[bytes] = set()
+        self._in_transaction = False
+
+    async def next(self) -> tuple[bytes, bool]:
+        """The next message, and whether it is to be committed when it is done."""
+        kind, body, message = await self._frame()
+        if kind == b"Q":
+            if body.lower().startswith(b"begin"):
+                self._in_transaction = True
+            elif body.lower() in ENDS:
+                self._in_transaction = False
+            return message, body.lower() == COMMIT
+        if kind == b"P" and WRITES in body:
+            self._writers.add(body.partition(b"\0")[0])
+        if kind != b"B" or self._in_transaction or body.split(b"\0", 2)[1] not in self._writers:
+            return message, False
+        while kind != b"S":
+            kind, _, more = await self._frame()
+            message += more
+        return message, True
+
+    async def _frame(self) -> tuple[bytes, bytes, bytes]:
+        head = await self._reader.readexactly(HEADER)
+        body = await self._reader.readexactly(int.from_bytes(head[1:]) - 4)
+        return head[:1], body, head + body
 
 
 class Proxy:
@@ -65,17 +103,17 @@ class Proxy:
         try:
             length = await reader.readexactly(4)
             up_writer.write(length + await reader.readexactly(int.from_bytes(length) - 4))
+            frames = Frames(reader)
             while True:
-                head = await reader.readexactly(HEADER)
-                body = await reader.readexactly(int.from_bytes(head[1:]) - 4)
-                if head[:1] == b"Q" and body.lower() == COMMIT:
+                message, commits = await frames.next()
+                if commits:
                     self.commits += 1
                     if self._rng.random() < self.rate:
                         await self._break(
-                            self._rng.choices(list(Cut), WEIGHTS)[0], head + body, answers, up_reader, up_writer
+                            self._rng.choices(list(Cut), WEIGHTS)[0], message, answers, up_reader, up_writer
                         )
                         return
-                up_writer.write(head + body)
+                up_writer.write(message)
                 await up_writer.drain()
         finally:
             answers.cancel()
@@ -96,7 +134,8 @@ class Proxy:
                 await answers
             up_writer.write(message)
             await up_writer.drain()
-            if b"COMMIT\0" not in await up_reader.read(4096):
+            answer = await up_reader.read(4096)
+            if not any(said in answer for said in DONE):
                 return
         self.cuts[cut] += 1
         if cut is Cut.SILENT:

@@ -73,8 +73,10 @@ class UnrulyTransactor(Transactor):
 
     # -- late writes -------------------------------------------------------------------------------------------------
     def forget(self, claim: Claim) -> None:
-        super().forget(claim)
-        if self._zombie:
+        # Who writes for claims that it has lost remembers them, and believes what it remembers.
+        if not self._zombie:
+            super().forget(claim)
+        else:
             task = asyncio.get_running_loop().create_task(self._write_late(claim))
             self._late.add(task)
             task.add_done_callback(self._late.discard)

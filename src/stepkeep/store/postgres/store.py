@@ -20,7 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
@@ -29,10 +29,12 @@ from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.transaction import open_transaction
+from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
     Due,
     Finished,
     Lease,
+    Loaded,
     Propose,
     Renewed,
     RunFilter,
@@ -45,6 +47,7 @@ from stepkeep.store.protocol import (
     Want,
     WholeRun,
     WorkerChange,
+    Write,
 )
 
 T = TypeVar("T")
@@ -118,6 +121,14 @@ class PostgresStore:
             else:
                 self.bell.ring(noting.topics)
                 return
+
+    async def record(self, what: Write, known: Loaded) -> int:
+        # All of it is one statement, or there must be a transaction around it.
+        opened = self._looking(self._engine) if what.is_plain else self._transaction()
+        async with opened as connection:
+            now = await record(connection, what, self.clock_offset)
+        self.bell.ring(topics_of(what))
+        return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         return ringing(open_transaction(self._live(self._users), lambda: self.clock_offset), self.bell)

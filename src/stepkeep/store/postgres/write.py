@@ -6,6 +6,8 @@ the caller rolls back.
 
 from __future__ import annotations
 
+import msgspec
+
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -13,6 +15,7 @@ from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
+from stepkeep.store.postgres.load import lock_order
 from stepkeep.store.protocol import NewRun, Write
 from stepkeep.store.statements import load_statements
 
@@ -42,8 +45,17 @@ async def write(connection: Connection, what: Write) -> None:
         await execute(connection, SQL.insert_outbox, blob.joined(), *given)
 
 
-async def _write_hot(connection: Connection, what: Write) -> None:
-    runs = steps = 0
+async def record(connection: Connection, what: Write, clock_offset: int) -> int:
+    """Write what was decided without a look; returns the clock. The runs are locked first, and in their order."""
+    what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
+    now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset)
+    if not what.is_plain:
+        await write(connection, msgspec.structs.replace(what, runs=[], steps=[], attempts=[], entries=[]))
+    return now
+
+
+async def _write_hot(connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0) -> int:
+    runs = steps = now = 0
     for tenant, mine in _by_tenant(what):
         parcel = Parcel()
         with translated():
@@ -53,12 +65,16 @@ async def _write_hot(connection: Connection, what: Write) -> None:
                 columns.attempt_numbers(mine.attempts, parcel),
                 columns.entry_numbers(mine.entries, parcel),
             )
-        [(changed_runs, changed_steps)] = await fetch(connection, SQL.write_hot, *_given(tenant, parcel), *rows)
+        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps))
+        [(changed_runs, changed_steps, now, _)] = await fetch(
+            connection, SQL.write_hot, *_given(tenant, parcel), *rows, *asked
+        )
         runs, steps = runs + changed_runs, steps + changed_steps
     if runs != len(what.runs):
         raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
     if steps != len(what.steps):
         raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
+    return now
 
 
 def _by_tenant(what: Write) -> list[tuple[str, Write]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 import apsw
+from msgspec.structs import replace
 
 from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.rows import Run
@@ -135,6 +136,15 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 
 
 # -- write -----------------------------------------------------------------------------------------------------
+
+
+def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) -> None:
+    """Write what was decided without a look: first the runs, which are not to have moved on."""
+    _write_runs(connection, what.runs, known)
+    standing = [(*rows.step_row(step), now) for step in what.steps]
+    if _count(connection, SQL.update_standing_steps, standing) != len(standing):
+        raise Contended("a lease has run out: somebody has to look")
+    write(connection, replace(what, runs=[], steps=[]), known)
 
 
 def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:

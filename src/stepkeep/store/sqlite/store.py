@@ -23,12 +23,13 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.bell import Noting, ringing
+from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.protocol import (
     Due,
     Finished,
     Lease,
+    Loaded,
     Propose,
     Renewed,
     RunFilter,
@@ -41,10 +42,11 @@ from stepkeep.store.protocol import (
     Want,
     WholeRun,
     WorkerChange,
+    Write,
 )
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
-from stepkeep.store.sqlite.change import SQL, change
+from stepkeep.store.sqlite.change import SQL, change, record
 from stepkeep.store.sqlite.clock import Clock
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -128,6 +130,16 @@ class SqliteStore:
         noting = Noting(think)
         await self._write(lambda c: change(c, self._clock.now, wants, noting, propose))
         self.bell.ring(noting.topics)
+
+    async def record(self, what: Write, known: Loaded) -> int:
+        def work(c: apsw.Connection) -> int:
+            now = self._clock.now()
+            record(c, now, what, known)
+            return now
+
+        now = await self._write(work)
+        self.bell.ring(topics_of(what))
+        return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._live()

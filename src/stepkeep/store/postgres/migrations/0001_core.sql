@@ -8,6 +8,14 @@
 create function stepkeep_now() returns bigint language sql volatile parallel safe
     return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 
+-- Ends a transaction that met another one, and tells it to look again.
+create function stepkeep_met(it_did boolean) returns void language plpgsql volatile as $$
+begin
+    if it_did then
+        raise exception using errcode = 'serialization_failure', message = 'a run has moved on, or a lease has run out';
+    end if;
+end $$;
+
 -- What `is json` says from PostgreSQL 16 on.
 create function stepkeep_is_json(note text) returns boolean language plpgsql immutable strict parallel safe as $$
 begin

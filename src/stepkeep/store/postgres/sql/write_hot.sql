@@ -1,7 +1,8 @@
 -- Write what nearly every transaction writes: runs found where they were left, their steps, attempts and journal.
 --
 -- All rows are of one tenant, $2. The rows of a table travel as one array of numbers, row after row. A number may stand
--- for a run ($3), a word ($4) or a part of the bytes ($1); -1 means that there is none.
+-- for a run ($3), a word ($4) or a part of the bytes ($1); -1 means that there is none. Whoever has not locked the runs
+-- asks ($9) that each be found, and that every lease which is written over still stand.
 with changed_runs as (
     update runs
     set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,
@@ -25,6 +26,9 @@ with changed_runs as (
     where runs.tenant = changed.tenant and runs.id = changed.id and runs.seq = changed.was
     returning 1
 ),
+clock as materialized (
+    select count(*) as runs, stepkeep_now() + $10::bigint as now from changed_runs
+),
 changed_steps as (
     update steps
     set queue = changed.queue, priority = changed.priority, state = changed.state, ready_at = changed.ready_at,
@@ -43,6 +47,10 @@ changed_steps as (
         offset 0
     ) as changed
     where steps.tenant = changed.tenant and steps.run_id = changed.run_id and steps.no = changed.no
+        and (
+            not $9::boolean
+            or ((select runs from clock) = $11::int and (steps.worker is null or steps.due_at >= (select now from clock)))
+        )
     returning 1
 ),
 new_attempts as (
@@ -59,4 +67,5 @@ new_entries as (
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
-select (select count(*) from changed_runs) as runs, (select count(*) from changed_steps) as steps
+select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))
+from clock cross join (select count(*) as steps from changed_steps) as found

@@ -1,0 +1,154 @@
+"""What a worker's process remembers of the runs it has just written, so that its next report need not read them.
+
+Only runs in which a single step is leased, and to this process: whoever else changes such a run moves its journal on,
+and a write that rests on the memory is refused whole. Nothing here is ever believed; `Store.record` checks all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from stepkeep.kernel.decision import Accepted, Decision
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import STEP_TERMINAL
+from stepkeep.operations.deliberation import Deliberation
+from stepkeep.store.protocol import Loaded, RunKey
+
+FRESH = 2.0
+"""How long (seconds) the database's clock can be told from our own."""
+
+LONGEST = 1000
+"""How many ended steps are kept in mind of one run."""
+
+Name = tuple[RunKey, int, int]
+"""A claim: (run, step, fence)."""
+
+
+class Known(msgspec.Struct, gc=False):
+    """A run as we wrote it last. What is neither among `steps` nor `ended` is as it was born, if `is_young` says so."""
+
+    run: Run
+    steps: dict[int, Step]
+    ended: set[int]
+    is_young: bool
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """A claim of ours, and what we know of its run where nobody else holds a step of it."""
+
+    plan: Plan
+    step: Step
+    known: Known | None = None
+
+
+class Memory:
+    """The claims that this process holds, and what it knows of their runs."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._held: dict[Name, Held] = {}
+        self._clock: tuple[int, float] | None = None
+
+    # -- the clock -----------------------------------------------------------------------------------------------------
+    def read_clock(self, now: int) -> None:
+        """The database's clock was read, a moment ago."""
+        if self._clock is None or self._clock[0] != now:
+            self._clock = (now, self._monotonic())
+
+    def _now(self) -> int | None:
+        """The database's clock by our own: a little behind, as long as an answer takes."""
+        if self._clock is None:
+            return None
+        read, at = self._clock
+        since = self._monotonic() - at
+        return read + int(since * 1_000_000) if since < FRESH else None
+
+    # -- claims --------------------------------------------------------------------------------------------------------
+    def hold(self, thought: Deliberation, known: Mapping[RunKey, Known] | None = None) -> None:
+        """Remember what was claimed by a transaction that was committed. `known` is what it was decided on, if that was
+        recalled and not read."""
+        for key, decision in thought.decisions.items():
+            alone = decision.run.leased == 1
+            for step in decision.claimed:
+                plan = thought.plan_of(decision.run)
+                now_known = _learn(plan, step, decision, (known or {}).get(key)) if alone else None
+                self._held[key, step.no, step.fence] = Held(plan, step, now_known)
+
+    def forget(self, events: Sequence[StepReported]) -> None:
+        for event in events:
+            self.drop((event.tenant, event.run_id), event.no, event.fence)
+
+    def drop(self, key: RunKey, no: int, fence: int) -> None:
+        self._held.pop((key, no, fence), None)
+
+    # -- reports -------------------------------------------------------------------------------------------------------
+    def expect(self, events: Sequence[StepReported]) -> dict[RunKey, set[int]]:
+        """Which steps these reports will touch: their dependents, or the hook that follows."""
+        expected: dict[RunKey, set[int]] = {}
+        for event in events:
+            key = (event.tenant, event.run_id)
+            held = self._held.get((key, event.no, event.fence))
+            if held is None:
+                continue
+            numbers = expected.setdefault(key, set())
+            numbers.update([no for no, _ in held.plan.at(event.no).dependents])
+            if held.step.note is not None and held.step.note.next is not None:
+                numbers.add(held.step.note.next)
+        return expected
+
+    def recall(self, events: Sequence[StepReported], offset: int) -> tuple[Loaded, dict[RunKey, Known]] | None:
+        """All that these reports need; None where anything may be missing."""
+        now = self._now()
+        if now is None:
+            return None
+        loaded = Loaded(now=now + offset)
+        recalled: dict[RunKey, Known] = {}
+        for event in events:
+            key = (event.tenant, event.run_id)
+            held = self._held.get((key, event.no, event.fence))
+            if held is None or held.known is None:
+                return None
+            known = recalled[key] = held.known
+            run, steps = known.run, known.steps
+            for no, _ in held.plan.at(event.no).dependents:
+                if no not in steps and known.is_young and no not in known.ended:
+                    steps[no] = as_born(held.plan, run, no)
+            loaded.runs[key], loaded.steps[key] = run, steps
+        return loaded, recalled
+
+
+def _learn(plan: Plan, claimed: Step, decision: Decision, known: Known | None) -> Known | None:
+    """What is known of a run after a decision that was committed."""
+    if known is None:
+        # Nothing can have followed a lone root that has not ended.
+        known = Known(decision.run, {}, set(), is_young=plan.roots == (claimed.no,))
+    known.run = decision.run
+    for row in (*decision.changed, *decision.added):
+        if row.state in STEP_TERMINAL:
+            known.steps.pop(row.no, None)
+            known.ended.add(row.no)
+        else:
+            known.steps[row.no] = row
+    return known if len(known.ended) < LONGEST else None
+
+
+def as_born(plan: Plan, run: Run, no: int) -> Step:
+    """The row of a main step that nothing has happened to."""
+    planned = plan.steps[no]
+    return Step(run.tenant, run.id, no, planned.queue, run.priority, unmet=planned.unmet)
+
+
+def is_certain(thought: Deliberation) -> bool:
+    """Whether every event was accepted and moves its run's journal on, so that the write shows if the memory was right.
+
+    A lease that is carried on may have been renewed since; only the database knows until when.
+    """
+    for decision in thought.decisions.values():
+        leased = [step for step in decision.changed if step.worker is not None]
+        if decision.entry is None or len(leased) != len(decision.claimed):
+            return False
+    return all(type(reply) is Accepted for reply in thought.replies)

@@ -1,0 +1,161 @@
+"""What was decided without a look is written only where the database agrees: all of it, or nothing."""
+
+import asyncio
+
+import pytest
+from tests.store.raw import Raw
+from tests.store.values import (
+    SECOND,
+    TENANT,
+    a_run,
+    a_step,
+    finished,
+    key,
+    moved,
+    new_run,
+    run_id,
+    running,
+    save,
+    settled,
+    want,
+    writes,
+)
+
+from stepkeep.errors import Contended
+from stepkeep.kernel.rows import OutboxEntry, Run
+from stepkeep.kernel.states import StepState
+from stepkeep.store.protocol import Loaded, Store, Write
+
+LONG = 60 * SECOND
+
+
+def told(run: Run, seq: int) -> OutboxEntry:
+    return OutboxEntry(tenant=TENANT, run_id=run.id, seq=seq, number=0, name="told", payload=b"{}", created_at=1)
+
+
+def known(*runs: Run) -> Loaded:
+    return Loaded(now=0, runs={(run.tenant, run.id): run for run in runs})
+
+
+async def test_what_is_still_as_it_was_left_is_written_and_the_clock_comes_back(store: Store) -> None:
+    now = await store.now()
+    held, next_one = running(1, due_at=now + LONG), a_step(1, 1, unmet=1)
+    await save(store, new_run(1, (held, next_one)))
+    change, entry = moved(a_run(1), error="noted")
+    write = Write(runs=[change], steps=[settled(held), running(1, 1, due_at=now + LONG)], entries=[entry])
+
+    said = await store.record(write, known(a_run(1)))
+
+    assert now <= said <= await store.now()
+    record = await store.read_run(*key(1))
+    assert record is not None
+    assert record.run == change.run
+    assert await store.read_steps(*key(1)) == write.steps
+    assert [one.seq for one in await store.read_journal(*key(1))] == [1, 2]
+
+
+async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written(store: Store, raw: Raw) -> None:
+    due = await store.now() + LONG
+    await save(store, new_run(1, (running(1, due_at=due),)), new_run(2, (running(2, due_at=due),)))
+    other, its_entry = moved(a_run(2))
+    await store.change([want(2)], writes(Write(runs=[other], entries=[its_entry])))
+
+    changes = [moved(a_run(number)) for number in (1, 2)]
+    write = Write(
+        runs=[change for change, _ in changes],
+        entries=[entry for _, entry in changes],
+        steps=[settled(running(number, due_at=due)) for number in (1, 2)],
+    )
+    with pytest.raises(Contended):
+        await store.record(write, known(a_run(1), a_run(2)))
+
+    record = await store.read_run(*key(1))
+    assert record is not None
+    assert record.run == a_run(1)
+    assert await store.read_steps(*key(1)) == [running(1, due_at=due)]
+    [(entries,)] = await raw.execute("select count(*) from journal")
+    assert entries == 3
+
+
+async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store) -> None:
+    due = await store.now() + LONG
+    held = running(1, due_at=due)
+    await save(store, new_run(1, (held,)))
+    end, its_entry = finished(a_run(1))
+    cancelled = settled(held, StepState.CANCELLED)
+    await store.change([want(1)], writes(Write(runs=[end], steps=[cancelled], entries=[its_entry])))
+
+    change, entry = moved(a_run(1))
+    with pytest.raises(Contended):
+        await store.record(Write(runs=[change], steps=[settled(held)], entries=[entry]), known(a_run(1)))
+    assert await store.read_steps(*key(1)) == [cancelled]
+
+
+async def test_a_lease_that_has_run_out_by_the_databases_clock_is_not_written_over(store: Store) -> None:
+    held = running(1, due_at=await store.now() + SECOND)
+    await save(store, new_run(1, (held,)))
+    change, entry = moved(a_run(1))
+    write = Write(runs=[change], steps=[settled(held)], entries=[entry])
+    store.clock_offset += 2 * SECOND
+
+    with pytest.raises(Contended):
+        await store.record(write, known(a_run(1)))
+    assert await store.read_steps(*key(1)) == [held]
+    record = await store.read_run(*key(1))
+    assert record is not None
+    assert record.run == a_run(1)
+
+    store.clock_offset -= 2 * SECOND
+    await store.record(write, known(a_run(1)))
+    assert await store.read_steps(*key(1)) == [settled(held)]
+
+
+async def test_what_else_a_decision_writes_comes_and_goes_with_it(store: Store) -> None:
+    due = await store.now() + LONG
+    run = a_run(1, business_key="order 7")
+    held = running(1, due_at=due)
+    await save(store, new_run(1, (held,), run=run))
+    change, entry = finished(run)
+    write = Write(
+        runs=[change],
+        steps=[settled(held)],
+        entries=[entry],
+        outbox=[told(run, entry.seq)],
+        released_keys=[(TENANT, "order 7")],
+    )
+    stale = Write(runs=[moved(a_run(1, seq=9))[0]], steps=[settled(held)], outbox=[told(run, 9)])
+    with pytest.raises(Contended):
+        await store.record(stale, known(run))
+    assert await store.read_outbox(*key(1)) == []
+
+    await store.record(write, known(run))
+
+    assert await store.read_outbox(*key(1)) == write.outbox
+    await save(store, new_run(2, run=a_run(2, business_key="order 7")))
+    assert await store.read_run(*key(2)) is not None
+
+
+async def test_of_two_who_write_the_same_runs_at_once_in_any_order_one_does_and_neither_waits_for_ever(
+    store: Store,
+) -> None:
+    due = await store.now() + LONG
+    numbers = range(1, 21)
+    await save(store, *[new_run(number, (running(number, due_at=due),)) for number in numbers])
+
+    def one_write(order: list[int]) -> Write:
+        changes = [moved(a_run(number)) for number in order]
+        return Write(
+            runs=[change for change, _ in changes],
+            entries=[entry for _, entry in changes],
+            steps=[settled(running(number, due_at=due)) for number in order],
+        )
+
+    remembered = known(*[a_run(number) for number in numbers])
+    answers = await asyncio.gather(
+        store.record(one_write(list(numbers)), remembered),
+        store.record(one_write(list(reversed(numbers))), remembered),
+        return_exceptions=True,
+    )
+    assert sorted(type(answer).__name__ for answer in answers) == ["Contended", "int"]
+    for number in numbers:
+        assert [entry.seq for entry in await store.read_journal(TENANT, run_id(number))] == [1, 2]
