@@ -5,11 +5,12 @@ import asyncio
 import pytest
 from tests.store.values import a_run, key, moved, new_run, want, writes
 
-from stepkeep.errors import Contended
+from stepkeep.errors import Contended, StoreUnavailable
+from stepkeep.kernel.rows import Run
 from stepkeep.simulation.database import Database
 from stepkeep.simulation.locks import Locks, Owner
 from stepkeep.simulation.store import ModelStore
-from stepkeep.store.protocol import Write
+from stepkeep.store.protocol import RunChange, Write
 
 
 def test_two_that_wait_for_each_other_are_found() -> None:
@@ -82,5 +83,17 @@ def test_a_session_that_dies_while_it_waits_leaves_the_queue() -> None:
         change, entry = moved(a_run(1))
         await store.change([want(1)], writes(Write(runs=[change], entries=[entry])))
         assert database.tables.runs[key(1)].seq == 2
+
+    asyncio.run(body())
+
+
+def test_a_record_that_arrives_after_its_session_has_ended_takes_no_lock() -> None:
+    async def body() -> None:
+        session = Database(lambda: 0).begin()
+        session.abort()
+        change = RunChange(was=1, run=Run(tenant="acme", id="late", definition_id=1))
+        with pytest.raises(StoreUnavailable):
+            await session.record(Write(runs=[change]), 0)
+        assert session.holds == []
 
     asyncio.run(body())

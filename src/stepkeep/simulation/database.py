@@ -214,6 +214,7 @@ class Session(Owner):
 
     async def record(self, what: Write, offset: int) -> int:
         """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
+        self._live()
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
         try:
             for change in what.runs:
