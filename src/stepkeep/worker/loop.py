@@ -287,13 +287,16 @@ class Worker:
             await self._seams.wait(self._has_narrow, None)
         lookout = self._lookouts[kind]
         summoned = lookout.begin()
+        if self._stopping.is_set():
+            await self._seams.sleep(WATCH)
+            return
         if self._attempts.room(kind) <= 0:
             await self._seams.wait(lookout.has_room, self._settings.idle_poll)
             return
         was_busy = self.held > 0
         async with self._claiming:
             if self._stopping.is_set():
-                await self._seams.sleep(WATCH)
+                # It was set while we waited; whoever drains waits for this lock too.
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
