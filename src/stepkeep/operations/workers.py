@@ -82,13 +82,26 @@ async def drain(store: Store, worker: Worker) -> Worker:
     return await _move(store, worker, T.DRAIN_REQUESTED) if live else worker
 
 
+GOODBYE = {
+    WorkerState.UNRESPONSIVE: T.HEARD_AGAIN,
+    WorkerState.IDLE: T.DRAIN_REQUESTED,
+    WorkerState.BUSY: T.DRAIN_REQUESTED,
+    WorkerState.DRAINING: T.DRAINED,
+}
+"""The way out, hop by hop. Who was thought lost is heard once more: an end in good order is on record as one."""
+
+HOPS = 8
+"""More than the way has, for somebody else may take it back once or twice."""
+
+
 async def shut_down(store: Store, worker: Worker) -> Worker:
-    """Say goodbye. Who was thought lost is heard once more, so that an end in good order is on record as one."""
-    if worker.state is WorkerState.UNRESPONSIVE:
-        worker = await _move(store, worker, T.HEARD_AGAIN)
-    if worker.state in (WorkerState.IDLE, WorkerState.BUSY):
-        worker = await _move(store, worker, T.DRAIN_REQUESTED)
-    return await _move(store, worker, T.DRAINED) if worker.state is WorkerState.DRAINING else worker
+    """Say goodbye."""
+    for _ in range(HOPS):
+        trigger = GOODBYE.get(worker.state)
+        if trigger is None:
+            break
+        worker = await _move(store, worker, trigger)
+    return worker
 
 
 async def retire_silent(store: Store, *, actor: str) -> int:

@@ -353,8 +353,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "silent-goodbye",
         "a worker that was thought lost and ends in good order is never said to have ended",
         "operations.workers:shut_down",
-        "if worker.state is WorkerState.UNRESPONSIVE:",
-        "if worker.state is WorkerState.SHUTDOWN:",
+        "if trigger is None:",
+        "if trigger is None or trigger is T.HEARD_AGAIN:",
     ),
     _one(
         "locks-unordered",
