@@ -37,6 +37,12 @@ log = logging.getLogger("stepkeep.worker")
 LAG_WORTH_TELLING = 1.0
 SWEEP_SPREAD = 0.15
 """Less than elsewhere: the longest pause between two sweeps is part of what a dead worker's steps may have to wait."""
+GROUPS = 3
+"""So that one is decided on here while the database writes another and the handlers of a third run."""
+
+SMALL = 50
+"""A group of so few would only cost more commits if it were divided."""
+
 WATCH = 0.2
 NEWS = 0.5
 """A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
@@ -303,7 +309,7 @@ class Worker:
             sure = summoned or lookout.pace.found_all or self._attempts.has_doubts
             may_find = sure or await self._has_ready(kind)
             # Only now: while we waited, reports may have filled what there was room for.
-            room = max(0, min(self._attempts.room(kind), self._settings.claim_batch))
+            room = max(0, min(self._attempts.room(kind), self._group(kind)))
             claims = await self._attempts.claim(kind, room, lookout.mark.after()) if may_find else []
         self._outage.over()
         lookout.mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
@@ -316,6 +322,11 @@ class Worker:
             lookout.awake.set()
         lookout.in_doubt = False
         await self._pause(kind)
+
+    def _group(self, kind: Kind) -> int:
+        """How much to claim at a time: what is claimed together is reported together, and goes round as one."""
+        share = -(-self._attempts.places.size(kind) // GROUPS)
+        return min(self._settings.claim_batch, max(SMALL, share))
 
     async def _has_ready(self, kind: Kind) -> bool:
         """One look that takes no lock and stands in nobody's way: all that a worker asks that has found less than it

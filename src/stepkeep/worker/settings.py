@@ -20,7 +20,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     processes are heard; `process_memory` (bytes) bounds each handler process.
     """
 
-    concurrency: int = 500
+    concurrency: int = 1000
     threads: int = 64
     claim_batch: int = 500
     lease: int | None = None

@@ -18,7 +18,7 @@ from stepkeep.cli.status import SUCCEEDED
 def worker(
     settings: Settings,
     app: Apps = None,
-    concurrency: Concurrency = 500,
+    concurrency: Concurrency = 1000,
     threads: Threads = 64,
     capability: Annotated[
         list[str] | None,

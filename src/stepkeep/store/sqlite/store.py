@@ -63,7 +63,7 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 class SqliteStore:
     """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it."""
 
-    lanes = 1
+    lanes = 2
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
