@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from tests.worker.bed import Bed, On, step
 from tests.worker.making import eventually, until
 from tests.worker.test_leases import serving
 
-from stepkeep.kernel.definition import Retry
+from stepkeep.errors import Contended
+from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep
 
@@ -117,3 +120,50 @@ def test_a_lost_lease_takes_the_writes_with_it(on_postgres: On) -> None:
         assert await count(bed) == 1
 
     on_postgres(body)
+
+
+def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_that_is_promised(on_store: On) -> None:
+    """Its place goes to what the report under way makes ready; a lease that nobody minds is left to run out."""
+
+    async def body(bed: Bed) -> None:
+        await make_table(bed)
+        bed.handler("write", insert)
+        timed_out, answered = asyncio.Event(), asyncio.Event()
+        room: list[int] = []
+        really, change = bed.store.transaction, bed.store.change
+
+        @asynccontextmanager
+        async def slow_to_answer() -> AsyncIterator[Any]:
+            async with really() as transaction:
+                yield transaction
+            await asyncio.wait_for(timed_out.wait(), 20)
+            bed.store.transaction = really  # type: ignore[method-assign]
+            answered.set()
+
+        async def slow_report(wants: Any, think: Any, propose: Any = None) -> None:
+            if propose is None and not answered.is_set():
+                timed_out.set()
+                await answered.wait()
+                await asyncio.sleep(0.05)
+                room.append(worker._attempts.places.free.total)
+            await change(wants, think, propose)
+
+        rules = (Rule(expression="output == 'written'"),)
+        run_id = await bed.start(
+            step("write", transactional=True, rules=rules, timeout=300_000, retry=Retry(max_attempts=3)),
+            lease=3_000_000,
+        )
+        bed.store.transaction = slow_to_answer  # type: ignore[method-assign]
+        bed.store.change = slow_report  # type: ignore[method-assign]
+        bed.store.record = refuse_to_record  # type: ignore[method-assign]
+        worker = bed.worker(concurrency=1)
+        await serving(worker, lambda: eventually(bed.ended(run_id)))
+        assert room == [0]
+        assert (await bed.run(run_id)).state is RunState.SUCCEEDED
+        assert await count(bed) == 1
+
+    on_store(body)
+
+
+async def refuse_to_record(what: Any, known: Any) -> int:
+    raise Contended("somebody has to look")

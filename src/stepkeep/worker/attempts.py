@@ -146,7 +146,7 @@ class Attempts:
         if not claims:
             return
         now = self._seams.monotonic()
-        quiet = self._quiet_lane() if lane is None else lane
+        quiet = self._lane_to_fill() if lane is None else lane
         jobs = []
         for claim in claims:
             if not self.may_chain:
@@ -180,11 +180,14 @@ class Attempts:
         """The lane of a run that may have several steps under way: always the same."""
         return ord(claim.run_id[-1]) % self.reports.lanes
 
-    def _quiet_lane(self) -> int:
-        """The lane with the fewest attempts; a whole group goes there, since two halves would be two commits."""
+    def _lane_to_fill(self) -> int:
+        """Where a claimed group goes: all of it to one lane, since two halves would be two commits, and to the fullest
+        that is not full, for the same reason."""
         held = Counter(dict.fromkeys(range(self.reports.lanes), 0))
         held.update([job.lane for job in self.leases])
-        return min(held, key=held.__getitem__)
+        full = -(-self._settings.concurrency // self.reports.lanes)
+        open_lanes = [lane for lane in held if held[lane] < full]
+        return max(open_lanes, key=held.__getitem__) if open_lanes else min(held, key=held.__getitem__)
 
     def _hold(self, jobs: Sequence[Job]) -> None:
         if self.leases.add(jobs):
@@ -350,13 +353,16 @@ class Attempts:
         job.running, job.waiter = False, None
         if job in self.places.zombies:
             self.places.zombies.discard(job)
-        elif reply is not None and isinstance(outcome, Completed) and job in self.leases:
-            job.reported = True
-            self._answered(job, outcome, reply)
+        elif not job.reported and job in self.leases:
+            # Where another report is under way, as when its time ran out during the commit, the place is promised.
+            if reply is not None and isinstance(outcome, Completed):
+                job.reported = True
+                self._answered(job, outcome, reply)
+            else:
+                self._report(job, outcome)
+        if reply is not None:
             # Nothing was chained to this commit, so what it made ready is for whoever looks first.
             self._more_work()
-        elif not job.reported and job in self.leases:
-            self._report(job, outcome)
         self._changed()
 
     # -- the two clocks ----------------------------------------------------------------------------------------------
