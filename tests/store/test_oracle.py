@@ -146,6 +146,7 @@ class Lives(RuleBasedStateMachine):
         for store in stores:
             await store.open()
             await store.migrate()
+            # Between two readings of the database's clock no time passes, or the three would tell different times.
             self.benches.append(Bench(Transactor(store, monotonic=float)))
 
     def teardown(self) -> None:
