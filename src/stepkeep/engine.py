@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import threading
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -86,9 +87,9 @@ class AsyncEngine:
         self.registry = default_registry if registry is None else registry
         self._work_on(connect(url))
 
-    def _work_on(self, store: Store) -> None:
+    def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
-        self.transactor = Transactor(store)
+        self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
         self._waiting = Waiting(store)
 

@@ -7,7 +7,8 @@ each call does all that can happen without somebody else and comes back. Tests c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -47,9 +48,11 @@ Target = Workflow | Definition | Plan | Path | str
 class _Engine(AsyncEngine):
     """The engine over a store that is there already."""
 
-    def __init__(self, store: Store, registry: Registry, tenant: str, actor: str) -> None:
+    def __init__(
+        self, store: Store, monotonic: Callable[[], float], registry: Registry, tenant: str, actor: str
+    ) -> None:
         self.registry, self.tenant, self.actor = registry, tenant, actor
-        self._work_on(store)
+        self._work_on(store, monotonic)
 
 
 class Workbench:
@@ -94,9 +97,11 @@ class Workbench:
         outside: bool = False,
     ) -> None:
         store: Store = ModelStore(Database(lambda: _micros(START))) if url is None else connect(url)
+        # In memory no time passes by itself.
+        monotonic = float if url is None else time.monotonic
         self.registry = Registry()
         self._base = default_registry if handlers is None else handlers
-        self._engine = _Engine(store, self.registry, tenant, actor)
+        self._engine = _Engine(store, monotonic, self.registry, tenant, actor)
         self._worker = BenchWorker(
             self._engine.transactor,
             self.registry,
