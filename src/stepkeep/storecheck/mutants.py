@@ -100,6 +100,23 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "and seq = ?24",
         "and seq >= ?24",
     ),
+    # -- what is written without a look
+    _on(
+        POSTGRES,
+        "write_hot",
+        "late-record",
+        "a lease that has run out is written over by who has not looked",
+        " and (steps.worker is null or steps.due_at >= (select now from clock))",
+        "",
+    ),
+    _on(
+        POSTGRES,
+        "write_hot",
+        "half-a-record",
+        "what is not where it was left is left out, and the rest is written",
+        "stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))",
+        "stepkeep_met(false)",
+    ),
     _on(
         POSTGRES,
         "update_worker",

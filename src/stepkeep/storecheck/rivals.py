@@ -55,6 +55,11 @@ class Scene:
     def leases(self) -> list[Lease]:
         return [Lease(TENANT, one.run_id, one.step.no, one.step.fence, LEASE) for one in self.claims]
 
+    def forget(self) -> None:
+        """Whoever remembers nothing of its runs has to look at them."""
+        for claim in self.claims:
+            self.bench.transactor.forget(claim)
+
     async def time_passes(self, microseconds: int) -> None:
         await self.rival.execute(SET_CLOCK, BASE + microseconds)
 
@@ -101,6 +106,12 @@ async def late_report(scene: Scene) -> None:
     require(not isinstance(answer, Accepted), "a report was believed although its lease ran out while it waited")
 
 
+async def late_look(scene: Scene) -> None:
+    """The same for a report that has to look at its run."""
+    scene.forget()
+    await late_report(scene)
+
+
 async def late_renewal(scene: Scene) -> None:
     """A lease that ran out while its renewal waited is not renewed."""
     async with scene.holding(scene.claims[0].run_id):
@@ -145,6 +156,12 @@ async def deletion_passes_over(scene: Scene) -> None:
 async def report_in_order(scene: Scene) -> None:
     """Who waits for a run holds none that comes after it."""
     await _in_order(scene, lambda: scene.bench.report(scene.claims))
+
+
+async def look_in_order(scene: Scene) -> None:
+    """The same for who locks runs to look at them."""
+    scene.forget()
+    await report_in_order(scene)
 
 
 async def renewal_in_order(scene: Scene) -> None:
@@ -201,11 +218,13 @@ Play = Callable[[Scene], Awaitable[None]]
 
 SCENES: tuple[Play, ...] = (
     late_report,
+    late_look,
     late_renewal,
     clock_goes_on,
     claim_passes_over,
     deletion_passes_over,
     report_in_order,
+    look_in_order,
     renewal_in_order,
     business_keys_in_order,
     idempotency_keys_in_order,
