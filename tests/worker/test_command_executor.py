@@ -173,6 +173,27 @@ def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_as
     assert all(is_gone(int(pid)) for pid in marker.read_text().split())
 
 
+def test_a_command_that_is_stopped_in_the_moment_of_its_start_ends_too(tmp_path: Path) -> None:
+    marker = tmp_path / "pids"
+    code = (
+        "import os, subprocess, time\n"
+        "p = subprocess.Popen(['sleep', '600'])\n"
+        f"open({str(marker)!r}, 'a').write(f'{{os.getpid()}} {{p.pid}}\\n')\n"
+        "time.sleep(600)\n"
+    )
+    jobs = [a_job(Command(argv=(PYTHON, "-c", code))) for _ in range(8)]
+
+    async def stop(crew: Any) -> None:
+        for job in jobs:
+            await until(lambda job=job: job.begun)
+            job.cancelled.set(Why.LEASE_LOST)
+            crew.stop(job)
+
+    assert asyncio.run(outcomes(jobs, during=stop)) == [Stopped()] * len(jobs)
+    left = marker.read_text().split() if marker.exists() else []
+    assert all(is_gone(int(pid)) for pid in left)
+
+
 def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
     ready, tidied = tmp_path / "ready", tmp_path / "tidied"
     code = (

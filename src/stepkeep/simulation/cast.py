@@ -55,7 +55,7 @@ class SimulatedSeams(Seams):
             return await super().wait(event, seconds)
         # As the real one, without a cancellation that is raised and caught for every look at the database.
         waiter: asyncio.Future[bool] = self._loop.create_future()
-        timer = self._loop.call_later(seconds / self._rate, _wake, waiter)
+        timer = self._loop.call_later(max(MOMENT, seconds / self._rate), _wake, waiter)
         event._waiters.append(waiter)
         try:
             return await waiter
@@ -68,6 +68,11 @@ class SimulatedSeams(Seams):
 
     def token(self) -> str:
         return f"token-{self._random.getrandbits(64):016x}"
+
+
+MOMENT = 1e-6
+"""The least that a clock here can tell (seconds): added to the time of day, much less would be nothing, and a worker
+whose own clock is a little ahead of its waiting would wait for that nothing for ever."""
 
 
 def _wake(waiter: asyncio.Future[bool]) -> None:

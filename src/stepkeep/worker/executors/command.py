@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import tempfile
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -67,18 +68,19 @@ class CommandExecutor:
 
     async def _attempt(self, job: Job, command: Command, given: bytes, cwd: str | None) -> Any:
         loop = asyncio.get_running_loop()
+        starting = loop.subprocess_exec(
+            lambda: Ends(CAPTURE, loop),
+            *command.argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=cwd,
+            env=environment(job, command),
+            start_new_session=True,
+            user=self._policy.user,
+        )
         try:
-            transport, protocol = await loop.subprocess_exec(
-                lambda: Ends(CAPTURE, loop),
-                *command.argv,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=cwd,
-                env=environment(job, command),
-                start_new_session=True,
-                user=self._policy.user,
-            )
+            transport, protocol = await _started(starting)
         except (OSError, ValueError) as problem:
             said = f"the command {command.argv[0]!r} cannot be started: {problem}"
             return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
@@ -105,6 +107,24 @@ class Ends(asyncio.subprocess.SubprocessStreamProtocol):
     def process_exited(self) -> None:
         super().process_exited()
         self.ended.set()
+
+
+Process = tuple[asyncio.SubprocessTransport, Ends]
+
+
+async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
+    """Let a start come to its end even if it is cancelled half-way, and then end what was started.
+
+    Left to itself, asyncio would wait for ever for pipes that it has not opened yet.
+    """
+    start = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(start)
+    except asyncio.CancelledError:
+        if not start.cancelled():
+            with suppress(OSError, ValueError):
+                await _end(*(await asyncio.shield(start)))
+        raise
 
 
 async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: bytes) -> Any:
