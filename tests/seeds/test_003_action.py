@@ -208,9 +208,9 @@ def test_3_1_the_delay_is_multiplied_and_capped(stage: Stage) -> None:
     policy = {"maxAttempts": 5, "initialBackoffMs": 100, "backoffMultiplier": 10, "maxBackoffMs": 3000}
     stage.start(*sequence("a", a={"retryPolicy": policy}))
     for delay in (0.1, 1.0, 3.0, 3.0):
-        stage.fail("a", "transient").later(delay - 0.01)
+        stage.fail("a", "transient").later(delay - 0.08)
         assert stage.claim() == []
-        stage.later(0.01)
+        stage.later(0.08)
     stage.finish("a")
     assert stage.status == "Succeeded"
 
