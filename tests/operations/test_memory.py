@@ -11,6 +11,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.operations.memory import Memory
 from stepkeep.operations.transact import Claim
 from stepkeep.store.protocol import Lease, Propose, Think, Want
 from tests.operations.scene import on, send
@@ -168,3 +169,26 @@ def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None
         assert looks.count == 1
 
     on(database_url, act)
+
+
+def test_the_clock_that_is_remembered_is_the_reading_that_came_fastest() -> None:
+    own = 100.0
+    memory = Memory(lambda: own)
+
+    def clock() -> int | None:
+        recalled = memory.recall((), 0)
+        return None if recalled is None else recalled[0].now
+
+    assert clock() is None
+    memory.read_clock(5_000_000)
+    own += 0.1
+    memory.read_clock(5_060_000)  # 40 ms on the way
+    assert clock() == 5_100_000
+    own += 0.5
+    memory.read_clock(5_610_000)  # faster than the first
+    assert clock() == 5_610_000
+    own += 1.1
+    memory.read_clock(6_700_000)  # slower, but the first has become old
+    assert clock() == 6_700_000
+    own += 2.0
+    assert clock() is None

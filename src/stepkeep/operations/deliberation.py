@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from stepkeep.errors import Broken, NotFound
-from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -21,6 +20,7 @@ from stepkeep.kernel.events import (
     StepReported,
     TimeCame,
 )
+from stepkeep.kernel.plain import decide_quickly
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -149,13 +149,13 @@ class Deliberation:
         )
         claimer = self._chained if self._chained and self._chained.room > 0 else None
         try:
-            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
+            answer = decide_quickly(snapshot, [event for _, event in events], loaded.now, claimer)
         except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it
             sound = self._sound(snapshot, events, loaded.now, claimer)
             if isinstance(sound, Need):
                 return sound
             events = sound
-            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
+            answer = decide_quickly(snapshot, [event for _, event in events], loaded.now, claimer)
         if isinstance(answer, Need):
             return answer
         if claimer is not None and answer.claimed:
@@ -172,7 +172,7 @@ class Deliberation:
         sound: list[tuple[int, Event]] = []
         for place, event in events:
             try:
-                answer = decide(snapshot, [*(before for _, before in sound), event], now, claimer)
+                answer = decide_quickly(snapshot, [*(before for _, before in sound), event], now, claimer)
             except Exception as problem:  # noqa: BLE001 - see above
                 self.replies[place] = problem
                 continue

@@ -7,6 +7,7 @@ and a write that rests on the memory is refused whole. Nothing here is ever beli
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import msgspec
 
@@ -20,6 +21,9 @@ from stepkeep.store.protocol import Loaded, RunKey
 
 FRESH = 2.0
 """How long (seconds) the database's clock can be told from our own."""
+
+RENEWED = 1.0
+"""How long (seconds) the best reading of the database's clock is kept although later ones took longer to arrive."""
 
 LONGEST = 1000
 """How many ended steps are kept in mind of one run."""
@@ -51,21 +55,20 @@ class Memory:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._held: dict[Name, Held] = {}
-        self._clock: tuple[int, float] | None = None
+        self._lead, self._read_at = 0, -inf
 
     # -- the clock -----------------------------------------------------------------------------------------------------
     def read_clock(self, now: int) -> None:
-        """The database's clock was read, a moment ago."""
-        if self._clock is None or self._clock[0] != now:
-            self._clock = (now, self._monotonic())
+        """The database's clock was read, a moment ago. Of several readings the one that came fastest is the best."""
+        own = self._monotonic()
+        lead = now - int(own * 1_000_000)
+        if lead > self._lead or own - self._read_at > RENEWED:
+            self._lead, self._read_at = lead, own
 
     def _now(self) -> int | None:
         """The database's clock by our own: a little behind, as long as an answer takes."""
-        if self._clock is None:
-            return None
-        read, at = self._clock
-        since = self._monotonic() - at
-        return read + int(since * 1_000_000) if since < FRESH else None
+        own = self._monotonic()
+        return self._lead + int(own * 1_000_000) if own - self._read_at < FRESH else None
 
     # -- claims --------------------------------------------------------------------------------------------------------
     def hold(self, thought: Deliberation, known: Mapping[RunKey, Known] | None = None) -> None:

@@ -58,6 +58,7 @@ class Memory:
         self.claims: set[tuple[int, int]] = set()
         self.refused: set[int] = set()
         self.opened: list[int] = []
+        self.entered: dict[int, tuple[int, int]] = {}
         self.failed_on = 0
         self.at = 0
 
@@ -159,9 +160,22 @@ class Auditor:
                 target = STEP.targets.get((_step_state(hop.source), StepTrigger(hop.trigger)))  # type: ignore[assignment]
             self._must(target == hop.target, f"I15: no row for {kind} {hop.source} by {hop.trigger} to {hop.target}")
             self.met.add((kind, hop.source, hop.trigger))
+            if hop.trigger == StepTrigger.RULES_PASSED:
+                self._judged(memory, hop, entry)
             if not is_run:
                 self._fold_step(memory, hop, entry)
-            memory.folded[hop.no] = hop.target
+            memory.folded[hop.no], memory.entered[hop.no] = hop.target, (entry.seq, hop.by)
+
+    def _judged(self, memory: Memory, hop: Hop, entry: Entry) -> None:
+        """What has rules is through only after somebody has looked at them, which takes an event of its own."""
+        if hop.no == RUN_ENTITY:
+            check = memory.plan.check
+            looked = check is None or memory.folded.get(check.no) == StepState.SUCCEEDED
+        else:
+            planned = memory.plan.at(hop.no)
+            rules = planned.has_rules and planned.phase is Phase.MAIN
+            looked = not rules or memory.entered[hop.no] != (entry.seq, hop.by)
+        self._must(looked, f"{_title(hop)} of {entry.run_id} passed its rules, but nobody looked at them")
 
     def _fold_step(self, memory: Memory, hop: Hop, entry: Entry) -> None:
         planned, title = memory.plan.at(hop.no), f"step {hop.no} of {entry.run_id}"
@@ -327,6 +341,10 @@ def _longest(retry: Retry, number: int) -> int:
     growth = {Backoff.CONSTANT: 1.0, Backoff.LINEAR: float(number), Backoff.EXPONENTIAL: retry.factor ** (number - 1)}
     raw = int(retry.initial * growth[retry.backoff])
     return raw if retry.max is None else min(raw, retry.max)
+
+
+def _title(hop: Hop) -> str:
+    return "the run" if hop.no == RUN_ENTITY else f"step {hop.no}"
 
 
 def _run_state(text: str | None) -> RunState | None:

@@ -7,52 +7,59 @@ from __future__ import annotations
 
 from stepkeep.simulation.mutation import Edit, Mutant
 
+THE_LONG_WAY = Edit("kernel.plain:decide_quickly", "len(events) == 1", "not events")
+"""Plain decisions do not pass by where most bugs of the kernel are planted: with them they are made like all others."""
+
 
 def _one(name: str, what: str, where: str, old: str, new: str) -> Mutant:
     return Mutant(name, what, (Edit(where, old, new),))
 
 
+def _in_kernel(name: str, what: str, where: str, old: str, new: str) -> Mutant:
+    return Mutant(name, what, (Edit(f"kernel.{where}", old, new), THE_LONG_WAY))
+
+
 MUTANTS: tuple[Mutant, ...] = (
     # -- claims, leases and fences
-    _one(
+    _in_kernel(
         "no-fence",
         "a report is believed whichever claim it was made under",
-        "kernel.execution:report",
+        "execution:report",
         "step.worker != event.worker or step.fence != event.fence",
         "step.worker != event.worker",
     ),
-    _one(
+    _in_kernel(
         "no-holder",
         "a report is believed whoever makes it, and under whichever claim",
-        "kernel.execution:report",
+        "execution:report",
         "step.worker != event.worker or step.fence != event.fence",
         "step.worker is None",
     ),
-    _one(
+    _in_kernel(
         "expired-believed",
         "a report is believed although its lease has run out",
-        "kernel.execution:report",
+        "execution:report",
         "step.due_at is None or step.due_at < draft.now",
         "step.due_at is None",
     ),
-    _one(
+    _in_kernel(
         "lease-equality",
         "a lease is lost in the very microsecond in which it still stands",
-        "kernel.timers:time_came",
+        "timers:time_came",
         " or (step.worker is not None and step.due_at == draft.now)",
         "",
     ),
-    _one(
+    _in_kernel(
         "fence-stays",
         "a claim does not raise the fence",
-        "kernel.execution:claim",
+        "execution:claim",
         "fence=step.fence + 1",
         "fence=step.fence or 1",
     ),
-    _one(
+    _in_kernel(
         "stale-sweep",
         "a sweep acts on what it found, although it is no longer due",
-        "kernel.timers:time_came",
+        "timers:time_came",
         "step.due_at > draft.now or ",
         "",
     ),
@@ -63,10 +70,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "if aging:",
         "if not aging:",
     ),
-    _one(
+    _in_kernel(
         "room-ignored",
         "chained claims take more than the worker has room for",
-        "kernel.decide:_chain_claims",
+        "decide:_chain_claims",
         "taken >= claimer.room or ",
         "",
     ),
@@ -110,39 +117,103 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit("worker.loop:Worker._poll", "min(self._attempts.room(kind),", "min(stale,"),
         ),
     ),
-    # -- attempts
+    _in_kernel(
+        "rules-forgotten",
+        "a step is done although nobody has looked at its rules",
+        "execution:_completed",
+        "if planned.has_rules:",
+        "if planned.has_rules and False:",
+    ),
+    # -- plain decisions, which are made without a draft
     _one(
-        "no-loss-cap",
-        "a step that kills its worker is tried for ever",
-        "kernel.retry:may_retry_lost",
-        " and losses < retry.max_losses",
+        "plain-no-holder",
+        "the plain report of a step is believed whoever makes it, and under whichever claim",
+        "kernel.plain:_is_held",
+        "step.worker == event.worker\n        and step.fence == event.fence",
+        "step.worker is not None",
+    ),
+    _one(
+        "plain-no-fence",
+        "the plain report of a step is believed whichever claim it was made under",
+        "kernel.plain:_is_held",
+        "and step.fence == event.fence",
         "",
     ),
     _one(
+        "plain-expired-believed",
+        "the plain report of a step is believed although its lease has run out",
+        "kernel.plain:_is_held",
+        "and step.due_at >= now",
+        "",
+    ),
+    _one(
+        "plain-fence-stays",
+        "a plain claim does not raise the fence",
+        "kernel.plain:_claim",
+        "fence, due_at = step.fence + 1,",
+        "fence, due_at = step.fence or 1,",
+    ),
+    _one(
+        "plain-stranger",
+        "plain steps are handed to a worker that cannot run them",
+        "kernel.plain:_takes",
+        " or step.queue not in claimer.queues",
+        "",
+    ),
+    _one(
+        "plain-gate-passed",
+        "a step that people have to open is handed to a worker",
+        "kernel.plain:_opens_plainly",
+        "about.approval is None and ",
+        "",
+    ),
+    _one(
+        "plain-rules-forgotten",
+        "a step is done although its rules have not been looked at",
+        "kernel.plain:_ends_plainly",
+        " and not planned.has_rules",
+        "",
+    ),
+    _one(
+        "plain-check-forgotten",
+        "a run has succeeded although its own rules have not been looked at",
+        "kernel.plain:_what_follows",
+        "None if plan.check is not None else (ENDS, (), (), None)",
+        "ENDS, (), (), None",
+    ),
+    # -- attempts
+    _in_kernel(
+        "no-loss-cap",
+        "a step that kills its worker is tried for ever",
+        "retry:may_retry_lost",
+        " and losses < retry.max_losses",
+        "",
+    ),
+    _in_kernel(
         "one-attempt-more",
         "a step is tried once more than allowed",
-        "kernel.retry:may_retry",
+        "retry:may_retry",
         "counted < retry.max_attempts",
         "counted <= retry.max_attempts",
     ),
-    _one(
+    _in_kernel(
         "hopeless-retried",
         "failures that never heal are retried",
-        "kernel.retry:may_retry",
+        "retry:may_retry",
         "category not in NEVER_RETRIED and category in retry.on",
         "(category in NEVER_RETRIED or category in retry.on)",
     ),
-    _one(
+    _in_kernel(
         "no-backoff-cap",
         "backoff grows past its cap",
-        "kernel.retry:delay_after",
+        "retry:delay_after",
         "min(_raw_delay(retry, counted, longest), longest)",
         "_raw_delay(retry, counted, longest)",
     ),
-    _one(
+    _in_kernel(
         "drain-burns",
         "handing a step back uses up an attempt",
-        "kernel.execution:_released",
+        "execution:_released",
         "StepTrigger.RELEASED, ready_at=draft.now",
         "StepTrigger.RELEASED, ready_at=draft.now, attempts=step.attempts + 1",
     ),
@@ -153,147 +224,147 @@ MUTANTS: tuple[Mutant, ...] = (
         "if not job.reported:",
         "if job.reported:",
     ),
-    _one(
+    _in_kernel(
         "output-lost",
         "an accepted result is not kept",
-        "kernel.execution:_completed",
+        "execution:_completed",
         "output=outcome.output",
         "output=None",
     ),
     # -- messages and waits
-    _one(
+    _in_kernel(
         "park-blind",
         "a handler that waits does not look into the inbox first",
-        "kernel.execution:_waiting",
+        "execution:_waiting",
         "draft.take_message(outcome.event, step.no)",
         "None",
     ),
-    _one(
+    _in_kernel(
         "lost-wake-up",
         "a message for a blocked run is kept, and nobody is woken",
-        "kernel.decide:_listens",
+        "decide:_listens",
         "(RunState.RUNNING, RunState.BLOCKED)",
         "(RunState.RUNNING,)",
     ),
-    _one(
+    _in_kernel(
         "no-dedup",
         "the same message again is another message",
-        "kernel.decide:message",
+        "decide:message",
         "event.id in draft.snapshot.seen or ",
         "",
     ),
-    _one(
+    _in_kernel(
         "message-twice",
         "a message that was taken from the inbox stays in it",
-        "kernel.draft:Draft.take_message",
+        "draft:Draft.take_message",
         "self.consumed.append(replace(message, consumed_by=no))",
         "pass",
     ),
-    _one(
+    _in_kernel(
         "emits-dropped",
         "only the first event of an attempt is told",
-        "kernel.draft:Draft.close_attempt",
+        "draft:Draft.close_attempt",
         "for emitted in outcome.emit:",
         "for emitted in outcome.emit[:1]:",
     ),
     # -- the graph
-    _one(
+    _in_kernel(
         "join-early",
         "a join opens before its last dependency",
-        "kernel.progress:_tell",
+        "progress:_tell",
         "if step.unmet:",
         "if step.unmet > 1:",
     ),
-    _one(
+    _in_kernel(
         "join-counts-twice",
         "one dependency that settles counts as two at a join",
-        "kernel.progress:_tell",
+        "progress:_tell",
         "unmet=step.unmet - 1",
         "unmet=max(0, step.unmet - 2)",
     ),
-    _one(
+    _in_kernel(
         "rejected-passes",
         "a rejected gate satisfies an edge that tolerates failures",
-        "kernel.progress:settle",
+        "progress:settle",
         " and not news.hard",
         "",
     ),
-    _one(
+    _in_kernel(
         "no-run-timeout",
         "the run's timeout is never set",
-        "kernel.decide:begin",
+        "decide:begin",
         "None if timeout is None else draft.now + timeout",
         "None",
     ),
     # -- people
-    _one(
+    _in_kernel(
         "double-click",
         "the second click on one gate passes the next",
-        "kernel.people:_no_double_click",
+        "people:_no_double_click",
         "for no in numbers:",
         "for no in ():",
     ),
-    _one(
+    _in_kernel(
         "loser-told-yes",
         "who decides second is told yes, whatever was decided first",
-        "kernel.people:_decided_before",
+        "people:_decided_before",
         'record.get("by") == actor and record.get("decision") == decision',
         '"decision" in record',
     ),
-    _one(
+    _in_kernel(
         "any-token",
         "a step is completed with any token",
-        "kernel.people:complete_by_hand",
+        "people:complete_by_hand",
         "note.token is None or not hmac.compare_digest(note.token, event.token)",
         "note.token is None",
     ),
     # -- stopping and undoing
-    _one(
+    _in_kernel(
         "late-success-stays",
         "what succeeds while the run stops is not undone",
-        "kernel.compensation:_to_undo",
+        "compensation:_to_undo",
         "if not _happened(step, definition):",
         "if not _happened(step, definition) or (step.settled or 0) >> 20 >= draft.seq:",
     ),
-    _one(
+    _in_kernel(
         "undo-forwards",
         "hooks run in the order in which steps completed",
-        "kernel.compensation:_to_undo",
+        "compensation:_to_undo",
         "reverse=True",
         "reverse=False",
     ),
-    _one(
+    _in_kernel(
         "hook-failure-hidden",
         "a failed hook leaves the rollback complete",
-        "kernel.failure:_fail_hook",
+        "failure:_fail_hook",
         "draft.rollback = Rollback.PARTIAL",
         "draft.rollback = draft.rollback",
     ),
-    _one(
+    _in_kernel(
         "effect-forgotten",
         "an effect without a hook does not make the rollback partial",
-        "kernel.compensation:_to_undo",
+        "compensation:_to_undo",
         "definition.effect is not Effect.READ",
         "definition.effect is Effect.IRREVERSIBLE",
     ),
-    _one(
+    _in_kernel(
         "retry-while-stopping",
         "a stopping run tries its steps again",
-        "kernel.execution:_after_failure",
+        "execution:_after_failure",
         "if draft.state is RunState.STOPPING:",
         "if draft.state is RunState.COMPENSATING:",
     ),
-    _one(
+    _in_kernel(
         "cancel-leaves-steps",
         "a cancel leaves what workers hold",
-        "kernel.stopping:cancel_everything",
+        "stopping:cancel_everything",
         "if step.state not in STEP_TERMINAL:",
         "if step.state not in STEP_TERMINAL and step.worker is None:",
     ),
-    _one(
+    _in_kernel(
         "grace-never-ends",
         "what judges rules is not fenced off when the grace period ends",
-        "kernel.stopping:fence_off",
+        "stopping:fence_off",
         "if step.worker is not None:",
         "if step.state is StepState.RUNNING:",
     ),

@@ -194,10 +194,26 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "long": False,
         "bias": ONLY_WORK,
     },
+    # Workers stand still with the plainest of reports in hand, and others run meanwhile what they report on.
+    {
+        **PLAIN,
+        "pause": 0.03,
+        "pause_at": "record",
+        "shape": "chain",
+        "steps": 4,
+        "runs": 12,
+        "workers": 3,
+        "concurrency": 4,
+        "work": 4.0,
+        "chaos": 60.0,
+        "emit": 0.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.0},
+    },
 )
 """Themes of a few seeds more, each so narrow that hardly any other seed comes by."""
 
-CORNERED = 0.15
+CORNERED = 0.2
 """Which share of the seeds has one of these laid over all the rest."""
 
 
