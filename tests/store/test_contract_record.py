@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from tests.store.raw import Raw
 from tests.store.values import (
     SECOND,
@@ -75,6 +76,33 @@ async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written
     assert await store.read_steps(*key(1)) == [running(1, due_at=due)]
     [(entries,)] = await raw.execute("select count(*) from journal")
     assert entries == 3
+
+
+async def test_the_runs_of_two_tenants_are_written_together_or_not_at_all(store: Store) -> None:
+    due = await store.now() + LONG
+    there = replace(a_run(2), tenant="other")
+    its_step = replace(running(2, due_at=due), tenant="other")
+    foreign = new_run(2, (its_step,), run=there)
+    foreign = replace(
+        foreign,
+        details=replace(foreign.details, tenant="other"),
+        entry=replace(foreign.entry, tenant="other"),
+    )
+    await save(store, new_run(1, (running(1, due_at=due),)), foreign)
+    (mine, my_entry), (its, its_entry) = moved(a_run(1)), moved(there)
+    write = Write(
+        runs=[mine, replace(its, was=7)],
+        entries=[my_entry, replace(its_entry, tenant="other")],
+        steps=[settled(running(1, due_at=due)), settled(its_step)],
+    )
+    with pytest.raises(Contended):
+        await store.record(write, known(a_run(1), there))
+    assert await store.read_steps(*key(1)) == [running(1, due_at=due)]
+
+    write = replace(write, runs=[mine, its])
+    await store.record(write, known(a_run(1), there))
+    assert await store.read_steps(*key(1)) == [settled(running(1, due_at=due))]
+    assert await store.read_steps("other", run_id(2)) == [settled(its_step)]
 
 
 async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store) -> None:

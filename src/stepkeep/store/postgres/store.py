@@ -123,9 +123,9 @@ class PostgresStore:
                 return
 
     async def record(self, what: Write, known: Loaded) -> int:
-        # All of it is one statement, or there must be a transaction around it.
-        opened = self._looking(self._engine) if what.is_plain else self._transaction()
-        async with opened as connection:
+        # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
+        is_one = what.is_plain and len({change.run.tenant for change in what.runs}) == 1
+        async with self._looking(self._engine) if is_one else self._transaction() as connection:
             now = await record(connection, what, self.clock_offset)
         self.bell.ring(topics_of(what))
         return now
