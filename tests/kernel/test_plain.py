@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 from tests.kernel.driver import World, claimer, gate, work
 
 from stepkeep.kernel import plain
@@ -133,3 +134,23 @@ def test_what_is_not_plain_is_left_to_decide(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(plain, "decide", lambda *question: asked.append(question))
     plain.decide_quickly(snapshot, (event,), world.now, claimer(3))
     assert asked == [(snapshot, (event,), world.now, claimer(3))]
+
+
+DAMAGED: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
+    "a follower that waits for nothing": (1, {"unmet": 0}, {}),
+    "a follower that was claimed before it began": (1, {"fence": 2}, {}),
+    "a follower that was tried before it began": (1, {"attempts": 1}, {}),
+    "a run that counts too few open steps": (0, {}, {"open": 1}),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_rows_that_cannot_be_are_left_to_decide(name: str) -> None:
+    no, of_step, of_run = DAMAGED[name]
+    world = at(two(), "a")
+    event = world.reporting("a", DONE)
+    whole = world.snapshot((event,))
+    steps = {**whole.steps, no: replace(whole.steps[no], **of_step)}
+    damaged = replace(whole, steps=steps, run=replace(whole.run, **of_run))
+    assert plain.decide_plainly(whole, event, world.now, claimer(3)) is not None
+    assert plain.decide_plainly(damaged, event, world.now, claimer(3)) is None

@@ -190,5 +190,8 @@ def test_the_clock_that_is_remembered_is_the_reading_that_came_fastest() -> None
     own += 1.1
     memory.read_clock(6_700_000)  # slower, but the first has become old
     assert clock() == 6_700_000
+    own += 0.1
+    memory.read_clock(4_000_000)  # the clock was set back
+    assert clock() == 4_000_000
     own += 2.0
     assert clock() is None

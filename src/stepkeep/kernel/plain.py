@@ -32,17 +32,22 @@ _encode = msgspec.json.Encoder().encode
 def decide_quickly(
     snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None
 ) -> Decision | Need:
-    """What `decide` decides."""
+    """What `decide` decides, and sooner where there is one event and it is a plain one."""
     if len(events) == 1:
-        event, plain = events[0], None
-        if type(event) is StepReported:
-            plain = _report(snapshot, event, now, claimer)
-        elif type(event) is StepClaimed and claimer is None:
-            plain = _claim(snapshot, event, now)
+        plain = decide_plainly(snapshot, events[0], now, claimer)
         if plain is not None:
             check_decision(snapshot.plan, plain)
             return plain
     return decide(snapshot, events, now, claimer)
+
+
+def decide_plainly(snapshot: Snapshot, event: Event, now: int, claimer: Claimer | None) -> Decision | None:
+    """The decision if it is a plain one."""
+    if type(event) is StepReported:
+        return _report(snapshot, event, now, claimer)
+    if type(event) is StepClaimed and claimer is None:
+        return _claim(snapshot, event, now)
+    return None
 
 
 def _claim(snapshot: Snapshot, event: StepClaimed, now: int) -> Decision | None:
@@ -50,7 +55,7 @@ def _claim(snapshot: Snapshot, event: StepClaimed, now: int) -> Decision | None:
     form, now = CLAIMS.get(run.state), max(now, run.moved_at)
     if form is None or step is None or step.no >= snapshot.plan.size or step.state is not StepState.READY:
         return None
-    if step.ready_at is None or step.ready_at > now or step.worker is not None:
+    if step.ready_at is None or step.ready_at > now or step.worker is not None or run.open == 0:
         return None
     fence, due_at = step.fence + 1, now + event.lease
     after, entry = _fill(form, run, now, (_encode(event.actor), step.no, fence, step.attempts + 1, due_at))
@@ -138,6 +143,10 @@ def _opens_plainly(planned: PlannedStep) -> bool:
     return planned.condition is None and about.approval is None and about.wait is None and about.hold is None
 
 
+def _has_not_begun(step: Step) -> bool:
+    return step.state is StepState.PENDING and step.unmet > 0 and step.fence == 0 and step.attempts == 0
+
+
 Follows = tuple[Form, tuple[bytes, ...], tuple[int, ...], Step | None]
 """A form, what fills its last blanks (actors, numbers), and the row of the step that follows."""
 
@@ -153,7 +162,7 @@ def _what_follows(snapshot: Snapshot, step: Step, now: int, clock: int, claimer:
         return None if run.moving == 1 else (LEAVES, (), (), None)
     [(no, allow)] = dependents
     follower = snapshot.steps.get(no)
-    if follower is None or follower.state is not StepState.PENDING or StepState.SUCCEEDED not in allow:
+    if follower is None or not _has_not_begun(follower) or StepState.SUCCEEDED not in allow or run.open == 1:
         return None
     if follower.unmet > 1:
         return None if run.moving == 1 else (LEAVES, (), (), replace(follower, unmet=follower.unmet - 1))

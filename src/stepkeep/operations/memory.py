@@ -25,6 +25,9 @@ FRESH = 2.0
 RENEWED = 1.0
 """How long (seconds) the best reading of the database's clock is kept although later ones took longer to arrive."""
 
+SET_BACK = 250_000
+"""How much later (microseconds) than the best a reading may be before it means that the clock was set back."""
+
 LONGEST = 1000
 """How many ended steps are kept in mind of one run."""
 
@@ -62,7 +65,7 @@ class Memory:
         """The database's clock was read, a moment ago. Of several readings the one that came fastest is the best."""
         own = self._monotonic()
         lead = now - int(own * 1_000_000)
-        if lead > self._lead or own - self._read_at > RENEWED:
+        if lead > self._lead or own - self._read_at > RENEWED or lead < self._lead - SET_BACK:
             self._lead, self._read_at = lead, own
 
     def _now(self) -> int | None:

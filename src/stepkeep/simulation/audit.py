@@ -174,7 +174,7 @@ class Auditor:
         else:
             planned = memory.plan.at(hop.no)
             rules = planned.has_rules and planned.phase is Phase.MAIN
-            looked = not rules or memory.entered[hop.no] != (entry.seq, hop.by)
+            looked = not rules or memory.entered.get(hop.no) != (entry.seq, hop.by)
         self._must(looked, f"{_title(hop)} of {entry.run_id} passed its rules, but nobody looked at them")
 
     def _fold_step(self, memory: Memory, hop: Hop, entry: Entry) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stepkeep.simulation.mutation import Edit, Mutant
 
-THE_LONG_WAY = Edit("kernel.plain:decide_quickly", "len(events) == 1", "not events")
+THE_LONG_WAY = Edit("kernel.plain:decide_quickly", "if len(events) == 1:", "if False:")
 """Plain decisions do not pass by where most bugs of the kernel are planted: with them they are made like all others."""
 
 

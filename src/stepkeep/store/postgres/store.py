@@ -124,8 +124,8 @@ class PostgresStore:
 
     async def record(self, what: Write, known: Loaded) -> int:
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
-        is_one = what.is_plain and len({change.run.tenant for change in what.runs}) == 1
-        async with self._looking(self._engine) if is_one else self._transaction() as connection:
+        in_one_statement = what.is_plain and len({change.run.tenant for change in what.runs}) == 1
+        async with self._looking(self._engine) if in_one_statement else self._transaction() as connection:
             now = await record(connection, what, self.clock_offset)
         self.bell.ring(topics_of(what))
         return now

@@ -46,7 +46,7 @@ async def write(connection: Connection, what: Write) -> None:
 
 
 async def record(connection: Connection, what: Write, clock_offset: int) -> int:
-    """Write what was decided without a look; returns the clock. The runs are locked first, and in their order."""
+    """Write what was decided without a look; returns the clock. A tenant's runs are locked first and in their order."""
     what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
     now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset)
     if not what.is_plain:
