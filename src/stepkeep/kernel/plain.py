@@ -7,6 +7,7 @@ Filled in, it is what `decide` would decide, to the byte. Whatever is not plain 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from stepkeep.kernel.journal import SealedEntry, chain
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import AttemptState, RunState, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState, StepState
 
 CLAIMED = Accepted()
 DONE = Accepted({"state": StepState.SUCCEEDED})
@@ -72,13 +73,13 @@ def _report(snapshot: Snapshot, event: StepReported, now: int, claimer: Claimer 
     clock, now = now, max(now, run.moved_at)
     if not _is_held(step, event, now) or not _ends_plainly(snapshot.plan, step):
         return None
-    follows = _what_follows(snapshot, step, now, clock, claimer)
-    if follows is None:
+    sequel = _what_follows(snapshot, step, now, clock, claimer)
+    if sequel is None:
         return None
-    form, actors, said, follower = follows
+    form, actors, numbers, follower = sequel
     number, took = step.attempts + 1, now - (step.claimed_at or 0)
     done = (step.no, step.fence, number, step.due_at, step.no, step.fence, number, took)
-    after, entry = _fill(form, run, now, (_encode(event.actor), *actors, *done, *said))
+    after, entry = _fill(form, run, now, (_encode(event.actor), *actors, *done, *numbers))
     ended = replace(
         step,
         state=StepState.SUCCEEDED,
@@ -104,7 +105,7 @@ def _report(snapshot: Snapshot, event: StepReported, now: int, claimer: Claimer 
     )
     return Decision(
         was=run.seq,
-        run=replace(after, due_at=None, ended_at=now) if form is ENDS else after,
+        run=replace(after, due_at=None, ended_at=now) if after.state in RUN_TERMINAL else after,
         replies=(DONE,),
         changed=(ended,) if follower is None else (ended, follower),
         claimed=() if follower is None or follower.worker is None else (follower,),
@@ -147,34 +148,40 @@ def _has_not_begun(step: Step) -> bool:
     return step.state is StepState.PENDING and step.unmet > 0 and step.fence == 0 and step.attempts == 0
 
 
-Follows = tuple[Form, tuple[bytes, ...], tuple[int, ...], Step | None]
-"""A form, what fills its last blanks (actors, numbers), and the row of the step that follows."""
+class Sequel(NamedTuple):
+    """What follows a step that is done: the form for it, what fills the blanks that are its own, and the next row."""
+
+    form: Form
+    actors: tuple[bytes, ...] = ()
+    numbers: tuple[int, ...] = ()
+    step: Step | None = None
 
 
-def _what_follows(snapshot: Snapshot, step: Step, now: int, clock: int, claimer: Claimer | None) -> Follows | None:
+def _what_follows(snapshot: Snapshot, step: Step, now: int, clock: int, claimer: Claimer | None) -> Sequel | None:
     run, plan = snapshot.run, snapshot.plan
     dependents = plan.steps[step.no].dependents
     if len(dependents) > 1:
         return None
     if not dependents:
         if run.open == 1:
-            return None if plan.check is not None else (ENDS, (), (), None)
-        return None if run.moving == 1 else (LEAVES, (), (), None)
+            return None if plan.check is not None else Sequel(ENDS)
+        return None if run.moving == 1 else Sequel(LEAVES)
     [(no, allow)] = dependents
     follower = snapshot.steps.get(no)
     if follower is None or not _has_not_begun(follower) or StepState.SUCCEEDED not in allow or run.open == 1:
         return None
     if follower.unmet > 1:
-        return None if run.moving == 1 else (LEAVES, (), (), replace(follower, unmet=follower.unmet - 1))
+        return None if run.moving == 1 else Sequel(LEAVES, step=replace(follower, unmet=follower.unmet - 1))
     if not _opens_plainly(plan.steps[no]):
         return None
     if claimer is None or not _takes(claimer, follower):
-        return OPENS, (), (no, step.no), replace(follower, state=OPENS.state, ready_at=clock, unmet=0)
+        ready = replace(follower, state=OPENS.state, ready_at=clock, unmet=0)
+        return Sequel(OPENS, numbers=(no, step.no), step=ready)
     due_at = now + (claimer.lease or plan.definition.lease)
     held = replace(
         follower, state=HANDS_OVER.state, due_at=due_at, fence=1, worker=claimer.worker, claimed_at=now, unmet=0
     )
-    return HANDS_OVER, (_encode(claimer.actor),), (no, step.no, no, due_at), held
+    return Sequel(HANDS_OVER, (_encode(claimer.actor),), (no, step.no, no, due_at), held)
 
 
 def _takes(claimer: Claimer, step: Step) -> bool:

@@ -178,8 +178,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "plain-check-forgotten",
         "a run has succeeded although its own rules have not been looked at",
         "kernel.plain:_what_follows",
-        "None if plan.check is not None else (ENDS, (), (), None)",
-        "ENDS, (), (), None",
+        "None if plan.check is not None else Sequel(ENDS)",
+        "Sequel(ENDS)",
     ),
     # -- attempts
     _in_kernel(

@@ -630,7 +630,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         CORE,
         "finished-run-changes",
         "a finished run can be written again",
-        "when (old.state in ('succeeded', 'failed', 'cancelled', 'rolled_back') or new.seq < old.seq)",
+        "when (old.ended_at is not null or new.seq < old.seq)",
         "when (new.seq < old.seq)",
     ),
     _on(

@@ -296,8 +296,9 @@ create table worker_journal (
     constraint worker_entry_is_sealed check (seq > 0 and length(hash) = 32)
 );
 
--- Finished is final. The WHEN clauses are all that the normal path pays; these triggers fire after the row is written
--- because one that fires before would lock every row a second time.
+-- Finished is final. The WHEN clauses are all that the normal path pays, and are short because the server reads them anew
+-- with every statement: a run has ended where it has an end, a step where it has its place. These triggers fire after the
+-- row is written because one that fires before would lock every row a second time.
 
 create function stepkeep_refuse() returns trigger language plpgsql as $$
 begin
@@ -305,11 +306,11 @@ begin
 end $$;
 
 create trigger finished_run_never_changes after update on runs for each row
-    when (old.state in ('succeeded', 'failed', 'cancelled', 'rolled_back') or new.seq < old.seq)
+    when (old.ended_at is not null or new.seq < old.seq)
     execute function stepkeep_refuse('a finished run never changes, and the journal of a run only grows');
 
 create trigger finished_step_never_changes after update on steps for each row
-    when (old.state in ('succeeded', 'failed', 'skipped', 'cancelled') or new.fence < old.fence)
+    when (old.settled is not null or new.fence < old.fence)
     execute function stepkeep_refuse('a finished step never changes, and its fence only grows');
 
 create trigger consumed_message_never_changes after update on messages for each row
