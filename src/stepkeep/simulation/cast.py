@@ -135,6 +135,7 @@ class Workplace:
         random, scenario = self._stage.random(process.name), self._stage.scenario
         settings = Settings(
             concurrency=scenario.concurrency,
+            threads=scenario.threads,
             heartbeat=random.choice((3.0, 10.0)),
             sweep=random.choice((1.0, 3.0)),
             busy_poll=random.choice((0.01, 0.1)),
@@ -145,7 +146,7 @@ class Workplace:
             closing=3.0,
         )
         seams = SimulatedSeams(self._stage, random)
-        crew = SimulatedCrew(self._stage, process, scenario.concurrency, self._capabilities)
+        crew = SimulatedCrew(self._stage, process, settings, self._capabilities)
         worker = self.worker = Worker(
             WatchedTransactor(self._stage, process),
             self._registry,

@@ -33,6 +33,7 @@ from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, Step
 S = StepState
 EVENTS = ("paid", "shipped")
 HANDLERS = ("h0", "h1", "h2")
+EXACT = "exact"
 CAPABILITY = "gpu"
 EDGES = ((S.SUCCEEDED,), (S.SUCCEEDED,), (S.SUCCEEDED, S.SKIPPED), (S.SUCCEEDED, S.SKIPPED, S.FAILED, S.CANCELLED))
 BIASES = {
@@ -127,7 +128,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
     if certain and maybe(random, 0.4):
         inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
     return StepDefinition(
-        executor=Handler(name="exact" if transactional else random.choice(HANDLERS)),
+        executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
         hold=_approval(random) if maybe(random, bias["hold"]) else None,
         inputs=inputs,
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),

@@ -13,9 +13,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import Category
-from stepkeep.simulation.definitions import CAPABILITY, EVENTS, HANDLERS
+from stepkeep.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep.simulation.faults import Fault
 from stepkeep.simulation.loop import Process, SimulationOver, current
 from stepkeep.worker import settle
@@ -24,6 +25,7 @@ from stepkeep.worker.context import Context
 from stepkeep.worker.crew import Finished
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import MAX_RESULT, encode
+from stepkeep.worker.settings import Settings
 
 if TYPE_CHECKING:
     from stepkeep.simulation.stage import Stage
@@ -41,7 +43,7 @@ def make_registry(stage: Stage) -> Registry:
     registry = Registry()
     for name in (*HANDLERS, "undo"):
         registry.register(HandlerSpec(name=name, function=act))
-    registry.register(HandlerSpec(name="exact", function=act, transactional=True))
+    registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
     return registry
 
 
@@ -129,12 +131,18 @@ class Acting:
         raise StepError("it went wrong", category=category, delay=delay, final=self.random.random() < 0.1)
 
 
+def _is_narrow(job: Job) -> bool:
+    """Transactional steps and the rules of runs; everything else here is a coroutine."""
+    executor = job.claim.planned.executor
+    return not isinstance(executor, Handler) or executor.name == EXACT
+
+
 class SimulatedCrew:
     """Runs handlers on the virtual loop, in the process of their worker."""
 
-    def __init__(self, stage: Stage, process: Process, concurrency: int, capabilities: frozenset[str]) -> None:
+    def __init__(self, stage: Stage, process: Process, settings: Settings, capabilities: frozenset[str]) -> None:
         self._stage, self._process = stage, process
-        self._concurrency, self._capabilities = concurrency, capabilities
+        self._settings, self._capabilities = settings, capabilities
         self._finished: Callable[[Finished], None] = lambda batch: None
         self._running: dict[Job, asyncio.Task[None]] = {}
         self.held: Callable[[], int] = lambda: 0
@@ -151,10 +159,14 @@ class SimulatedCrew:
         self.check_room()
 
     def check_room(self) -> None:
-        """I13: a worker never runs or holds more than it has slots."""
-        if max(len(self._running), self.held()) > self._concurrency:
+        """I13: a worker never runs or holds more than it has slots, nor more that is narrow than it has threads."""
+        slots, threads = self._settings.concurrency, self._settings.pool
+        if max(len(self._running), self.held()) > slots:
             held = f"runs {len(self._running)} and holds {self.held()}"
-            self._stage.ledger.violation(f"I13: {self._process.name} {held} of at most {self._concurrency}")
+            self._stage.ledger.violation(f"I13: {self._process.name} {held} of at most {slots}")
+        if threads < slots and (narrow := sum(map(_is_narrow, self._running))) > threads:
+            said = f"runs {narrow} that have something to themselves"
+            self._stage.ledger.violation(f"I13: {self._process.name} {said}, of at most {threads}")
 
     def stop(self, job: Job) -> None:
         task = self._running.get(job)

@@ -124,7 +124,36 @@ MUTANTS: tuple[Mutant, ...] = (
         "if planned.has_rules:",
         "if planned.has_rules and False:",
     ),
+    # -- work that has a thread or a transaction to itself
+    _one(
+        "narrow-unlimited",
+        "a worker claims more narrow work than it has threads",
+        "worker.room:Room.of",
+        "min(self.total, self.narrow)",
+        "self.total",
+    ),
+    _in_kernel(
+        "narrow-chained",
+        "narrow steps are handed to a worker that has places but no threads",
+        "decide:_chain_claims",
+        "is_narrow and narrow >= claimer.narrow_room",
+        "is_narrow and False",
+    ),
+    _in_kernel(
+        "narrow-per-run",
+        "each run of a batch fills all the threads of a worker",
+        "decision:Claimer.having",
+        "narrow_room=self.narrow_room - narrow",
+        "narrow_room=self.narrow_room",
+    ),
     # -- plain decisions, which are made without a draft
+    _one(
+        "plain-narrow-chained",
+        "narrow steps are handed, plainly, to a worker that has places but no threads",
+        "kernel.plain:_takes",
+        "step.queue not in claimer.narrow or claimer.narrow_room > 0",
+        "True",
+    ),
     _one(
         "plain-no-holder",
         "the plain report of a step is believed whoever makes it, and under whichever claim",

@@ -15,6 +15,7 @@ import msgspec
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise.
 
+    `threads` is how many of a worker's attempts may be narrow: transactional steps and the rules of runs.
     `alike` means that all runs are of one definition and start at once, with handlers that take no time.
     `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
@@ -25,6 +26,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 3
     workers: int = 2
     concurrency: int = 4
+    threads: int = 64
     steps: int = 5
     chaos: float = 30.0
     alike: bool = False
@@ -210,6 +212,19 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "long": False,
         "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.0},
     },
+    # What has a transaction to itself follows what only waits, and there is less room for it.
+    {
+        **PLAIN,
+        "alike": True,
+        "shape": "chain",
+        "steps": 6,
+        "runs": 24,
+        "workers": 2,
+        "concurrency": 8,
+        "threads": 2,
+        "chaos": 40.0,
+        "bias": ONLY_WORK | {"exact": 0.5},
+    },
 )
 """Themes of a few seeds more, each so narrow that hardly any other seed comes by."""
 
@@ -236,7 +251,13 @@ def draw(seed: int) -> Scenario:
         **(_few(random) if random.random() < 0.25 else _many(random)),
         **rates,
     )
-    return Scenario(**{**drawn, **random.choice(THEMES), **_corner(seed)})
+    return Scenario(**{**drawn, **_threads(seed), **random.choice(THEMES), **_corner(seed)})
+
+
+def _threads(seed: int) -> dict[str, Any]:
+    """Drawn apart, like a corner."""
+    random = Random(f"threads:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"threads": random.choice((1, 1, 2))} if random.random() < 0.3 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:
