@@ -81,8 +81,8 @@ class Auditor:
             self._ledger.violation(said)
 
     # -- before ------------------------------------------------------------------------------------------------------
-    def before(self, what: Write) -> None:
-        """A transaction against the rows it is about to replace."""
+    def before(self, what: Write, recorded_at: int | None) -> None:
+        """A transaction against the rows it is about to replace. What was decided without a look was `recorded_at`."""
         entries = {(entry.tenant, entry.run_id): entry for entry in what.entries}
         for change in what.runs:
             old, new = self._tables.runs[change.run.tenant, change.run.id], change.run
@@ -92,7 +92,9 @@ class Auditor:
             if entry is not None:
                 self._chained(old, new, entry)
         for attempt in what.attempts:
-            self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)))
+            self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)), recorded_at)
+        for step in what.steps:
+            self._lease(step)
         if not what.runs and not what.new_runs:
             for step in what.steps:
                 self._renewal(step)
@@ -113,7 +115,14 @@ class Auditor:
             f"I3: a lease on step {step.no} of {step.run_id} was renewed for somebody else",
         )
 
-    def _attempt(self, attempt: Attempt, entry: SealedEntry | None) -> None:
+    def _lease(self, step: Step) -> None:
+        """I12: a lease that goes on never becomes shorter."""
+        old = self._tables.steps[step.tenant, step.run_id][step.no]
+        if old.worker is not None and (old.worker, old.fence) == (step.worker, step.fence):
+            longer = old.due_at is not None and step.due_at is not None and old.due_at <= step.due_at
+            self._must(longer, f"I12: the lease on step {step.no} of {step.run_id} became shorter")
+
+    def _attempt(self, attempt: Attempt, entry: SealedEntry | None, recorded_at: int | None) -> None:
         """I2, I3: an outcome is taken from the holder of the latest claim, while its lease stands."""
         old = self._tables.steps[attempt.tenant, attempt.run_id][attempt.no]
         title = f"step {attempt.no} of {attempt.run_id} under fence {attempt.fence}"
@@ -123,7 +132,8 @@ class Auditor:
             self._ledger.violation(f"I2: {title}: an outcome without a lease or an entry")
             return
         if attempt.state in TOLD:
-            self._must(old.due_at >= entry.at, f"I3: {title}: believed after its lease had run out")
+            believed_at = max(entry.at, recorded_at or 0)
+            self._must(old.due_at >= believed_at, f"I3: {title}: believed after its lease had run out")
         if attempt.state is AttemptState.LOST:
             self._must(old.due_at < entry.at, f"I12: {title}: declared lost while its lease stood")
             self._healthy_keep_their_leases(attempt, title)

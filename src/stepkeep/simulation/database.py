@@ -49,7 +49,7 @@ class Database:
         self.migrated = False
         self.sessions: dict[Session, None] = {}
         self.listeners: list[Callable[[Hint, float], None]] = []
-        self.before_commit: Callable[[Write], None] = lambda what: None
+        self.before_commit: Callable[[Write, int | None], None] = lambda what, recorded_at: None
         self.committed: Callable[[Write], None] = lambda what: None
 
     def begin(self) -> Session:
@@ -72,6 +72,7 @@ class Session(Owner):
         self._writes: list[Write] = []
         self._notes: list[str] = []
         self._deleted: list[RunKey] = []
+        self._recorded_at: int | None = None
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
         self.client = current.get()
@@ -93,7 +94,7 @@ class Session(Owner):
     def commit(self) -> None:
         tables = self._live()
         for what in self._writes:
-            self._database.before_commit(what)
+            self._database.before_commit(what, self._recorded_at)
             tables.write(what)
         for key in self._deleted:
             tables.delete(key)
@@ -219,7 +220,7 @@ class Session(Owner):
         try:
             for change in what.runs:
                 await self._database.locks.take(self, ("run", (change.run.tenant, change.run.id)))
-            now = self._database.clock() + offset
+            self._recorded_at = now = self._database.clock() + offset
             await self.write(what)
             self._check_leases(what.steps, now)
         except Contended:

@@ -157,9 +157,9 @@ OBEDIENT = dict.fromkeys(("fail", "hang", "deaf", "wait", "poison", "cancel"), 0
 PLAIN = {**NONE, **OBEDIENT, "alike": False, "dialects": 0.0}
 """Native definitions whose handlers do nothing but succeed, so that what goes wrong is what a corner says."""
 
-CORNERS: tuple[dict[str, Any], ...] = (
+CORNERS: dict[str, dict[str, Any]] = {
     # Reports fill the room that a worker had when it began to look for work.
-    {
+    "full house": {
         **PLAIN,
         "slow": 0.12,
         "slow_at": "has ready",
@@ -174,7 +174,7 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "bias": ONLY_WORK | {"exact": 0.0},
     },
     # The answer to a report takes so long that its job is given up, and its rules are yet to run.
-    {
+    "late answer": {
         **PLAIN,
         "slow": 0.02,
         "slow_at": "commit",
@@ -185,7 +185,7 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0},
     },
     # Workers stand still right after they were heard, are missed, and end before they are heard again.
-    {
+    "gone unheard": {
         **NONE,
         "pause": 0.03,
         "pause_at": "find silent",
@@ -197,7 +197,7 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "bias": ONLY_WORK,
     },
     # Workers stand still with the plainest of reports in hand, and others run meanwhile what they report on.
-    {
+    "plain and late": {
         **PLAIN,
         "pause": 0.03,
         "pause_at": "record",
@@ -213,7 +213,7 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.0},
     },
     # What has a transaction to itself follows what only waits, and there is less room for it.
-    {
+    "few threads": {
         **PLAIN,
         "alike": True,
         "shape": "chain",
@@ -225,11 +225,38 @@ CORNERS: tuple[dict[str, Any], ...] = (
         "chaos": 40.0,
         "bias": ONLY_WORK | {"exact": 0.5},
     },
-)
+    # The only worker stands still with a report in hand that was decided from memory, until its lease has run out.
+    "late from memory": {
+        **PLAIN,
+        "pause": 0.03,
+        "pause_at": "record",
+        "shape": "chain",
+        "steps": 4,
+        "runs": 12,
+        "workers": 1,
+        "concurrency": 4,
+        "work": 4.0,
+        "chaos": 60.0,
+        "long": False,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 0.0},
+    },
+    # Handlers outlast their first lease, which is renewed; then their rules run under it.
+    "renewed, then judged": {
+        **PLAIN,
+        "shape": "chain",
+        "steps": 3,
+        "runs": 24,
+        "workers": 2,
+        "concurrency": 8,
+        "work": 8.0,
+        "chaos": 60.0,
+        "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0},
+    },
+}
 """Themes of a few seeds more, each so narrow that hardly any other seed comes by."""
 
-CORNERED = 0.2
-"""Which share of the seeds has one of these laid over all the rest."""
+CORNERED = 0.04
+"""Which share of the seeds goes to each of these corners, whatever they were about."""
 
 
 def draw(seed: int) -> Scenario:
@@ -261,9 +288,11 @@ def _threads(seed: int) -> dict[str, Any]:
 
 
 def _corner(seed: int) -> dict[str, Any]:
-    """Drawn apart, so that all other seeds stay what they are."""
-    random = Random(f"corner:{seed}")  # noqa: S311 - chance that must come out the same again
-    return random.choice(CORNERS) if random.random() < CORNERED else {}
+    """Each is drawn by its own name, so that one more changes no seed but those that it takes."""
+    for name, corner in CORNERS.items():
+        if Random(f"{name}:{seed}").random() < CORNERED:  # noqa: S311 - chance that must come out the same again
+            return corner
+    return {}
 
 
 def _few(random: Random) -> dict[str, Any]:
