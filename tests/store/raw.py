@@ -56,7 +56,13 @@ class PostgresRaw:
             await connection.close()
 
     async def words(self, table: str, constraint: str) -> set[str]:
-        [(text,)] = await self.execute(
+        kept = await self.execute(
             f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{constraint}'"
         )
+        if not kept:
+            [(rules,)] = await self.execute(
+                f"select prosrc from pg_proc where proname = 'stepkeep_{table.removesuffix('s')}_is_sound'"
+            )
+            kept = [tuple(re.findall(rf"not in \(([^)]*)\)\s+then '{constraint}'", rules))]
+        [(text,)] = kept
         return set(re.findall(r"'(\w+)'", text))

@@ -638,8 +638,8 @@ MUTANTS: tuple[SqlMutant, ...] = (
         CORE,
         "half-a-lease",
         "a running step may have no end of its lease",
-        "worker is not null and claimed_at is not null\n            and due_at is not null",
-        "worker is not null and claimed_at is not null",
+        "or step.claimed_at is null or step.due_at is null)",
+        "or step.claimed_at is null)",
     ),
     _on(
         POSTGRES,

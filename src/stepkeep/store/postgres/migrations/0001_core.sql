@@ -16,14 +16,6 @@ begin
     end if;
 end $$;
 
--- What `is json` says from PostgreSQL 16 on.
-create function stepkeep_is_json(note text) returns boolean language plpgsql immutable strict parallel safe as $$
-begin
-    return note::json is not null;
-exception when invalid_text_representation then
-    return false;
-end $$;
-
 -- A part of some bytes by its place, which is where it begins (from 1) times 2^31, plus how long it is. At -1 there is
 -- none. The planner puts these into the statements that use them.
 create function stepkeep_part(whole bytea, place bigint) returns bytea language sql immutable parallel safe
@@ -78,25 +70,7 @@ create table runs (
     rollback text not null,
     error text,
     business_key text,
-    primary key (tenant, id),
-    constraint run_state check (state in (
-        'idle', 'queued', 'running', 'blocked', 'validating', 'stopping', 'compensating',
-        'succeeded', 'failed', 'cancelled', 'rolled_back')),
-    constraint run_cause check (cause in ('failure', 'timeout', 'cancel')),
-    constraint run_policy check (policy in ('abort', 'skip', 'continue', 'compensate')),
-    constraint run_category check (category in (
-        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
-        'poison')),
-    constraint run_rollback check (rollback in ('none', 'complete', 'partial')),
-    constraint run_counters check (least(seq, open, moving, leased, failed, undoing, inbox) >= 0),
-    constraint finished_run_has_an_end check (
-        (ended_at is not null) = (state in ('succeeded', 'failed', 'cancelled', 'rolled_back'))),
-    constraint finished_run_is_at_rest check (
-        state not in ('succeeded', 'failed', 'cancelled', 'rolled_back')
-        or (due_at is null and open = 0 and moving = 0 and leased = 0 and undoing = 0)),
-    constraint troubled_run_has_a_cause check (
-        state not in ('stopping', 'compensating', 'failed', 'cancelled', 'rolled_back') or cause is not null),
-    constraint leased_steps_are_moving check (leased <= moving)
+    primary key (tenant, id)
 ) with (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05
 );
@@ -145,35 +119,7 @@ create table steps (
     category text,
     error text,
     note text,
-    primary key (tenant, run_id, no),
-    constraint step_state check (state in (
-        'pending', 'ready', 'running', 'validating', 'retrying', 'awaiting_approval', 'awaiting_event',
-        'awaiting_completion', 'succeeded', 'failed', 'skipped', 'cancelled')),
-    constraint step_category check (category in (
-        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
-        'poison')),
-    constraint step_counters check (least(no, fence, attempts, losses, unmet) >= 0),
-    constraint note_is_json check (note is null or stepkeep_is_json(note)),
-    constraint ready_step_is_claimable check (state <> 'ready' or ready_at is not null),
-    constraint claimable_step_may_be_claimed check (
-        ready_at is null or (state in ('ready', 'validating') and worker is null and queue > 0)),
-    constraint running_step_is_leased check (state <> 'running' or worker is not null),
-    constraint validating_step_is_leased_or_claimable check (
-        state <> 'validating' or (worker is null) = (ready_at is not null)),
-    constraint lease_is_whole check (
-        (worker is null and claimed_at is null)
-        or (state in ('running', 'validating') and fence > 0 and worker is not null and claimed_at is not null
-            and due_at is not null)),
-    constraint timer_has_a_meaning check (
-        due_at is null or worker is not null
-        or state in ('retrying', 'awaiting_approval', 'awaiting_event', 'awaiting_completion')),
-    constraint retrying_step_has_a_timer check (state <> 'retrying' or due_at is not null),
-    constraint waiting_step_names_its_event check (
-        state <> 'awaiting_event' or coalesce(note::json ->> 'event', '') <> ''),
-    constraint waiting_step_has_a_token check (
-        state <> 'awaiting_completion' or coalesce(note::json ->> 'token', '') <> ''),
-    constraint settled_step_has_its_place check (
-        (settled is not null) = (state in ('succeeded', 'failed', 'skipped', 'cancelled')))
+    primary key (tenant, run_id, no)
 ) with (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 1,
     autovacuum_analyze_scale_factor = 0.05
@@ -196,13 +142,7 @@ create table attempts (
     error text,
     output bytea,
     cost bytea,
-    primary key (tenant, run_id, no, fence),
-    constraint attempt_state check (state in (
-        'succeeded', 'failed', 'timed_out', 'lost', 'cancelled', 'waited', 'released')),
-    constraint attempt_category check (category in (
-        'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
-        'poison')),
-    constraint attempt_counters check (fence > 0 and number >= 0)
+    primary key (tenant, run_id, no, fence)
 ) with (autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Range by run id is range by time, because run ids begin with the moment of the start. Weeks are added ahead of time
@@ -295,6 +235,121 @@ create table worker_journal (
     primary key (tenant, worker_id, seq),
     constraint worker_entry_is_sealed check (seq > 0 and length(hash) = 32)
 );
+
+-- What rows may say. Each table has one function for all its rules rather than a constraint for each: the server reads and
+-- plans a constraint anew with every statement, which was a quarter of the time of a small write, and keeps a function.
+-- A rule that is broken is named as a constraint would be. Only built-in functions are called, because a restored dump
+-- checks its rows with an empty search path.
+
+create function stepkeep_run_is_sound(run runs) returns boolean language plpgsql immutable as $$
+declare
+    broken constant text := case
+        when run.state not in (
+            'idle', 'queued', 'running', 'blocked', 'validating', 'stopping', 'compensating',
+            'succeeded', 'failed', 'cancelled', 'rolled_back') then 'run_state'
+        when run.cause not in ('failure', 'timeout', 'cancel') then 'run_cause'
+        when run.policy not in ('abort', 'skip', 'continue', 'compensate') then 'run_policy'
+        when run.category not in (
+            'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+            'poison') then 'run_category'
+        when run.rollback not in ('none', 'complete', 'partial') then 'run_rollback'
+        when least(run.seq, run.open, run.moving, run.leased, run.failed, run.undoing, run.inbox) < 0
+            then 'run_counters'
+        when (run.ended_at is not null) <> (run.state in ('succeeded', 'failed', 'cancelled', 'rolled_back'))
+            then 'finished_run_has_an_end'
+        when run.ended_at is not null
+            and (run.due_at is not null or run.open <> 0 or run.moving <> 0 or run.leased <> 0 or run.undoing <> 0)
+            then 'finished_run_is_at_rest'
+        when run.cause is null and run.state in ('stopping', 'compensating', 'failed', 'cancelled', 'rolled_back')
+            then 'troubled_run_has_a_cause'
+        when run.leased > run.moving then 'leased_steps_are_moving'
+    end;
+begin
+    if broken is null then
+        return true;
+    end if;
+    raise exception using errcode = 'check_violation', table = 'runs', constraint = broken,
+        message = format('a row of runs breaks the rule "%s"', broken);
+end $$;
+
+create function stepkeep_step_is_sound(step steps) returns boolean language plpgsql immutable as $$
+declare
+    broken text := case
+        when step.state not in (
+            'pending', 'ready', 'running', 'validating', 'retrying', 'awaiting_approval', 'awaiting_event',
+            'awaiting_completion', 'succeeded', 'failed', 'skipped', 'cancelled') then 'step_state'
+        when step.category not in (
+            'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+            'poison') then 'step_category'
+        when least(step.no, step.fence, step.attempts, step.losses, step.unmet) < 0 then 'step_counters'
+        when step.state = 'ready' and step.ready_at is null then 'ready_step_is_claimable'
+        when step.ready_at is not null
+            and (step.state not in ('ready', 'validating') or step.worker is not null or step.queue <= 0)
+            then 'claimable_step_may_be_claimed'
+        when step.state = 'running' and step.worker is null then 'running_step_is_leased'
+        when step.state = 'validating' and (step.worker is null) <> (step.ready_at is not null)
+            then 'validating_step_is_leased_or_claimable'
+        when (step.worker is not null or step.claimed_at is not null)
+            and (step.state not in ('running', 'validating') or step.fence <= 0 or step.worker is null
+                or step.claimed_at is null or step.due_at is null) then 'lease_is_whole'
+        when step.due_at is not null and step.worker is null
+            and step.state not in ('retrying', 'awaiting_approval', 'awaiting_event', 'awaiting_completion')
+            then 'timer_has_a_meaning'
+        when step.state = 'retrying' and step.due_at is null then 'retrying_step_has_a_timer'
+        when (step.settled is not null) <> (step.state in ('succeeded', 'failed', 'skipped', 'cancelled'))
+            then 'settled_step_has_its_place'
+        when step.note is null and step.state = 'awaiting_event' then 'waiting_step_names_its_event'
+        when step.note is null and step.state = 'awaiting_completion' then 'waiting_step_has_a_token'
+    end;
+begin
+    if broken is null then
+        if step.note is null then
+            return true;
+        end if;
+        begin
+            broken := case
+                when step.note::json is null then 'note_is_json'
+                when step.state = 'awaiting_event' and coalesce(step.note::json ->> 'event', '') = ''
+                    then 'waiting_step_names_its_event'
+                when step.state = 'awaiting_completion' and coalesce(step.note::json ->> 'token', '') = ''
+                    then 'waiting_step_has_a_token'
+            end;
+        exception when invalid_text_representation then
+            broken := 'note_is_json';
+        end;
+        if broken is null then
+            return true;
+        end if;
+    end if;
+    raise exception using errcode = 'check_violation', table = 'steps', constraint = broken,
+        message = format('a row of steps breaks the rule "%s"', broken);
+end $$;
+
+-- Of an attempt the columns that have rules, because its row carries an output of any size.
+
+create function stepkeep_attempt_is_sound(state text, category text, fence integer, number integer) returns boolean
+    language plpgsql immutable as $$
+declare
+    broken constant text := case
+        when state not in ('succeeded', 'failed', 'timed_out', 'lost', 'cancelled', 'waited', 'released')
+            then 'attempt_state'
+        when category not in (
+            'transient', 'external', 'timeout', 'agent', 'unknown', 'validation', 'governance', 'auth', 'conflict',
+            'poison') then 'attempt_category'
+        when fence <= 0 or number < 0 then 'attempt_counters'
+    end;
+begin
+    if broken is null then
+        return true;
+    end if;
+    raise exception using errcode = 'check_violation', table = 'attempts', constraint = broken,
+        message = format('a row of attempts breaks the rule "%s"', broken);
+end $$;
+
+alter table runs add constraint run_is_sound check (stepkeep_run_is_sound(runs));
+alter table steps add constraint step_is_sound check (stepkeep_step_is_sound(steps));
+alter table attempts add constraint attempt_is_sound check (
+    stepkeep_attempt_is_sound(state, category, fence, number));
 
 -- Finished is final. The WHEN clauses are all that the normal path pays, and are short because the server reads them anew
 -- with every statement: a run has ended where it has an end, a step where it has its place. These triggers fire after the
