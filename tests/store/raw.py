@@ -56,9 +56,7 @@ class PostgresRaw:
             await connection.close()
 
     async def words(self, table: str, constraint: str) -> set[str]:
-        kept = await self.execute(
-            f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{constraint}'"
-        )
+        kept = await self.execute(f"select pg_get_constraintdef(oid) from pg_constraint where conname = '{constraint}'")
         if not kept:
             [(rules,)] = await self.execute(
                 f"select prosrc from pg_proc where proname = 'stepkeep_{table.removesuffix('s')}_is_sound'"

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.store.raw import Raw
 from tests.store.values import (
+    QUEUE,
     SECOND,
     TENANT,
     a_run,
@@ -14,6 +15,7 @@ from tests.store.values import (
     key,
     moved,
     new_run,
+    ready,
     run_id,
     running,
     save,
@@ -23,8 +25,8 @@ from tests.store.values import (
 )
 
 from stepkeep.errors import Contended
-from stepkeep.kernel.rows import OutboxEntry, Run
-from stepkeep.kernel.states import StepState
+from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
+from stepkeep.kernel.states import AttemptState, StepState
 from stepkeep.store.protocol import Loaded, Store, Write
 
 LONG = 60 * SECOND
@@ -55,7 +57,65 @@ async def test_what_is_still_as_it_was_left_is_written_and_the_clock_comes_back(
     assert [one.seq for one in await store.read_journal(*key(1))] == [1, 2]
 
 
-async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written(store: Store, raw: Raw) -> None:
+def remembered(*rows: Step) -> dict[int, Step]:
+    return {row.no: row for row in rows}
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["recorded", "changed"])
+async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_the_rest_stays(
+    store: Store, looks: bool
+) -> None:
+    now = await store.now()
+    stays = {"priority": 3, "attempts": 2, "losses": 1, "note": Note(woken_by="paid")}
+    claimable, held = ready(1, 0, at=now, **stays), running(1, 1, due_at=now + LONG, **stays)
+    waits, joins = a_step(1, 2, unmet=1, **stays), a_step(1, 3, unmet=2, **stays)
+    run = a_run(
+        1, priority=3, failed=1, inbox=2, business_key="order 7", started_at=5, open=4, moving=2, leased=1, due_at=99
+    )
+    await save(store, new_run(1, (claimable, held, waits, joins), run=run))
+    lease = {"worker": 8, "claimed_at": now + 1, "due_at": now + LONG + 1}
+    steps = [
+        replace(claimable, state=StepState.RUNNING, ready_at=None, fence=1, **lease),
+        settled(held),
+        replace(waits, state=StepState.READY, ready_at=now + 1, unmet=0),
+        replace(joins, unmet=1),
+    ]
+    change, entry = moved(run, open=3, moving=3, leased=2, due_at=None, moved_at=now + 1)
+    attempt = Attempt(TENANT, run.id, 1, 1, 3, AttemptState.SUCCEEDED, 1, 1, now, output=b"1", cost=b'{"eur":2}')
+    write = Write(runs=[change], steps=steps, entries=[entry], attempts=[attempt], only_moves=True)
+
+    if looks:
+        await store.change([want(1, whole=True)], writes(write))
+    else:
+        before = remembered(claimable, held, waits, joins)
+        await store.record(write, Loaded(now=now, runs={key(1): run}, steps={key(1): before}))
+
+    record = await store.read_run(*key(1))
+    assert record is not None
+    assert record.run == change.run
+    assert await store.read_steps(*key(1)) == steps
+    assert await store.read_attempts(*key(1)) == [attempt]
+    assert [one.seq for one in await store.read_journal(*key(1))] == [1, 2]
+
+    last, its_entry = finished(change.run)
+    ends = [settled(step, fence=max(step.fence, 1)) for step in steps if step.settled is None]
+    ended = Write(runs=[last], steps=ends, entries=[its_entry], only_moves=True)
+    if looks:
+        await store.change([want(1)], writes(ended))
+    else:
+        await store.record(ended, Loaded(now=now, runs={key(1): change.run}, steps={key(1): remembered(*steps)}))
+    record = await store.read_run(*key(1))
+    assert record is not None
+    assert record.run == last.run
+    assert [step.state for step in await store.read_steps(*key(1))] == [StepState.SUCCEEDED] * 4
+    assert not await store.has_ready([QUEUE])
+    assert await store.find_due(10) == []
+
+
+@pytest.mark.parametrize("only_moves", [False, True])
+async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written(
+    store: Store, raw: Raw, only_moves: bool
+) -> None:
     due = await store.now() + LONG
     await save(store, new_run(1, (running(1, due_at=due),)), new_run(2, (running(2, due_at=due),)))
     other, its_entry = moved(a_run(2))
@@ -66,6 +126,7 @@ async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written
         runs=[change for change, _ in changes],
         entries=[entry for _, entry in changes],
         steps=[settled(running(number, due_at=due)) for number in (1, 2)],
+        only_moves=only_moves,
     )
     with pytest.raises(Contended):
         await store.record(write, known(a_run(1), a_run(2)))
@@ -105,7 +166,8 @@ async def test_the_runs_of_two_tenants_are_written_together_or_not_at_all(store:
     assert await store.read_steps("other", run_id(2)) == [settled(its_step)]
 
 
-async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store) -> None:
+@pytest.mark.parametrize("only_moves", [False, True])
+async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store, only_moves: bool) -> None:
     due = await store.now() + LONG
     held = running(1, due_at=due)
     await save(store, new_run(1, (held,)))
@@ -114,16 +176,20 @@ async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(stor
     await store.change([want(1)], writes(Write(runs=[end], steps=[cancelled], entries=[its_entry])))
 
     change, entry = moved(a_run(1))
+    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_moves=only_moves)
     with pytest.raises(Contended):
-        await store.record(Write(runs=[change], steps=[settled(held)], entries=[entry]), known(a_run(1)))
+        await store.record(write, known(a_run(1)))
     assert await store.read_steps(*key(1)) == [cancelled]
 
 
-async def test_a_lease_that_has_run_out_by_the_databases_clock_is_not_written_over(store: Store) -> None:
+@pytest.mark.parametrize("only_moves", [False, True])
+async def test_a_lease_that_has_run_out_by_the_databases_clock_is_not_written_over(
+    store: Store, only_moves: bool
+) -> None:
     held = running(1, due_at=await store.now() + SECOND)
     await save(store, new_run(1, (held,)))
     change, entry = moved(a_run(1))
-    write = Write(runs=[change], steps=[settled(held)], entries=[entry])
+    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_moves=only_moves)
     store.clock_offset += 2 * SECOND
 
     with pytest.raises(Contended):

@@ -82,7 +82,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The rows to write, and one answer for each event asked about, in order.
 
     `was` is the journal sequence the rows were read at: the write asserts it. `changed` steps replace rows that
-    exist, `added` ones are new. `entry` is None when every event was refused or changed nothing.
+    exist, `added` ones are new. `entry` is None when every event was refused or changed nothing. `only_moves` promises
+    that of the rows which exist nothing changes but what `kernel.moves` names.
     """
 
     was: int
@@ -96,3 +97,4 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     consumed: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     entry: SealedEntry | None = None
+    only_moves: bool = False

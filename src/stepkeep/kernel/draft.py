@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from stepkeep.errors import NotFound
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
+from stepkeep.kernel.moves import only_move
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Step
@@ -367,11 +368,12 @@ class Draft:
             ended_at=self.ended_at,
             moved_at=self.now,
         )
+        changed = self._changed()
         return Decision(
             was=before.seq,
             run=run,
             replies=answers,
-            changed=self._changed(),
+            changed=changed,
             added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
             claimed=self._still_held() if self.claimed else (),
             attempts=tuple(self.attempts),
@@ -379,4 +381,5 @@ class Draft:
             consumed=tuple(self.consumed),
             outbox=tuple(self.outbox),
             entry=entry,
+            only_moves=not self.new_steps and only_move(before, run, self.snapshot.steps, changed, self.attempts),
         )

@@ -63,7 +63,9 @@ def _claim(snapshot: Snapshot, event: StepClaimed, now: int) -> Decision | None:
     held = replace(
         step, state=form.state, ready_at=None, due_at=due_at, fence=fence, worker=event.worker, claimed_at=now
     )
-    return Decision(was=run.seq, run=after, replies=(CLAIMED,), changed=(held,), claimed=(held,), entry=entry)
+    return Decision(
+        was=run.seq, run=after, replies=(CLAIMED,), changed=(held,), claimed=(held,), entry=entry, only_moves=True
+    )
 
 
 def _report(snapshot: Snapshot, event: StepReported, now: int, claimer: Claimer | None) -> Decision | None:
@@ -111,6 +113,7 @@ def _report(snapshot: Snapshot, event: StepReported, now: int, claimer: Claimer 
         claimed=() if follower is None or follower.worker is None else (follower,),
         attempts=(attempt,),
         entry=entry,
+        only_moves=step.category is None and step.error is None,
     )
 
 

@@ -195,10 +195,10 @@ class Deliberation:
         )
 
     def _write(self) -> Write:
-        write = Write()
-        for decision in self.decisions.values():
-            if decision.entry is not None:
-                gather(write, decision)
+        made = [decision for decision in self.decisions.values() if decision.entry is not None]
+        write = Write(only_moves=all(decision.only_moves for decision in made))
+        for decision in made:
+            gather(write, decision)
         return write
 
     def plan_of(self, run: Run) -> Plan:

@@ -131,7 +131,11 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Write(msgspec.Struct, kw_only=True):
-    """Everything one transaction writes. Empty lists cost nothing."""
+    """Everything one transaction writes. Empty lists cost nothing.
+
+    `only_moves` promises that of the runs and steps which exist nothing changes but what `kernel.moves` names, and that
+    no attempt has a category or an error: a store need not write the rest.
+    """
 
     new_runs: list[NewRun] = []
     runs: list[RunChange] = []
@@ -143,6 +147,7 @@ class Write(msgspec.Struct, kw_only=True):
     consumed: list[Message] = []
     outbox: list[OutboxEntry] = []
     released_keys: list[tuple[str, str]] = []
+    only_moves: bool = False
 
     @property
     def is_plain(self) -> bool:

@@ -15,8 +15,11 @@ from typing import Any, TypeAlias
 import asyncpg
 from msgspec.structs import replace
 
+from stepkeep.kernel import outcomes
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND, Definition
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import IdempotencyKey, Lease, NewRun, Write
@@ -95,15 +98,20 @@ class Scene:
 # -- what a late one is told -----------------------------------------------------------------------------------------
 
 
-async def late_report(scene: Scene) -> None:
+async def late_report(scene: Scene, outcome: Outcome | None = None) -> None:
     """A report that waited until its lease had run out is refused."""
     [claim, _] = scene.claims
     async with scene.holding(claim.run_id):
-        work = asyncio.create_task(scene.bench.report([claim]))
+        work = asyncio.create_task(scene.bench.report([claim], outcome))
         require(await scene.waits(work), "a report did not wait for the holder of its run")
         await scene.time_passes(LEASE + SECOND)
     [answer] = await work
     require(not isinstance(answer, Accepted), "a report was believed although its lease ran out while it waited")
+
+
+async def late_failure(scene: Scene) -> None:
+    """The same for a report that changes more than what moves when all goes well."""
+    await late_report(scene, outcomes.Failed(category=Category.TRANSIENT, error="not yet"))
 
 
 async def late_look(scene: Scene) -> None:
@@ -218,6 +226,7 @@ Play = Callable[[Scene], Awaitable[None]]
 
 SCENES: tuple[Play, ...] = (
     late_report,
+    late_failure,
     late_look,
     late_renewal,
     clock_goes_on,

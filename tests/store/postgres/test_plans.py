@@ -18,10 +18,14 @@ HOT = (
     "load_outputs",
     "propose_steps",
     "write_hot",
+    "write_moves",
     "renew_leases",
     "consume_messages",
     "find_due",
 )
+
+
+WRITES = ("write_hot", "write_moves")
 
 
 async def plan_of(url: str, statement: str, settings: dict[str, str], how: str = "") -> str:
@@ -54,17 +58,20 @@ async def test_the_claim_walks_its_index_in_claim_order(store: Store, url: str) 
 async def test_steps_are_probed_by_their_whole_key_even_where_the_plan_was_made_on_empty_tables(
     store: Store, url: str
 ) -> None:
-    whole_key = r"Index Cond: \(\(tenant = .*\.tenant\S* AND \(run_id = \w+\.run_id\) AND \(no = \w+\.no\)\)"
-    for name in ("load_steps", "write_hot", "load_outputs"):
+    whole_key = r"Index Cond: \(\(run_id = \w+\.run_id\) AND \(no = \w+\.no\) AND \(tenant = .*\.tenant\S*\)"
+    for name in ("load_steps", "write_hot", "write_moves", "load_outputs"):
         assert re.search(whole_key, await plan_of(url, getattr(SQL, name), ENGINE)), name
 
 
-async def test_runs_are_written_by_their_whole_key_and_never_by_their_tenant_alone(store: Store, url: str) -> None:
-    plan = await plan_of(url, SQL.write_hot, ENGINE)
+@pytest.mark.parametrize("name", WRITES)
+async def test_runs_are_written_by_their_whole_key_and_never_by_their_tenant_alone(
+    store: Store, url: str, name: str
+) -> None:
+    plan = await plan_of(url, getattr(SQL, name), ENGINE)
     assert re.search(r"Index Cond: \(\(tenant = .*\.tenant\S* AND \(id = \w+\.id\)\)", plan)
 
 
-@pytest.mark.parametrize("name", ["write_hot", "insert_runs", "insert_steps"])
+@pytest.mark.parametrize("name", [*WRITES, "insert_runs", "insert_steps"])
 async def test_what_numbers_stand_for_is_found_without_a_call(store: Store, url: str, name: str) -> None:
     """A function that the planner cannot put into the statement costs more than the rest of the row."""
     plan = await plan_of(url, getattr(SQL, name), ENGINE, "verbose, ")
@@ -72,8 +79,9 @@ async def test_what_numbers_stand_for_is_found_without_a_call(store: Store, url:
     assert "stepkeep_text" not in plan
 
 
-async def test_completions_do_not_walk_the_index_of_what_is_in_flight(store: Store, url: str) -> None:
-    plan = await plan_of(url, SQL.write_hot, ENGINE)
+@pytest.mark.parametrize("name", WRITES)
+async def test_completions_do_not_walk_the_index_of_what_is_in_flight(store: Store, url: str, name: str) -> None:
+    plan = await plan_of(url, getattr(SQL, name), ENGINE)
     assert "steps_due" not in plan
     assert "steps_claim" not in plan
 

@@ -150,6 +150,68 @@ def attempt_numbers(attempts: Iterable[Attempt], parcel: Parcel) -> str:
     return packed(rows)
 
 
+def run_moves(runs: Iterable[tuple[int, Run]], parcel: Parcel) -> str:
+    """What moves in runs, beside the journal sequence that each was left at."""
+    place, put, rows = parcel.runs, parcel.put, Numbers()
+    for number, run in runs:
+        rows += (
+            place[run.id],
+            number,
+            CODES[run.state],
+            run.seq,
+            put(run.head),
+            run.open,
+            run.moving,
+            run.leased,
+            run.due_at,
+            run.ended_at,
+            run.moved_at,
+        )
+    return packed(rows)
+
+
+def step_moves(steps: Iterable[Step], parcel: Parcel) -> str:
+    place, rows = parcel.runs, Numbers()
+    for step in steps:
+        rows += (
+            place[step.run_id],
+            step.no,
+            CODES[step.state],
+            step.ready_at,
+            step.due_at,
+            step.fence,
+            step.worker,
+            step.claimed_at,
+            step.unmet,
+            step.settled,
+        )
+    return packed(rows)
+
+
+def attempt_moves(attempts: Iterable[Attempt], parcel: Parcel) -> str:
+    """Attempts that have nothing to say about a failure."""
+    place, put, rows = parcel.runs, parcel.put, Numbers()
+    for attempt in attempts:
+        rows += (
+            place[attempt.run_id],
+            attempt.no,
+            attempt.fence,
+            attempt.number,
+            CODES[attempt.state],
+            attempt.worker,
+            attempt.started_at,
+            attempt.ended_at,
+            None if attempt.output is None else put(attempt.output),
+            None if attempt.cost is None else put(attempt.cost),
+        )
+    return packed(rows)
+
+
+WHOLE_ROWS = (run_numbers, step_numbers, attempt_numbers)
+MOVES = (run_moves, step_moves, attempt_moves)
+"""Runs, steps and attempts as `write_hot` and as `write_moves` take them."""
+
+
 def entry_numbers(entries: Iterable[SealedEntry], parcel: Parcel) -> str:
     place, put, rows = parcel.runs, parcel.put, Numbers()
     for entry in entries:

@@ -56,18 +56,20 @@ async def record(connection: Connection, what: Write, clock_offset: int) -> int:
 
 async def _write_hot(connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0) -> int:
     runs = steps = now = 0
+    statement = SQL.write_moves if what.only_moves else SQL.write_hot
+    run_rows, step_rows, attempt_rows = columns.MOVES if what.only_moves else columns.WHOLE_ROWS
     for tenant, mine in _by_tenant(what):
         parcel = Parcel()
         with translated():
             rows = (
-                columns.run_numbers([(change.was, change.run) for change in mine.runs], parcel),
-                columns.step_numbers(mine.steps, parcel),
-                columns.attempt_numbers(mine.attempts, parcel),
+                run_rows([(change.was, change.run) for change in mine.runs], parcel),
+                step_rows(mine.steps, parcel),
+                attempt_rows(mine.attempts, parcel),
                 columns.entry_numbers(mine.entries, parcel),
             )
         asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps))
         [(changed_runs, changed_steps, now, _)] = await fetch(
-            connection, SQL.write_hot, *_given(tenant, parcel), *rows, *asked
+            connection, statement, *_given(tenant, parcel), *rows, *asked
         )
         runs, steps = runs + changed_runs, steps + changed_steps
     if runs != len(what.runs):

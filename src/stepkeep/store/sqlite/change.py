@@ -12,7 +12,7 @@ import apsw
 from msgspec.structs import replace
 
 from stepkeep.errors import Broken, Contended, InvariantBroken
-from stepkeep.kernel.rows import Run
+from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
 from stepkeep.store.sqlite import rows
@@ -141,8 +141,10 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) -> None:
     """Write what was decided without a look: first the runs, which are not to have moved on."""
     _write_runs(connection, what.runs, known)
-    standing = [(*rows.step_row(step), now) for step in what.steps]
-    if _count(connection, SQL.update_standing_steps, standing) != len(standing):
+    moves, others = _in_two(what, known)
+    moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), now) for step in moves])
+    updated = _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
+    if moved + updated != len(what.steps):
         raise Contended("a lease has run out: somebody has to look")
     write(connection, replace(what, runs=[], steps=[]), known)
 
@@ -159,8 +161,9 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
-        changed = list(map(rows.step_row, what.steps))
-        if _count(connection, SQL.update_steps, changed) != len(changed):
+        moves, others = _in_two(what, loaded)
+        moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), None) for step in moves])
+        if moved + _count(connection, SQL.update_steps, list(map(rows.step_row, others))) != len(what.steps):
             raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
     if what.attempts:
         many(SQL.insert_attempts, map(rows.attempt_row, what.attempts))
@@ -192,6 +195,19 @@ def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loade
 def _indexed(run: Run) -> tuple[object, ...]:
     """What indexes know of a run."""
     return (run.due_at, run.ended_at, run.cause)
+
+
+def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
+    """Steps that move and neither were nor are claimable, and the others."""
+    if not what.only_moves:
+        return [], what.steps
+    moves: list[Step] = []
+    others: list[Step] = []
+    for step in what.steps:
+        before = loaded.steps.get((step.tenant, step.run_id), {}).get(step.no)
+        stays_out = before is not None and before.ready_at is None and step.ready_at is None
+        (moves if stays_out else others).append(step)
+    return moves, others
 
 
 def _write_new_runs(connection: apsw.Connection, what: Write) -> None:

@@ -125,6 +125,22 @@ def step_row(step: Step) -> Row:
     )
 
 
+def step_moves(step: Step) -> Row:
+    """What moves in a step that is not among the claimable."""
+    return (
+        step.tenant,
+        step.run_id,
+        step.no,
+        step.state,
+        step.due_at,
+        step.fence,
+        step.worker,
+        step.claimed_at,
+        step.unmet,
+        step.settled,
+    )
+
+
 def to_step(row: Row) -> Step:
     note = row[17]
     return Step(
