@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from stepkeep.kernel.decision import Accepted
 from stepkeep.operations import decisions
+from stepkeep.store.protocol import Propose, Think, Want
 from tests.workbench import ACTOR, TENANT, Bench, benches
 
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 """An id that no run has."""
+
+
+class Looks:
+    """How often somebody locks runs and reads them, from now on."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.count = 0
+        self._change = bench.store.change
+        bench.store.change = self.change  # type: ignore[method-assign]
+
+    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+        self.count += 1
+        await self._change(wants, think, propose)
 
 
 def on(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:

@@ -11,10 +11,9 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations.memory import Memory
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Lease, Propose, Think, Want
-from tests.operations.scene import on, send
+from stepkeep.store.protocol import Lease
+from tests.operations.scene import Looks, on, send
 from tests.workbench import SECOND, TENANT, Bench, chain, report_of, task
 
 DIAMOND = Definition(
@@ -22,19 +21,6 @@ DIAMOND = Definition(
     version=1,
     steps=(task("a"), task("b", 1, ["a"]), task("c", 2, ["a"]), task("d", 3, ["b", "c"])),
 )
-
-
-class Looks:
-    """How often somebody locks runs and reads them, from now on."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.count = 0
-        self._change = bench.store.change
-        bench.store.change = self.change  # type: ignore[method-assign]
-
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        self.count += 1
-        await self._change(wants, think, propose)
 
 
 async def go_on(bench: Bench, claim: Claim) -> tuple[Any, list[Claim]]:
@@ -160,38 +146,12 @@ def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None
     async def act(bench: Bench) -> None:
         await bench.start(chain("two", 2))
         [claim] = await bench.claim()
-        memory = bench.transactor._memory
-        ours = memory._monotonic
-        memory._monotonic = lambda: ours() + 10
+        clock = bench.transactor.clock
+        ours = clock._monotonic
+        clock._monotonic = lambda: ours() + 10
         looks = Looks(bench)
         reply, _ = await go_on(bench, claim)
         assert isinstance(reply, Accepted)
         assert looks.count == 1
 
     on(database_url, act)
-
-
-def test_the_clock_that_is_remembered_is_the_reading_that_came_fastest() -> None:
-    own = 100.0
-    memory = Memory(lambda: own)
-
-    def clock() -> int | None:
-        recalled = memory.recall((), 0)
-        return None if recalled is None else recalled[0].now
-
-    assert clock() is None
-    memory.read_clock(5_000_000)
-    own += 0.1
-    memory.read_clock(5_060_000)  # 40 ms on the way
-    assert clock() == 5_100_000
-    own += 0.5
-    memory.read_clock(5_610_000)  # faster than the first
-    assert clock() == 5_610_000
-    own += 1.1
-    memory.read_clock(6_700_000)  # slower, but the first has become old
-    assert clock() == 6_700_000
-    own += 0.1
-    memory.read_clock(4_000_000)  # the clock was set back
-    assert clock() == 4_000_000
-    own += 2.0
-    assert clock() is None

@@ -13,8 +13,8 @@ from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.decisions import cancel
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from tests.operations.scene import NOBODYS, on, on_several
-from tests.workbench import ACTOR, TENANT, Bench, chain, task
+from tests.operations.scene import NOBODYS, Looks, on, on_several
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, task
 
 ONE = chain("one", 1)
 NEVER = Definition(name="never", version=1, steps=(task("not", condition="false"),))
@@ -189,5 +189,49 @@ def test_all_steps_are_there_from_the_start(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("long", 5))
         assert await bench.step_states(run_id) == [StepState.READY, *[StepState.PENDING] * 4]
+
+    on(database_url, act)
+
+
+def test_once_the_clock_is_known_a_run_starts_without_a_look(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("two", 2))
+        await bench.start(plan)
+        looks = Looks(bench)
+        before = await bench.store.now()
+        run_id = await bench.start(plan)
+        assert looks.count == 0
+        record = await bench.store.read_run(TENANT, run_id)
+        assert record is not None
+        assert abs(record.details.created_at - before) < SECOND
+        assert {claim.run_id for claim in await bench.claim(limit=5)} >= {run_id}
+
+    on(database_url, act)
+
+
+def test_what_a_key_may_have_made_before_is_looked_for(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("two", 2))
+        await bench.start(plan)
+        looks = Looks(bench)
+        await bench.start(plan, idempotency_key="k")
+        await bench.start(plan, business_key="order 7")
+        assert looks.count == 2
+
+    on(database_url, act)
+
+
+def test_a_clock_that_runs_ahead_of_the_databases_makes_a_start_look(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("two", 2))
+        await bench.start(plan)
+        bench.transactor.clock.read(await bench.store.now() + 60 * SECOND)
+        looks = Looks(bench)
+        run_id = await bench.start(plan)
+        assert looks.count == 1
+        assert len(await bench.claim(limit=5)) == 2
+        record = await bench.store.read_run(TENANT, run_id)
+        assert record is not None
+        assert record.details.created_at <= await bench.store.now()
 
     on(database_url, act)

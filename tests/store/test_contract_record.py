@@ -9,6 +9,7 @@ from tests.store.values import (
     QUEUE,
     SECOND,
     TENANT,
+    a_message,
     a_run,
     a_step,
     finished,
@@ -27,13 +28,24 @@ from tests.store.values import (
 from stepkeep.errors import Contended
 from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
 from stepkeep.kernel.states import AttemptState, StepState
-from stepkeep.store.protocol import Loaded, Store, Write
+from stepkeep.store.protocol import Loaded, NewRun, Store, Write
 
 LONG = 60 * SECOND
 
 
 def told(run: Run, seq: int) -> OutboxEntry:
     return OutboxEntry(tenant=TENANT, run_id=run.id, seq=seq, number=0, name="told", payload=b"{}", created_at=1)
+
+
+def other_tenants(new: NewRun) -> NewRun:
+    """The same run, of a tenant called `other`."""
+    return replace(
+        new,
+        run=replace(new.run, tenant="other"),
+        details=replace(new.details, tenant="other"),
+        steps=tuple(replace(step, tenant="other") for step in new.steps),
+        entry=replace(new.entry, tenant="other"),
+    )
 
 
 def known(*runs: Run) -> Loaded:
@@ -141,14 +153,8 @@ async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written
 
 async def test_the_runs_of_two_tenants_are_written_together_or_not_at_all(store: Store) -> None:
     due = await store.now() + LONG
-    there = replace(a_run(2), tenant="other")
-    its_step = replace(running(2, due_at=due), tenant="other")
-    foreign = new_run(2, (its_step,), run=there)
-    foreign = replace(
-        foreign,
-        details=replace(foreign.details, tenant="other"),
-        entry=replace(foreign.entry, tenant="other"),
-    )
+    foreign = other_tenants(new_run(2, (running(2, due_at=due),)))
+    there, [its_step] = foreign.run, foreign.steps
     await save(store, new_run(1, (running(1, due_at=due),)), foreign)
     (mine, my_entry), (its, its_entry) = moved(a_run(1)), moved(there)
     write = Write(
@@ -253,3 +259,51 @@ async def test_of_two_who_write_the_same_runs_at_once_in_any_order_one_does_and_
     assert sorted(type(answer).__name__ for answer in answers) == ["Contended", "int"]
     for number in numbers:
         assert [entry.seq for entry in await store.read_journal(TENANT, run_id(number))] == [1, 2]
+
+
+async def test_a_run_that_comes_into_being_is_written_without_a_look(store: Store) -> None:
+    now = await store.now()
+    write = Write(new_runs=[new_run(1, (ready(1, at=now),)), new_run(2, (ready(2, at=now),))])
+    assert write.is_plain_birth
+
+    said = await store.record(write, Loaded(now=now))
+
+    assert now <= said <= await store.now()
+    for number in (1, 2):
+        assert await store.read_steps(*key(number)) == [ready(number, at=now)]
+        assert [one.seq for one in await store.read_journal(*key(number))] == [1]
+    assert await store.has_ready([QUEUE])
+
+
+async def test_a_run_that_is_not_new_keeps_all_that_would_begin_with_it_from_being_written(store: Store) -> None:
+    now = await store.now()
+    await save(store, new_run(2, (a_step(2),)))
+    with pytest.raises(Contended):
+        await store.record(Write(new_runs=[new_run(1), new_run(2)]), Loaded(now=now))
+    assert await store.read_run(*key(1)) is None
+    assert await store.read_steps(*key(2)) == [a_step(2)]
+
+
+async def test_a_run_does_not_begin_before_the_moment_has_come(store: Store) -> None:
+    later = await store.now() + 60 * SECOND
+    with pytest.raises(Contended):
+        await store.record(Write(new_runs=[new_run(1)]), Loaded(now=later))
+    assert await store.read_run(*key(1)) is None
+
+
+async def test_what_a_new_run_brings_with_it_is_written_with_it_though_nobody_has_looked(store: Store) -> None:
+    now = await store.now()
+    run = a_run(1, business_key="order 7")
+    message = a_message(1, "m-1", 1)
+    born = new_run(1, (ready(1, at=now),), run=run, messages=(message,), outbox=(told(run, 1),))
+    write = Write(new_runs=[born, other_tenants(new_run(2))])
+    assert not write.is_plain_birth
+
+    await store.record(write, Loaded(now=now))
+
+    assert await store.read_messages(*key(1)) == [message]
+    assert await store.read_outbox(*key(1)) == [told(run, 1)]
+    assert await store.read_run("other", run_id(2)) is not None
+    with pytest.raises(Contended):
+        await store.record(Write(new_runs=[new_run(3, run=a_run(3, business_key="order 7"))]), Loaded(now=now))
+    assert await store.read_run(*key(3)) is None

@@ -6,8 +6,7 @@ and a write that rests on the memory is refused whole. Nothing here is ever beli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,17 +15,9 @@ from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_TERMINAL
+from stepkeep.operations.clock import Clock
 from stepkeep.operations.deliberation import Deliberation
 from stepkeep.store.protocol import Loaded, RunKey
-
-FRESH = 2.0
-"""How long (seconds) the database's clock can be told from our own."""
-
-RENEWED = 1.0
-"""How long (seconds) the best reading of the database's clock is kept although later ones took longer to arrive."""
-
-SET_BACK = 250_000
-"""How much later (microseconds) than the best a reading may be before it means that the clock was set back."""
 
 LONGEST = 1000
 """How many ended steps are kept in mind of one run."""
@@ -55,23 +46,9 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 class Memory:
     """The claims that this process holds, and what it knows of their runs."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
-        self._monotonic = monotonic
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._held: dict[Name, Held] = {}
-        self._lead, self._read_at = 0, -inf
-
-    # -- the clock -----------------------------------------------------------------------------------------------------
-    def read_clock(self, now: int) -> None:
-        """The database's clock was read, a moment ago. Of several readings the one that came fastest is the best."""
-        own = self._monotonic()
-        lead = now - int(own * 1_000_000)
-        if lead > self._lead or own - self._read_at > RENEWED or lead < self._lead - SET_BACK:
-            self._lead, self._read_at = lead, own
-
-    def _now(self) -> int | None:
-        """The database's clock by our own: a little behind, as long as an answer takes."""
-        own = self._monotonic()
-        return self._lead + int(own * 1_000_000) if own - self._read_at < FRESH else None
 
     # -- claims --------------------------------------------------------------------------------------------------------
     def hold(self, thought: Deliberation, known: Mapping[RunKey, Known] | None = None) -> None:
@@ -108,7 +85,7 @@ class Memory:
 
     def recall(self, events: Sequence[StepReported], offset: int) -> tuple[Loaded, dict[RunKey, Known]] | None:
         """All that these reports need; None where anything may be missing."""
-        now = self._now()
+        now = self._clock.now()
         if now is None:
             return None
         loaded = Loaded(now=now + offset)

@@ -21,6 +21,7 @@ from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
+from stepkeep.operations.clock import Clock
 from stepkeep.operations.deliberation import Answer, Deliberation
 from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.memory import Memory, is_certain
@@ -66,7 +67,8 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self._lane: Lane[Event, Accepted] = Lane(self._submit_batch)
-        self._memory = Memory(monotonic)
+        self.clock = Clock(monotonic)
+        self._memory = Memory(self.clock)
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -140,7 +142,7 @@ class Transactor:
             return None
         try:
             with in_doubt(thought):
-                self._memory.read_clock(await self.store.record(write, recalled) - self.store.clock_offset)
+                self.clock.read(await self.store.record(write, recalled) - self.store.clock_offset)
         except Contended:
             return None
         return thought
@@ -154,7 +156,7 @@ class Transactor:
             offset = self.store.clock_offset
 
             def think(loaded: Loaded) -> More | Write:
-                self._memory.read_clock(loaded.now - offset)
+                self.clock.read(loaded.now - offset)
                 return thought.think(loaded)
 
             with in_doubt(thought):

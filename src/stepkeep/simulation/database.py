@@ -213,7 +213,7 @@ class Session(Owner):
         self._live().check(what)
         self._writes.append(what)
 
-    async def record(self, what: Write, offset: int) -> int:
+    async def record(self, what: Write, offset: int, decided_at: int = 0) -> int:
         """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
         self._live()
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
@@ -221,6 +221,8 @@ class Session(Owner):
             for change in what.runs:
                 await self._database.locks.take(self, ("run", (change.run.tenant, change.run.id)))
             self._recorded_at = now = self._database.clock() + offset
+            if what.new_runs and decided_at > now:
+                raise Contended("a run cannot begin before the moment has come: somebody has to look")
             await self.write(what)
             self._check_leases(what.steps, now)
         except Contended:

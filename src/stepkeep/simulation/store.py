@@ -246,7 +246,7 @@ class ModelStore:
     async def record(self, what: Write, known: Loaded) -> int:
         session = self.database.begin()
         try:
-            now = await self.wire.wait("record", lambda: session.record(what, self.clock_offset), session)
+            now = await self.wire.wait("record", lambda: session.record(what, self.clock_offset, known.now), session)
         finally:
             self.wire.abandon(session)
         self.bell.ring(topics_of(what))

@@ -150,10 +150,24 @@ class Write(msgspec.Struct, kw_only=True):
     only_moves: bool = False
 
     @property
+    def has_hot_rows(self) -> bool:
+        """Whether it has runs, steps, attempts or journal entries, as most have."""
+        return bool(self.runs or self.steps or self.attempts or self.entries)
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is all runs, steps, attempts and journal, as most are."""
         return not (
             self.new_runs or self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys
+        )
+
+    @property
+    def is_plain_birth(self) -> bool:
+        """Whether it is nothing but runs that come into being, and they bring nothing with them but their steps."""
+        if self.has_hot_rows or self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys:
+            return False
+        return bool(self.new_runs) and not any(
+            new.messages or new.outbox or new.idempotency or new.run.business_key for new in self.new_runs
         )
 
 
@@ -328,9 +342,10 @@ class Store(Protocol):
         ...
 
     async def record(self, what: Write, known: Loaded) -> int:
-        """Write what was decided on rows that are remembered, not read; returns the clock. No runs come into being
-        here. Every run must be where it was left and every lease that is written over must stand by the database's
-        clock: otherwise nothing is written, and Contended says that somebody has to look."""
+        """Write what was decided on rows that are remembered, not read; returns the clock. Every run must be where it
+        was left, every lease that is written over must stand by the database's clock, and a run that comes into being
+        must be new and not begin (`known.now`) before the moment has come: otherwise nothing is written, and Contended
+        says that somebody has to look."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

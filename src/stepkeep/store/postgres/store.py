@@ -124,9 +124,10 @@ class PostgresStore:
 
     async def record(self, what: Write, known: Loaded) -> int:
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
-        in_one_statement = what.is_plain and len({change.run.tenant for change in what.runs}) == 1
+        tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
+        in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         async with self._looking(self._engine) if in_one_statement else self._transaction() as connection:
-            now = await record(connection, what, self.clock_offset)
+            now = await record(connection, what, known, self.clock_offset)
         self.bell.ring(topics_of(what))
         return now
 

@@ -6,8 +6,6 @@ the caller rolls back.
 
 from __future__ import annotations
 
-import msgspec
-
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -16,7 +14,7 @@ from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import lock_order
-from stepkeep.store.protocol import NewRun, Write
+from stepkeep.store.protocol import Loaded, NewRun, Write
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -25,12 +23,30 @@ SQL = load_statements("stepkeep.store.postgres")
 async def write(connection: Connection, what: Write) -> None:
     """Write everything, in an order in which each part finds what it rests on."""
     if what.released_keys:
-        tenants, keys = zip(*what.released_keys, strict=True)
-        await execute(connection, SQL.release_business_keys, tenants, keys)
+        await _release_keys(connection, what)
     if what.new_runs:
         await _insert_runs(connection, what.new_runs)
-    if what.runs or what.steps or what.attempts or what.entries:
+    if what.has_hot_rows:
         await _write_hot(connection, what)
+    await _write_rest(connection, what)
+
+
+async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int) -> int:
+    """Write what was decided without a look; returns the clock. A tenant's runs are locked first and in their order."""
+    now = known.now
+    if what.has_hot_rows:
+        what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
+        now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset)
+    if what.released_keys:
+        await _release_keys(connection, what)
+    if what.new_runs:
+        now = await _insert_runs(connection, what.new_runs, known.now, clock_offset)
+    await _write_rest(connection, what)
+    return now
+
+
+async def _write_rest(connection: Connection, what: Write) -> None:
+    """What few changes write."""
     if what.new_steps:
         await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
@@ -43,15 +59,6 @@ async def write(connection: Connection, what: Write) -> None:
         blob = Bytes()
         given = columns.outbox_columns(outbox, blob)
         await execute(connection, SQL.insert_outbox, blob.joined(), *given)
-
-
-async def record(connection: Connection, what: Write, clock_offset: int) -> int:
-    """Write what was decided without a look; returns the clock. A tenant's runs are locked first and in their order."""
-    what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
-    now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset)
-    if not what.is_plain:
-        await write(connection, msgspec.structs.replace(what, runs=[], steps=[], attempts=[], entries=[]))
-    return now
 
 
 async def _write_hot(connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0) -> int:
@@ -104,7 +111,15 @@ def _given(tenant: str, parcel: Parcel) -> tuple[bytes, str, str, str]:
     return (parcel.joined(), tenant, parcel.run_ids(), columns.WORDS)
 
 
-async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
+async def _release_keys(connection: Connection, what: Write) -> None:
+    tenants, keys = zip(*what.released_keys, strict=True)
+    await execute(connection, SQL.release_business_keys, tenants, keys)
+
+
+async def _insert_runs(
+    connection: Connection, new: list[NewRun], not_before: int | None = None, clock_offset: int = 0
+) -> int:
+    now = 0
     for tenant in sorted({one.run.tenant for one in new}):
         mine = [one for one in new if one.run.tenant == tenant]
         parcel = Parcel()
@@ -115,7 +130,7 @@ async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
                 columns.step_numbers([step for one in mine for step in one.steps], parcel),
                 columns.entry_numbers([one.entry for one in mine], parcel),
             )
-        await execute(connection, SQL.insert_runs, *_given(tenant, parcel), *rows)
+        [(now, _)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, not_before, clock_offset)
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
         kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
         promised = ids([one.run_id for one in promises])
@@ -125,6 +140,7 @@ async def _insert_runs(connection: Connection, new: list[NewRun]) -> None:
     if live:
         tenants, keys = [run.tenant for run in live], [run.business_key for run in live]
         await execute(connection, SQL.insert_business_keys, tenants, keys, ids([run.id for run in live]))
+    return now
 
 
 async def _insert_steps(connection: Connection, new: list[Step]) -> None:

@@ -140,6 +140,8 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 
 def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) -> None:
     """Write what was decided without a look: first the runs, which are not to have moved on."""
+    if what.new_runs and known.now > now:
+        raise Contended("a run cannot begin before the moment has come: somebody has to look")
     _write_runs(connection, what.runs, known)
     moves, others = _in_two(what, known)
     moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), now) for step in moves])

@@ -1,5 +1,5 @@
 -- Insert runs that come into being: with what they were given, all their steps and the first entry of their journal.
--- The parameters are like those of `write_hot`.
+-- The parameters are like those of `write_hot`; who has not looked says when they begin ($9), which must have come.
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
@@ -26,13 +26,16 @@ new_entries as (
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
+),
+new_runs as (
+    insert into runs (
+        tenant, id, definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox, cause,
+        policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at)
+    select $2::text, run[n[i + 1]], n[i + 2], word[n[i + 3]], n[i + 4], n[i + 5], stepkeep_part($1, n[i + 6]),
+        n[i + 7], n[i + 8], n[i + 9], n[i + 10], n[i + 11], n[i + 12], word[n[i + 13]], word[n[i + 14]],
+        word[n[i + 15]], stepkeep_text($1, n[i + 16]), word[n[i + 17]], nullif(n[i + 18], -1), nullif(n[i + 19], -1),
+        nullif(n[i + 20], -1), stepkeep_text($1, n[i + 21]), n[i + 22]
+    from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 22) as i
 )
-insert into runs (
-    tenant, id, definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox, cause, policy,
-    category, error, rollback, due_at, started_at, ended_at, business_key, moved_at)
-select $2::text, run[n[i + 1]], n[i + 2], word[n[i + 3]], n[i + 4], n[i + 5], stepkeep_part($1, n[i + 6]), n[i + 7],
-    n[i + 8], n[i + 9], n[i + 10], n[i + 11], n[i + 12], word[n[i + 13]], word[n[i + 14]], word[n[i + 15]],
-    stepkeep_text($1, n[i + 16]), word[n[i + 17]], nullif(n[i + 18], -1), nullif(n[i + 19], -1),
-    nullif(n[i + 20], -1), stepkeep_text($1, n[i + 21]), n[i + 22]
-from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
-cross join generate_series(0, cardinality(n) - 1, 22) as i
+select now, stepkeep_met(now < $9::bigint) from (select stepkeep_now() + $10::bigint as now offset 0) as clock
