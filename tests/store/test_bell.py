@@ -58,6 +58,26 @@ def test_a_topic_that_was_busy_counts_as_quiet_again_after_a_while() -> None:
     assert gathered.pause(now) == pytest.approx(SHORTEST)
 
 
+def test_what_is_due_may_travel_with_a_commit_and_takes_along_what_was_waiting() -> None:
+    gathered = Coalescing()
+    assert gathered.take(100.0, [1]) == {1}
+    gathered.add([2])
+    assert gathered.take(100.0, [1]) == {2}
+    assert gathered.is_empty
+    assert gathered.take(100.0 + SHORTEST / 2, [1]) == frozenset()
+    assert gathered.take(100.0 + 2 * SHORTEST, [1, 2]) == {1, 2}
+
+
+def test_commits_that_come_fast_tell_of_a_topic_about_twenty_times_a_second() -> None:
+    gathered, told, now = Coalescing(), 0, 0.0
+    while now < 1.0:
+        if not (due := gathered.take(now, [1])):
+            gathered.add([1])
+        told += len(due)
+        now += 0.0005
+    assert 15 <= told <= 30
+
+
 def test_one_busy_topic_does_not_hold_up_another() -> None:
     gathered = Coalescing()
     gathered.add([1])

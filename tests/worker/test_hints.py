@@ -119,6 +119,10 @@ def test_looks_grow_rarer_and_rarer_still_where_hints_are_heard() -> None:
         assert pauses[-1] == longest
         pace.found(1, 16)
         assert pace.seconds == QUICK.busy_poll
+        pace.found(1, 16, was_called=True)
+        assert (pace.seconds > QUICK.busy_poll) is heard
+        pace.found(16, 16, was_called=True)
+        assert pace.found_all
 
 
 class Steady(Seams):

@@ -20,6 +20,7 @@ from stepkeep.kernel.events import (
     MessageArrived,
 )
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run
 from stepkeep.operations import edge
 from stepkeep.operations.transact import Transactor
 
@@ -136,10 +137,15 @@ async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
     found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
-    plan = transactor.plans.get(found.run.definition_id)
+    return await plan_for(transactor, found.run)
+
+
+async def plan_for(transactor: Transactor, run: Run) -> Plan:
+    """The plan of a run that was read."""
+    plan = transactor.plans.get(run.definition_id)
     if plan is None:
-        stored = await transactor.store.read_definitions([found.run.definition_id])
-        plan = transactor.plans.add(stored[found.run.definition_id])
+        stored = await transactor.store.read_definitions([run.definition_id])
+        plan = transactor.plans.add(stored[run.definition_id])
     return plan
 
 

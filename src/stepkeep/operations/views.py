@@ -5,6 +5,7 @@ Reads only. Times become UTC texts here and nowhere else; payloads are decoded; 
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.operations import edge
-from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord
 
@@ -41,15 +42,19 @@ def instant(micros: int | None) -> str | None:
 async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
     """Everything about one run: `{"run": {...}, "steps": [...]}`."""
     store = transactor.store
-    found = await store.read_run(tenant, edge.run_id(run_id))
+    found, steps, tried, entries = await asyncio.gather(
+        store.read_run(tenant, edge.run_id(run_id)),
+        store.read_steps(tenant, run_id),
+        store.read_attempts(tenant, run_id),
+        read_whole_journal(transactor, run_id, tenant=tenant),
+    )
     if found is None:
         raise NotFound(f"there is no run {run_id}")
-    plan = await plan_of(transactor, tenant, run_id)
-    steps = await store.read_steps(tenant, run_id)
+    plan = await plan_for(transactor, found.run)
     attempts: dict[int, list[Attempt]] = defaultdict(list)
-    for attempt in await store.read_attempts(tenant, run_id):
+    for attempt in tried:
         attempts[attempt.no].append(attempt)
-    times = _times(await read_whole_journal(transactor, run_id, tenant=tenant))
+    times = _times(entries)
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
     described = [_step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, [])) for step in steps]
     run = summarise(found) | {

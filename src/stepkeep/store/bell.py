@@ -1,7 +1,8 @@
 """Hints between processes that there may be something to look at: a step to claim, a run that came to rest.
 
-A hint is rung after the commit it speaks of, never inside it, and nothing may depend on it: it can be lost, late or
-doubled, and whoever listens polls all the same. Rare hints go out at once; many are gathered into a few each second.
+A hint goes out after the commit it speaks of, or with it where a store can do that, and nothing may depend on it: it
+can be lost, late or doubled, and whoever listens polls all the same. Rare hints go out at once; many are gathered into
+a few each second.
 """
 
 from __future__ import annotations
@@ -77,8 +78,10 @@ class Coalescing:
     def has_due(self, now: float) -> bool:
         return any(self._next.get(topic, now) <= now for topic in self._rung)
 
-    def take(self, now: float) -> frozenset[int]:
-        """Topics that may be sent now; the others stay."""
+    def take(self, now: float, topics: Iterable[int] | None = None) -> frozenset[int]:
+        """Topics that may be sent now, of these or of those that were rung; the others stay."""
+        if topics is not None:
+            self.add(topic for topic in topics if self._next.get(topic, now) <= now)
         due = frozenset(topic for topic in self._rung if self._next.get(topic, now) <= now)
         for topic in due:
             was_quiet = now - self._next.get(topic, now) > QUIET
@@ -112,12 +115,19 @@ class CoalescingBell:
         """Pass on what other processes tell, by `hear`, until cancelled."""
 
     # -- what everybody calls ----------------------------------------------------------------------------------------
-    def ring(self, topics: Collection[int]) -> None:
-        """Say that these may be worth a look. It returns at once and never fails."""
+    def board(self, topics: Collection[int]) -> frozenset[int]:
+        """What may be told now, by whoever asks, with a commit; what others have rung may be among it."""
+        return self._gathered.take(asyncio.get_running_loop().time(), topics) if topics else frozenset()
+
+    def ring(self, topics: Collection[int], told: Collection[int] = ()) -> None:
+        """Say that these may be worth a look; others have been `told` of some. It returns at once and never fails."""
         if not topics:
             return
         self.hear(Hint(frozenset(topics)))
-        self._gathered.add(topics)
+        untold = set(topics).difference(told)
+        if not untold:
+            return
+        self._gathered.add(untold)
         loop = asyncio.get_running_loop()
         if _goes_on(self._sending):
             if self._gathered.has_due(loop.time()):

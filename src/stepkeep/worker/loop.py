@@ -313,7 +313,7 @@ class Worker:
             claims = await self._attempts.claim(kind, room, lookout.mark.after()) if may_find else []
         self._outage.over()
         lookout.mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
-        lookout.pace.found(len(claims), room)
+        lookout.pace.found(len(claims), room, was_called=summoned)
         if claims and not was_busy:
             await self._membership.mark(busy=True)
         if not claims and lookout.in_doubt and self._queue_news_age > NEWS:

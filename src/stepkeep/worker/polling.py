@@ -18,6 +18,9 @@ MARGIN = 5_000_000
 """How far a mark stays behind (microseconds): rows stamped earlier may be committed later."""
 
 
+CALM = 8
+"""How many times longer the pause is where hints seem to come as soon as there is something to hint at."""
+
 GRAIN = 0.02
 """How finely own timers ring (seconds)."""
 
@@ -32,9 +35,12 @@ class Pace:
         self._settings, self._seams, self._are_hints_heard = settings, seams, are_hints_heard
         self._pause = settings.busy_poll
 
-    def found(self, count: int, asked: int) -> None:
+    def found(self, count: int, asked: int, *, was_called: bool = False) -> None:
+        """A look found so much of what it asked for. If a hint had called for it, the next will do so too; what was
+        found without one shows that hints are held back, as they are while there are many."""
         if count:
-            self._pause = self._settings.busy_poll if count < asked else 0.0
+            often = self._settings.busy_poll * (CALM if was_called and self._are_hints_heard() else 1)
+            self._pause = often if count < asked else 0.0
         else:
             longest = self._settings.rare_poll if self._are_hints_heard() else self._settings.idle_poll
             self._pause = min(longest, max(self._pause, self._settings.busy_poll) * 2)

@@ -1,4 +1,4 @@
-"""Hints by NOTIFY: never inside a transaction that works, heard again after a cut, given up behind a pooler."""
+"""Hints by NOTIFY: with the commit they speak of or after it, heard again after a cut, given up behind a pooler."""
 
 import asyncio
 import logging
@@ -8,9 +8,10 @@ import pytest
 from tests.store.conftest import opened
 from tests.store.hearing import Ear, listening, ready_to_hear
 from tests.store.postgres.conftest import session
-from tests.store.values import QUEUE, new_run, ready, save
+from tests.store.values import QUEUE, SECOND, new_run, ready, save
 
-from stepkeep.store.protocol import Store
+from stepkeep.errors import Contended
+from stepkeep.store.protocol import Loaded, Store, Write
 from stepkeep.torture.servers import pooler, pooler_program
 
 LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
@@ -29,6 +30,33 @@ async def test_a_listener_that_is_cut_off_comes_back_and_looks_at_once(store: St
         assert (await ear.hears()).topics is None
         await save(store, new_run(1, (ready(1),)))
         await ear.hears_of(QUEUE)
+
+
+async def test_a_hint_travels_with_the_commit_it_speaks_of_and_is_not_sent_again(
+    store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[frozenset[int]] = []
+
+    async def send(topics: frozenset[int]) -> None:
+        sent.append(topics)
+
+    monkeypatch.setattr(store.bell, "send", send)
+    with listening(other) as ear:
+        await ready_to_hear(other, ear)
+        await store.record(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=0))
+        assert (await ear.hears()).topics == {QUEUE}
+        assert await other.has_ready([QUEUE])
+        assert sent == []
+
+
+async def test_of_what_was_not_written_nobody_is_told(store: Store, other: Store) -> None:
+    now = await store.now()
+    with listening(other) as ear:
+        await ready_to_hear(other, ear)
+        with pytest.raises(Contended):
+            await store.record(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=now + 60 * SECOND))
+        await store.record(Write(new_runs=[new_run(2, (ready(2, queue=QUEUE + 1),))]), Loaded(now=now))
+        assert (await ear.hears()).topics == {QUEUE + 1}
 
 
 async def test_what_a_listener_does_not_understand_could_be_anything(store: Store, url: str) -> None:

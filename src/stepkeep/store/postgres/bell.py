@@ -1,8 +1,9 @@
-"""Hints by NOTIFY and LISTEN: sent in tiny transactions of their own, heard on a connection of its own.
+"""Hints by NOTIFY and LISTEN: sent with a commit or in transactions of their own, heard on a connection of its own.
 
-A NOTIFY inside a transaction that does work would make all such transactions commit one by one. A listener that is cut
-off connects again and has everybody look at once; where hints do not arrive at all, because a pooler hands out
-connections by transaction, it says so once and leaves the work to polling.
+A NOTIFY in every transaction that does work would make all such transactions commit one by one; the few that are due
+travel with the commit they speak of, which saves a round trip and a commit. A listener that is cut off connects again
+and has everybody look at once; where hints do not arrive at all, because a pooler hands out connections by transaction,
+it says so once and leaves the work to polling.
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ class PostgresBell(CoalescingBell):
         self._probed = asyncio.Event()
         self._said = False
 
+    def text(self, topics: frozenset[int]) -> str | None:
+        """What a commit has to say on the channel to tell of these."""
+        return f"{self._name} {','.join(map(str, sorted(topics)))}" if topics else None
+
     async def send(self, topics: frozenset[int]) -> None:
-        await self._notify(",".join(map(str, sorted(topics))))
+        await self._notify(self.text(topics) or "")
 
     async def _notify(self, said: str) -> None:
         # One round trip, and no wait for the disk: a hint that a crash swallows is a hint that was lost.
-        statement = f"begin; set local synchronous_commit = off; notify {CHANNEL}, '{self._name} {said}'; commit"
+        statement = f"begin; set local synchronous_commit = off; notify {CHANNEL}, '{said}'; commit"
         async with self._pool.connection() as connection:
             await execute(connection, statement)
 
@@ -90,7 +95,7 @@ class PostgresBell(CoalescingBell):
     async def _probe(self) -> bool:
         """Whether what we say reaches us."""
         self._probed.clear()
-        await self._notify("")
+        await self._notify(f"{self._name} ")
         if await within(PROBE_SECONDS, self._probed):
             return True
         if not self._said:

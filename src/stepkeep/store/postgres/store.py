@@ -123,12 +123,14 @@ class PostgresStore:
                 return
 
     async def record(self, what: Write, known: Loaded) -> int:
+        topics = topics_of(what)
+        told = self.bell.board(topics)
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         async with self._looking(self._engine) if in_one_statement else self._transaction() as connection:
-            now = await record(connection, what, known, self.clock_offset)
-        self.bell.ring(topics_of(what))
+            now = await record(connection, what, known, self.clock_offset, self.bell.text(told))
+        self.bell.ring(topics, told)
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

@@ -31,16 +31,16 @@ async def write(connection: Connection, what: Write) -> None:
     await _write_rest(connection, what)
 
 
-async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int) -> int:
+async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, hint: str | None) -> int:
     """Write what was decided without a look; returns the clock. A tenant's runs are locked first and in their order."""
     now = known.now
     if what.has_hot_rows:
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
-        now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset)
+        now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset, hint=hint)
     if what.released_keys:
         await _release_keys(connection, what)
     if what.new_runs:
-        now = await _insert_runs(connection, what.new_runs, known.now, clock_offset)
+        now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, hint)
     await _write_rest(connection, what)
     return now
 
@@ -61,7 +61,9 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         await execute(connection, SQL.insert_outbox, blob.joined(), *given)
 
 
-async def _write_hot(connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0) -> int:
+async def _write_hot(
+    connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0, hint: str | None = None
+) -> int:
     runs = steps = now = 0
     statement = SQL.write_moves if what.only_moves else SQL.write_hot
     run_rows, step_rows, attempt_rows = columns.MOVES if what.only_moves else columns.WHOLE_ROWS
@@ -74,8 +76,8 @@ async def _write_hot(connection: Connection, what: Write, *, is_sure: bool = Tru
                 attempt_rows(mine.attempts, parcel),
                 columns.entry_numbers(mine.entries, parcel),
             )
-        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps))
-        [(changed_runs, changed_steps, now, _)] = await fetch(
+        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), hint)
+        [(changed_runs, changed_steps, now, *_)] = await fetch(
             connection, statement, *_given(tenant, parcel), *rows, *asked
         )
         runs, steps = runs + changed_runs, steps + changed_steps
@@ -117,7 +119,11 @@ async def _release_keys(connection: Connection, what: Write) -> None:
 
 
 async def _insert_runs(
-    connection: Connection, new: list[NewRun], not_before: int | None = None, clock_offset: int = 0
+    connection: Connection,
+    new: list[NewRun],
+    not_before: int | None = None,
+    clock_offset: int = 0,
+    hint: str | None = None,
 ) -> int:
     now = 0
     for tenant in sorted({one.run.tenant for one in new}):
@@ -130,7 +136,8 @@ async def _insert_runs(
                 columns.step_numbers([step for one in mine for step in one.steps], parcel),
                 columns.entry_numbers([one.entry for one in mine], parcel),
             )
-        [(now, _)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, not_before, clock_offset)
+        asked = (not_before, clock_offset, hint)
+        [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
         kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]
         promised = ids([one.run_id for one in promises])

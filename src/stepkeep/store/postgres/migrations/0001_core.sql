@@ -26,6 +26,13 @@ create function stepkeep_text(whole bytea, place bigint) returns text language s
     return convert_from(
         substring(whole from nullif(place >> 31, -1)::integer for (place & 2147483647)::integer), 'UTF8');
 
+-- Tells those who listen, when this transaction is committed. Where there is nothing to tell it is not even called.
+create function stepkeep_tell(what text) returns text language plpgsql volatile strict as $$
+begin
+    perform pg_notify('stepkeep', what);
+    return what;
+end $$;
+
 create table definitions (
     id integer generated always as identity primary key,
     version integer not null,

@@ -1,5 +1,6 @@
 -- Insert runs that come into being: with what they were given, all their steps and the first entry of their journal.
--- The parameters are like those of `write_hot`; who has not looked says when they begin ($9), which must have come.
+-- The parameters are like those of `write_hot`; who has not looked says when they begin ($9), which must have come. A hint
+-- ($11) goes out with it.
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
@@ -38,4 +39,5 @@ new_runs as (
     from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 22) as i
 )
-select now, stepkeep_met(now < $9::bigint) from (select stepkeep_now() + $10::bigint as now offset 0) as clock
+select now, stepkeep_met(now < $9::bigint), stepkeep_tell($11::text)
+from (select stepkeep_now() + $10::bigint as now offset 0) as clock

@@ -2,7 +2,7 @@
 --
 -- All rows are of one tenant, $2. The rows of a table travel as one array of numbers, row after row. A number may stand
 -- for a run ($3), a word ($4) or a part of the bytes ($1); -1 means that there is none. Whoever has not locked the runs
--- asks ($9) that each be found, and that every lease which is written over still stand.
+-- asks ($9) that each be found, and that every lease which is written over still stand. A hint ($13) goes out with it.
 with changed_runs as (
     update runs
     set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,
@@ -67,5 +67,6 @@ new_entries as (
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
-select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))
+select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
+    stepkeep_tell($13::text)
 from clock cross join (select count(*) as steps from changed_steps) as found

@@ -52,5 +52,6 @@ new_entries as (
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
-select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))
+select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
+    stepkeep_tell($13::text)
 from clock cross join (select count(*) as steps from changed_steps) as found
