@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Finished, Lease, RunFilter
+from stepkeep.store.protocol import Finished, Lease, Propose, RunFilter
 
 BACKLOG = 200
 WAITING = 50
@@ -169,6 +170,10 @@ async def _workers(bench: Bench) -> None:
     assert [line async for line in lines]
     queues = [queue for queue, _ in await bench.store.list_queues(TENANT)]
     assert await bench.store.has_ready(queues)
+    assert (await bench.store.find_claimable(Propose(queues=tuple(queues), limit=1))).proposed
+    bench.transactor._locks_until = inf
+    assert await bench.claim()
+    bench.transactor._locks_until = -inf
 
 
 async def _looks(bench: Bench, runs: list[str]) -> None:

@@ -95,5 +95,13 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "update_standing_steps",
             "update_steps",
         },
-        "postgres": {"drop_empty_weeks", "extend_journal", "read_clock", "read_status", "write_hot", "write_moves"},
+        "postgres": {
+            "drop_empty_weeks",
+            "extend_journal",
+            "find_claimable",
+            "read_clock",
+            "read_status",
+            "write_hot",
+            "write_moves",
+        },
     }

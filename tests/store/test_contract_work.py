@@ -293,3 +293,29 @@ async def test_the_claim_is_gone_from_the_proposals_once_written(store: Store) -
     step = (await load(store, want(1, steps=(0,)))).steps[key(1)][0]
     await store.change([want(1)], writes(Write(steps=[replace(ready(1), fence=step.fence)])))
     assert await claim(store, 5) == [(*key(1), 0)]
+
+
+async def test_what_could_be_claimed_is_found_with_its_runs_and_nothing_is_held(store: Store, other: Store) -> None:
+    now = await store.now()
+    late, note = now + 60 * SECOND, Note(woken_by="paid")
+    await save(
+        store,
+        new_run(1, (ready(1, 0, at=now - 5), ready(1, 1, at=now - 9, attempts=2, note=note))),
+        new_run(2, (ready(2, at=now - 7, priority=4), a_step(2, 1, unmet=1)), run=a_run(2, priority=4)),
+        new_run(3, (ready(3, at=late), ready(3, 1, at=now - 20, queue=QUEUE + 7))),
+    )
+
+    found = await store.find_claimable(Propose(queues=(QUEUE,), limit=10))
+
+    assert found.proposed == [(*key(2), 0), (*key(1), 1), (*key(1), 0)]
+    assert found.runs == {key(1): a_run(1), key(2): a_run(2, priority=4)}
+    assert found.steps == {
+        key(1): {0: ready(1, 0, at=now - 5), 1: ready(1, 1, at=now - 9, attempts=2, note=note)},
+        key(2): {0: ready(2, at=now - 7, priority=4)},
+    }
+    assert now <= found.now <= await store.now()
+    assert (await store.find_claimable(Propose(queues=(QUEUE,), limit=1))).proposed == [(*key(2), 0)]
+    assert (await store.find_claimable(Propose(queues=(QUEUE,), limit=9, after=now - 6))).proposed == [(*key(1), 0)]
+    assert (await store.find_claimable(Propose(queues=(QUEUE + 1,), limit=9))).proposed == []
+    change, entry = moved(a_run(1))
+    await other.change([want(1)], writes(Write(runs=[change], entries=[entry])))

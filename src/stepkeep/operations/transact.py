@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -30,6 +31,9 @@ from stepkeep.store.protocol import Loaded, More, Propose, Store, Transaction, W
 
 MEETINGS = 12
 """How often a transaction that met another one is run again before the caller hears of it."""
+
+WARY = 2.0
+"""How long (seconds) a worker that met another one while it claimed takes locks before it looks."""
 
 T = TypeVar("T")
 
@@ -67,6 +71,7 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self._lane: Lane[Event, Accepted] = Lane(self._submit_batch)
+        self._monotonic, self._locks_until = monotonic, -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)
 
@@ -98,17 +103,34 @@ class Transactor:
         def think_of() -> Deliberation:
             return _Claiming(self.plans, claimer)
 
-        thought = await self._in_transaction(think_of, propose)
+        thought = await self._claim_lightly(think_of(), propose)
+        if thought is None:
+            thought = await self._in_transaction(think_of, propose)
         for answer in answers(thought):
             if not isinstance(answer, Accepted | Refused):
                 log.error("a step that is ready cannot be claimed", exc_info=answer)
         self._memory.hold(thought)
         return claims_of(thought)
 
+    async def _claim_lightly(self, thought: Deliberation, propose: Propose) -> Deliberation | None:
+        """Look for work that nobody else seems to want, and record the claim: two round trips instead of five.
+
+        None means that nothing was claimed, and that somebody has to look again, with locks: who has met another worker
+        would only meet it again, and does so for a while.
+        """
+        if not self.store.looks_first or self._monotonic() < self._locks_until:
+            return None
+        known = await self.store.find_claimable(propose)
+        if not known.proposed or await self._record(thought, known, patient=False):
+            return thought
+        self._locks_until = self._monotonic() + WARY
+        return None
+
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
         recalled = self._memory.recall(events, self.store.clock_offset)
-        if recalled is not None and (thought := await self._record(events, claimer, recalled[0])) is not None:
+        thought = Deliberation(self.plans, events, claimer)
+        if recalled is not None and await self._record(thought, recalled[0]):
             self._memory.forget(events)
             self._memory.hold(thought, recalled[1])
         else:
@@ -129,23 +151,21 @@ class Transactor:
         """The worker lost this claim and will never report on it."""
         self._memory.drop((claim.tenant, claim.run_id), claim.step.no, claim.step.fence)
 
-    async def _record(
-        self, events: Sequence[StepReported], claimer: Claimer | None, recalled: Loaded
-    ) -> Deliberation | None:
-        """Decide on what is remembered, and write that if the database agrees: one round trip instead of five.
+    async def _record(self, thought: Deliberation, known: Loaded, *, patient: bool = True) -> bool:
+        """Decide on what is known, and write that if the database agrees; says whether it does.
 
-        None means that nothing was written, and that somebody has to look.
+        If not, nothing was written, and somebody has to look.
         """
-        thought = Deliberation(self.plans, events, claimer)
-        write = thought.think(recalled)
+        write = thought.think(known)
         if not isinstance(write, Write) or not is_certain(thought):
-            return None
+            return False
         try:
             with in_doubt(thought):
-                self.clock.read(await self.store.record(write, recalled) - self.store.clock_offset)
+                now = await self.store.record(write, known, patient=patient)
         except Contended:
-            return None
-        return thought
+            return False
+        self.clock.read(now - self.store.clock_offset)
+        return True
 
     # -- the transaction ---------------------------------------------------------------------------------------------
     async def _in_transaction(

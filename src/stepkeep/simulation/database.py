@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
+from stepkeep.simulation import queries
 from stepkeep.simulation.locks import Locks, Owner
 from stepkeep.simulation.loop import current
 from stepkeep.simulation.tables import Tables
@@ -126,7 +127,7 @@ class Session(Owner):
 
     async def propose(self, propose: Propose, offset: int) -> tuple[list[Proposal], dict[RunKey, Run], int]:
         """Find claimable steps and lock their runs, passing over those that somebody else holds."""
-        candidates = self._candidates(propose, self._database.clock() + offset)
+        candidates = queries.candidates(self._live(), self._database.clock() + offset, propose)[: 2 * propose.limit]
         # What was found may be stale by the time its run is locked.
         await asyncio.sleep(0)
         tables = self._live()
@@ -138,20 +139,6 @@ class Session(Owner):
                 found.append((tenant, run_id, no))
                 runs[key] = tables.runs[key]
         return found, runs, self._database.clock()
-
-    def _candidates(self, propose: Propose, now: int) -> list[Proposal]:
-        queues, after = frozenset(propose.queues), propose.after
-        found = [
-            (-step.priority, step.ready_at, step.run_id, step.no, step.tenant)
-            for rows in self._live().steps.values()
-            for step in rows.values()
-            if step.ready_at is not None
-            and step.queue in queues
-            and step.ready_at <= now
-            and (after is None or step.ready_at >= after)
-        ]
-        found.sort()
-        return [(tenant, run_id, no) for _, _, run_id, no, tenant in found[: 2 * propose.limit]]
 
     def load(self, wants: Iterable[Want], proposed: Iterable[Proposal], loaded: Loaded) -> None:
         """Read rows of runs that are locked."""
@@ -213,13 +200,17 @@ class Session(Owner):
         self._live().check(what)
         self._writes.append(what)
 
-    async def record(self, what: Write, offset: int, decided_at: int = 0) -> int:
+    async def record(self, what: Write, offset: int, decided_at: int = 0, *, patient: bool = True) -> int:
         """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
         self._live()
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
         try:
             for change in what.runs:
-                await self._database.locks.take(self, ("run", (change.run.tenant, change.run.id)))
+                lock = ("run", (change.run.tenant, change.run.id))
+                if patient:
+                    await self._database.locks.take(self, lock)
+                elif not self._database.locks.try_take(self, lock):
+                    raise Contended("somebody else holds a run: somebody has to look")
             self._recorded_at = now = self._database.clock() + offset
             if what.new_runs and decided_at > now:
                 raise Contended("a run cannot begin before the moment has come: somebody has to look")

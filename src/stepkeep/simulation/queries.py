@@ -8,7 +8,17 @@ from collections.abc import Collection, Iterable, Mapping
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.simulation.tables import Tables
-from stepkeep.store.protocol import Due, Finished, RunFilter, RunKey, RunRecord, StoredDefinition, WholeRun
+from stepkeep.store.protocol import (
+    Due,
+    Finished,
+    Loaded,
+    Propose,
+    RunFilter,
+    RunKey,
+    RunRecord,
+    StoredDefinition,
+    WholeRun,
+)
 
 
 def definition(tables: Tables, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
@@ -38,6 +48,32 @@ def due(tables: Tables, now: int, limit: int) -> list[Due]:
     ]
     found.sort(key=lambda one: one[:2])
     return [one for _, _, one in found[:limit]]
+
+
+def candidates(tables: Tables, now: int, propose: Propose) -> list[tuple[str, str, int]]:
+    """Claimable steps, best first."""
+    queues, after = frozenset(propose.queues), propose.after
+    found = [
+        (-step.priority, step.ready_at, step.run_id, step.no, step.tenant)
+        for rows in tables.steps.values()
+        for step in rows.values()
+        if step.ready_at is not None
+        and step.queue in queues
+        and step.ready_at <= now
+        and (after is None or step.ready_at >= after)
+    ]
+    found.sort()
+    return [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
+
+
+def claimable(tables: Tables, now: int, propose: Propose) -> Loaded:
+    """The best of them, with their runs."""
+    loaded = Loaded(now=now, proposed=candidates(tables, now, propose)[: propose.limit])
+    for tenant, run_id, no in loaded.proposed:
+        key = (tenant, run_id)
+        loaded.runs[key] = tables.runs[key]
+        loaded.steps.setdefault(key, {})[no] = tables.steps[key][no]
+    return loaded
 
 
 def has_ready(tables: Tables, now: int, queues: Collection[int]) -> bool:

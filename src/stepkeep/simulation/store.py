@@ -201,6 +201,7 @@ class ModelStore:
     """One client's view of a model database, at the end of its own wire."""
 
     lanes = 2
+    looks_first = True
 
     def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
         self.database, self.wire = database, wire or PlainWire()
@@ -243,10 +244,12 @@ class ModelStore:
                 self.bell.ring(noting.topics)
                 return
 
-    async def record(self, what: Write, known: Loaded) -> int:
+    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
         session = self.database.begin()
         try:
-            now = await self.wire.wait("record", lambda: session.record(what, self.clock_offset, known.now), session)
+            now = await self.wire.wait(
+                "record", lambda: session.record(what, self.clock_offset, known.now, patient=patient), session
+            )
         finally:
             self.wire.abandon(session)
         self.bell.ring(topics_of(what))
@@ -322,6 +325,9 @@ class ModelStore:
 
     async def has_ready(self, queues: Collection[int]) -> bool:
         return await self._read("has ready", lambda: queries.has_ready(self._tables, self._clock(), queues))
+
+    async def find_claimable(self, propose: Propose) -> Loaded:
+        return await self._read("find claimable", lambda: queries.claimable(self._tables, self._clock(), propose))
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         def work() -> list[tuple[int, QueueSpec]]:

@@ -312,10 +312,12 @@ class Store(Protocol):
 
     `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
     store rings `bell` itself, after each commit that others may be waiting for. `lanes` is how many changes it can
-    really make at a time: more of them at once would only be smaller ones.
+    really make at a time: more of them at once would only be smaller ones. `looks_first` tells that looking for work
+    and then recording a claim costs less here than finding it and claiming it in one transaction.
     """
 
     lanes: int
+    looks_first: bool
     clock_offset: int
     url: str
 
@@ -341,11 +343,11 @@ class Store(Protocol):
         Whichever it is, nothing was written."""
         ...
 
-    async def record(self, what: Write, known: Loaded) -> int:
+    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
         """Write what was decided on rows that are remembered, not read; returns the clock. Every run must be where it
         was left, every lease that is written over must stand by the database's clock, and a run that comes into being
         must be new and not begin (`known.now`) before the moment has come: otherwise nothing is written, and Contended
-        says that somebody has to look."""
+        says that somebody has to look. One who is not `patient` hears that too where others hold a run for long."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
@@ -376,6 +378,11 @@ class Store(Protocol):
     async def find_due(self, limit: int) -> list[Due]: ...
     async def has_ready(self, queues: Collection[int]) -> bool:
         """Whether any of these queues has a step to claim, as far as one look without locks can tell."""
+        ...
+
+    async def find_claimable(self, propose: Propose) -> Loaded:
+        """What could be claimed, with its runs and steps, as it stood at one moment; nothing is locked. Where nothing
+        is found, `now` means nothing."""
         ...
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]: ...

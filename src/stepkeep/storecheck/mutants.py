@@ -115,7 +115,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "half-a-record",
         "what is not where it was left is left out, and the rest is written",
         "stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))",
-        "stepkeep_met(false)",
+        "stepkeep_met(false and $12::int > 0)",
     ),
     _on(
         POSTGRES,
@@ -139,7 +139,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "half-a-move",
         "what is not where it was left stays, and the rest moves",
         "stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))",
-        "stepkeep_met(false)",
+        "stepkeep_met(false and $12::int > 0)",
     ),
     _on(
         POSTGRES,

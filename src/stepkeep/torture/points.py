@@ -144,14 +144,14 @@ class WatchedStore:
             raise
         self._reach(now_doing, When.COMMITTED)
 
-    async def record(self, what: Write, known: Loaded) -> int:
+    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
         now_doing = doing.get()
         self._reach(now_doing, When.BEFORE)
         self._reach(now_doing, When.DECIDED)
         if self._trap is not None:
             self._trap.arm(now_doing)
         try:
-            now = await self._inner.record(what, known)
+            now = await self._inner.record(what, known, patient=patient)
         except ConnectionLost:
             self._tally.add("unknown outcomes")
             raise

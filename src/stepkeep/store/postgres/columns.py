@@ -24,7 +24,7 @@ from stepkeep.kernel.states import (
     WorkerState,
 )
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, json_text, names, numbers, packed, words
-from stepkeep.store.protocol import RunRecord, StoredDefinition
+from stepkeep.store.protocol import Loaded, RunRecord, StoredDefinition
 
 RUN_STATES = {state.value: state for state in RunState}
 STEP_STATES = {state.value: state for state in StepState}
@@ -354,6 +354,19 @@ def step_from(tenant: str, run_id: str, no: int, columns: Sequence[Any]) -> Step
         error,
         None if note is None else _note(note),
     )
+
+
+def claimable_from(found: Iterable[Sequence[Any]]) -> Loaded:
+    """Steps and their runs, as `find_claimable` selects them."""
+    loaded = Loaded(now=0)
+    for row in found:
+        loaded.now, tenant, run_id, no = row[:4]
+        key = (tenant, run_id)
+        if key not in loaded.runs:
+            loaded.runs[key], loaded.steps[key] = run_from(tenant, run_id, row[19:]), {}
+        loaded.steps[key][no] = step_from(tenant, run_id, no, row[4:19])
+        loaded.proposed.append((tenant, run_id, no))
+    return loaded
 
 
 def output_from(note: str | None, output: bytes | None) -> bytes | None:

@@ -27,7 +27,7 @@ from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.bell import PostgresBell
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
-from stepkeep.store.postgres.load import SQL, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
@@ -54,6 +54,9 @@ T = TypeVar("T")
 
 READERS = 4
 
+HASTE = "5ms"
+"""How long who is not patient waits for a run that others hold."""
+
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
@@ -62,12 +65,14 @@ class PostgresStore:
     """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
     lanes = 3
+    looks_first = True
 
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)
         self.url = options.shown
         self.clock_offset = 0
         self._engine = Pool(options, options.pool_size, ENGINE)
+        self._hasty = Pool(options, 1, {**ENGINE, "lock_timeout": HASTE})
         self._readers = Pool(options, READERS, {})
         self._users = Pool(options, options.pool_size, {})
         self._keeps_statements = options.statement_cache_size > 0
@@ -88,7 +93,7 @@ class PostgresStore:
     async def close(self) -> None:
         await self.bell.close()
         self._is_open = False
-        for pool in (self._engine, self._readers, self._users):
+        for pool in (self._engine, self._hasty, self._readers, self._users):
             await pool.close()
 
     async def migrate(self) -> SchemaStatus:
@@ -122,13 +127,14 @@ class PostgresStore:
                 self.bell.ring(noting.topics)
                 return
 
-    async def record(self, what: Write, known: Loaded) -> int:
+    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
         topics = topics_of(what)
         told = self.bell.board(topics)
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
-        async with self._looking(self._engine) if in_one_statement else self._transaction() as connection:
+        pool = self._engine if patient else self._hasty
+        async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.bell.text(told))
         self.bell.ring(topics, told)
         return now
@@ -188,6 +194,11 @@ class PostgresStore:
     async def has_ready(self, queues: Collection[int]) -> bool:
         [found] = await self._find(lambda row: bool(row[0]), SQL.has_ready, numbers(list(queues)), self.clock_offset)
         return found
+
+    async def find_claimable(self, propose: Propose) -> Loaded:
+        since = ALWAYS if propose.after is None else propose.after
+        asked = (numbers(tuple(dict.fromkeys(propose.queues))), propose.limit, since, self.clock_offset)
+        return columns.claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return await self._read(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
@@ -333,9 +344,9 @@ class PostgresStore:
         return pool
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
+    async def _transaction(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
         """A transaction of the engine's own; an exception leaves it to the pool to roll back."""
-        pool = self._live(self._engine)
+        pool = self._live(pool or self._engine)
         async with pool.connection() as connection:
             await execute(connection, pool.opening)
             yield connection

@@ -46,7 +46,7 @@ from stepkeep.store.protocol import (
 )
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
-from stepkeep.store.sqlite.change import SQL, change, record
+from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -64,6 +64,7 @@ class SqliteStore:
     """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it."""
 
     lanes = 2
+    looks_first = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -131,7 +132,7 @@ class SqliteStore:
         await self._write(lambda c: change(c, self._clock.now, wants, noting, propose))
         self.bell.ring(noting.topics)
 
-    async def record(self, what: Write, known: Loaded) -> int:
+    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
         def work(c: apsw.Connection) -> int:
             now = self._clock.now()
             record(c, now, what, known)
@@ -187,6 +188,15 @@ class SqliteStore:
     async def has_ready(self, queues: Collection[int]) -> bool:
         [found] = await self._rows(lambda row: bool(row[0]), SQL.has_ready, json_text(list(queues)), self._clock.now())
         return found
+
+    async def find_claimable(self, propose: Propose) -> Loaded:
+        def look(c: apsw.Connection) -> Loaded:
+            loaded = Loaded(now=self._clock.now())
+            with c:
+                load_proposals(c, propose, loaded)
+            return loaded
+
+        return await self._look(look)
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return await self._rows(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)

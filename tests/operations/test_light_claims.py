@@ -1,0 +1,90 @@
+"""Where looking first costs less, a claim is decided on what was seen; who meets another worker looks with locks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.operations import transact
+from stepkeep.store.protocol import Loaded, Propose
+from tests.operations.scene import Looks, on, on_several
+from tests.workbench import Bench, chain
+
+ONE = chain("one", 1)
+
+
+@pytest.fixture(autouse=True)
+def never_wary(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transact, "WARY", 0.0)
+
+
+async def _acquainted(bench: Bench, runs: int) -> None:
+    """Let a bench meet the definition, and start some runs for it to claim."""
+    plan = await bench.publish(ONE)
+    await bench.start(plan)
+    await bench.work_off()
+    for _ in range(runs):
+        await bench.start(plan)
+
+
+def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await _acquainted(bench, 3)
+        looks = Looks(bench)
+        claims = await bench.claim(limit=2)
+        assert len(claims) == 2
+        assert looks.count == (0 if bench.store.looks_first else 1)
+        for claim in claims:
+            await bench.report(claim)
+        assert await bench.work_off() == 1
+
+    on(database_url, act)
+
+
+def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) -> None:
+    async def act(benches: list[Bench]) -> None:
+        first, second = benches
+        await _acquainted(first, 6)
+        await second.publish(ONE)
+        await second.claimer()
+        find, seen = second.store.find_claimable, asyncio.Event()
+
+        async def slowly(propose: Propose) -> Loaded:
+            found = await find(propose)
+            await seen.wait()
+            return found
+
+        second.store.find_claimable = slowly  # type: ignore[method-assign]
+        late = asyncio.create_task(second.claim(limit=4))
+        await asyncio.sleep(0.05)
+        early = await first.claim(limit=4)
+        seen.set()
+        taken = [claim.run_id for claim in (*early, *await late)]
+        assert len(taken) == len(set(taken)) == 6
+        assert len(early) == (4 if second.store.looks_first else 2)
+
+    on_several(database_url, 2, act)
+
+
+def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(bench: Bench) -> None:
+        await _acquainted(bench, 4)
+        monkeypatch.setattr(transact, "WARY", 60.0)
+        find, asked = bench.store.find_claimable, 0
+
+        async def stale(propose: Propose) -> Loaded:
+            nonlocal asked
+            asked += 1
+            found = await find(propose)
+            for key, run in found.runs.items():
+                found.runs[key] = replace(run, seq=run.seq - 1)
+            return found
+
+        bench.store.find_claimable = stale  # type: ignore[method-assign]
+        assert len(await bench.claim(limit=2)) == 2
+        assert len(await bench.claim(limit=2)) == 2
+        assert asked == (1 if bench.store.looks_first else 0)
+
+    on(database_url, act)
