@@ -429,6 +429,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # -- memory
     _one(
+        "claimed-though-refused",
+        "a claim that was refused because another worker came first counts as made",
+        "operations.transact:Transactor._claim_lightly",
+        "if not known.proposed or await self._record(thought, known, patient=False):",
+        "if not known.proposed or await self._record(thought, known, patient=False) or thought.decisions:",
+    ),
+    _one(
         "late-from-memory",
         "what was decided from memory is written though its lease has run out on the way",
         "simulation.database:Session._check_leases",
