@@ -249,6 +249,22 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
+        "find_claimable",
+        "light-any-queue",
+        "a look finds steps of queues that the worker did not ask for",
+        "steps.queue = asked.queue",
+        "steps.queue >= asked.queue",
+    ),
+    _on(
+        POSTGRES,
+        "find_claimable",
+        "light-priority-ignored",
+        "of several queues, what is urgent is not found first",
+        "order by candidate.priority desc, ",
+        "order by ",
+    ),
+    _on(
+        POSTGRES,
         "has_ready",
         "ready-unseen",
         "an idle worker is told that there is nothing to claim",
