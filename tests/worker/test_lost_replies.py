@@ -41,9 +41,9 @@ def lose_the_reply(bed: Bed, to: Callable[[Write], bool], times: int = 1) -> Non
 
     really_record = bed.store.record
 
-    async def record(what, known):
+    async def record(what, known, **how):
         nonlocal left
-        now = await really_record(what, known)
+        now = await really_record(what, known, **how)
         if left and to(what):
             left -= 1
             raise ConnectionLost("the line broke after the commit")

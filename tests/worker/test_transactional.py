@@ -165,5 +165,5 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
     on_store(body)
 
 
-async def refuse_to_record(what: Any, known: Any) -> int:
+async def refuse_to_record(what: Any, known: Any, **how: Any) -> int:
     raise Contended("somebody has to look")
