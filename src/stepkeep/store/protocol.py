@@ -155,16 +155,18 @@ class Write(msgspec.Struct, kw_only=True):
         return bool(self.runs or self.steps or self.attempts or self.entries)
 
     @property
+    def _has_rare_rows(self) -> bool:
+        return bool(self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys)
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is all runs, steps, attempts and journal, as most are."""
-        return not (
-            self.new_runs or self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys
-        )
+        return not (self.new_runs or self._has_rare_rows)
 
     @property
     def is_plain_birth(self) -> bool:
         """Whether it is nothing but runs that come into being, and they bring nothing with them but their steps."""
-        if self.has_hot_rows or self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys:
+        if self.has_hot_rows or self._has_rare_rows:
             return False
         return bool(self.new_runs) and not any(
             new.messages or new.outbox or new.idempotency or new.run.business_key for new in self.new_runs
