@@ -1,0 +1,83 @@
+"""Makes text safe to show: on a terminal, in a log line, in a stored error, later on a page.
+
+Text from handlers, remote servers, definitions and people may hold terminal escape sequences, bidirectional controls or
+line breaks that forge other lines. Every edge passes such text through this module. Nothing here raises:
+`exception_text` also survives exceptions whose own `__str__` fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_SHOWN: Final = 4_000
+"""How many characters of one text are shown; the rest is counted."""
+
+# C0, DEL, C1, soft hyphen, bidirectional and zero-width controls, line separators, surrogates, tags.
+_CONTROLS: Final = (
+    "\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ud800-\udfff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_in_lines: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_CONTROLS}]").sub
+_in_one_line: Final = re.compile(f"[\x00-\x1f{_CONTROLS}]").sub
+
+
+def inert(text: str, limit: int = MAX_SHOWN) -> str:
+    r"""The text with every control character but newline and tab written as an escape, and its length bounded.
+
+    >>> inert("a\x1b[2Jb\u202ec")
+    'a\\x1b[2Jb\\u202ec'
+    """
+    return text if len(text) <= limit and text.isprintable() else _in_lines(_escape, _bounded(text, limit))
+
+
+def inert_line(text: str, limit: int = MAX_SHOWN) -> str:
+    r"""Like `inert`, for a text that must stay on one line: newline and tab are escaped as well.
+
+    >>> inert_line("a\nforged.yaml:1:1: fine")
+    'a\\nforged.yaml:1:1: fine'
+    """
+    return text if len(text) <= limit and text.isprintable() else _in_one_line(_escape, _bounded(text, limit))
+
+
+def exception_text(error: BaseException) -> str:
+    """`TypeName: message` of any exception, also of one that cannot be printed. Not escaped: `inert` does that.
+
+    >>> exception_text(KeyError("email"))
+    "KeyError: 'email'"
+    """
+    name, message = type_name(error), exception_message(error)
+    if message is None:
+        return f"{name} (its message cannot be read)"
+    return f"{name}: {message}" if message else name
+
+
+def exception_message(error: BaseException) -> str | None:
+    """What `str(error)` gives, as a plain str; None where that raises."""
+    try:
+        # Not `str(error)` alone: `__str__` may return a subclass of str with methods of its own.
+        return str.__add__("", str(error))
+    except BaseException:  # noqa: BLE001 - user code: SystemExit and RecursionError included
+        return None
+
+
+def type_name(value: object) -> str:
+    """The name of a value's type, whatever its metaclass does."""
+    return str.__add__("", type.__dict__["__name__"].__get__(type(value)))
+
+
+def _bounded(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    match found[0]:
+        case "\n":
+            return "\\n"
+        case "\t":
+            return "\\t"
+        case "\r":
+            return "\\r"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
