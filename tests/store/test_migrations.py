@@ -40,6 +40,30 @@ def test_the_migrations_of_a_store_are_numbered_without_a_gap(package: str) -> N
     assert all(len(migration.checksum) == 64 for migration in migrations)
 
 
+PUBLISHED = {
+    "stepkeep.store.sqlite": {
+        1: "7e94ff30deee1002c8def4d96c33eb87f005d0d05d5a3b74b64d4cce6c44a125",
+        2: "2054923fd9dfc1cca6bb23d39ecdc8bf5bd1e04970c587e50ebf7bead9c963a1",
+    },
+    "stepkeep.store.postgres": {
+        1: "cd3b4fce982e5cd940d78397e3d77c1f02b0cf05a739a6a7fd6078a96e60fbe2",
+        2: "5b718e5d05b5584ae6c4f40a64e7380e0fc79c6eef0b60aa05f2fdaa547bc608",
+    },
+}
+"""Databases remember these checksums and are refused when a text has changed: a published file stays as it is."""
+
+
+@pytest.mark.parametrize("package", PUBLISHED)
+def test_a_published_migration_never_changes(package: str) -> None:
+    checksums = {migration.version: migration.checksum for migration in load_migrations(package)}
+    assert {version: checksums[version] for version in PUBLISHED[package]} == PUBLISHED[package]
+
+
+def test_both_stores_number_and_name_their_migrations_alike() -> None:
+    named = [[(one.version, one.name) for one in load_migrations(package)] for package in PUBLISHED]
+    assert named[0] == named[1]
+
+
 async def test_a_new_database_lacks_everything_until_it_is_migrated(url: str) -> None:
     store = connect(url)
     await store.open()

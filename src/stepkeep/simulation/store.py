@@ -51,7 +51,7 @@ Work = Callable[[], T]
 Waiting = Callable[[], Coroutine[Any, Any, T]]
 
 MAX_ROUNDS = 10_000
-SCHEMA = ((1, "core"),)
+SCHEMA = ((1, "core"), (2, "message_numbers"))
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 _decode_spec = msgspec.json.Decoder(QueueSpec).decode

@@ -25,7 +25,9 @@ MET = (
     asyncpg.SerializationError,
     asyncpg.LockNotAvailableError,
     asyncpg.UniqueViolationError,
+    asyncpg.InvalidCachedStatementError,
 )
+"""The transaction may be run again. The last is what a kept statement meets when a migration has changed a column."""
 
 CUT_OFF = (
     asyncpg.PostgresConnectionError,

@@ -1,0 +1,109 @@
+"""A database that an earlier version made and filled is brought up to date with everything that is in it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.store.raw import Raw, RefusedBySchema
+from tests.store.values import TENANT, a_message, a_run, load, new_run, ready, run_id, save, want, writes
+
+import stepkeep as sk
+from stepkeep.cli.main import main
+from stepkeep.errors import Contended, InvalidInput
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.store.connect import connect
+from stepkeep.store.migrations import load_migrations
+from stepkeep.store.protocol import Store, Write
+from stepkeep.store.statements import load_statements
+
+FIRST_ENTRY_PAST_32_BITS = 2048
+LATE = FIRST_ENTRY_PAST_32_BITS << 20
+OLD_MESSAGES = tuple(a_message(1, f"m-{place}", (place + 1 << 20) + place) for place in range(50))
+
+
+@asynccontextmanager
+async def at_version(url: str, version: int) -> AsyncIterator[Store]:
+    """A store on a database that has the migrations up to this one, as an earlier program left it."""
+    store = connect(url)
+    await store.open()
+    try:
+        await _apply(store, url, version)
+        yield store
+    finally:
+        await store.close()
+
+
+async def _apply(store: Store, url: str, version: int) -> None:
+    package = "stepkeep.store.sqlite" if url.startswith("sqlite") else "stepkeep.store.postgres"
+    async with store.transaction() as transaction:
+        execute = transaction.connection.execute
+        scripts = [load_statements(package).create_migrations]
+        for one in load_migrations(package)[:version]:
+            noted = f"({one.version}, '{one.name}', '{one.checksum}', 1)"
+            scripts += [one.script, f"insert into migrations (version, name, checksum, applied_at) values {noted}"]
+        for script in scripts:
+            done = execute(script)
+            if package.endswith("postgres"):
+                await done
+
+
+def by_command(url: str) -> None:
+    assert main(["db", "migrate", "--db", url]) == 0
+
+
+def by_opening(url: str) -> None:
+    with sk.open(url):
+        """Opening migrates."""
+
+
+@pytest.mark.parametrize("upgrade", [by_command, by_opening])
+async def test_messages_outlive_the_upgrade_of_their_numbers(
+    url: str, raw: Raw, upgrade: Callable[[str], None]
+) -> None:
+    async with at_version(url, 1) as store:
+        assert [version for version, _ in (await store.status()).applied] == [1]
+        await save(store, new_run(1, (ready(1),), run=a_run(1, open=1, moving=1), messages=OLD_MESSAGES))
+        document = b'{"a":1}'
+        published = await store.publish(TENANT, "old", 1, "native", "digest", document, [QueueSpec(kind="x")], "ann")
+
+    await asyncio.to_thread(upgrade, url)
+
+    store = connect(url)
+    await store.open()
+    try:
+        assert (await store.status()).pending == ()
+        assert await store.read_messages(TENANT, run_id(1)) == list(OLD_MESSAGES)
+        assert await store.read_definition(TENANT, "old", 1) == published
+        late = a_message(1, "late", LATE)
+        await store.change([want(1)], writes(Write(messages=[late])))
+        assert (await store.read_messages(TENANT, run_id(1)))[-1] == late
+        for statement in ("update definitions set name = 'other'", "delete from definitions"):
+            with pytest.raises(RefusedBySchema, match="never changes"):
+                await raw.execute(statement)
+    finally:
+        await store.close()
+
+
+@pytest.mark.postgres
+async def test_the_numbers_of_the_first_schema_were_too_small(postgres_dsn: str) -> None:
+    """What the upgrade is for: without it this message is refused."""
+    async with at_version(postgres_dsn, 1) as store:
+        await save(store, new_run(1))
+        with pytest.raises(InvalidInput):
+            await store.change([want(1)], writes(Write(messages=[a_message(1, "late", LATE)])))
+
+
+@pytest.mark.postgres
+async def test_an_open_store_goes_on_after_others_have_migrated(postgres_dsn: str) -> None:
+    """A statement that a connection keeps was planned for the old column: the transaction is run again, not lost."""
+    async with at_version(postgres_dsn, 1) as store:
+        await save(store, new_run(1, messages=OLD_MESSAGES))
+        before = await load(store, want(1, inbox=True))
+        await asyncio.to_thread(by_opening, postgres_dsn)
+        with contextlib.suppress(Contended):
+            await load(store, want(1, inbox=True))
+        after = await load(store, want(1, inbox=True))
+        assert after.inbox == before.inbox
+        assert await store.read_messages(TENANT, run_id(1)) == list(OLD_MESSAGES)
