@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, wait
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,10 +21,11 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
-from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import decisions, edge, projected, retention, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run
@@ -380,17 +379,12 @@ class Engine:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._engine = AsyncEngine(url, **options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
-        if self._loop is not None:
+        if self._thread is not None:
             raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
-        ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=_spin, args=(self._loop, ready), name="stepkeep-engine", daemon=True)
-        self._thread.start()
-        ready.wait()
+        self._thread = LoopThread()
         try:
             self._call(self._engine.__aenter__())
         except BaseException:
@@ -401,31 +395,26 @@ class Engine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._thread is not None and self._thread.is_inherited:
+            # The connections belong to the parent process, which closes them.
+            return
         try:
-            self._call(_end_tasks())
+            self._call(end_tasks())
             self._call(self._engine.__aexit__(kind, error, trace))
         finally:
             self._end()
 
     def _end(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        loop = self._loop
-        if loop is None or threading.current_thread() is self._thread:
+        thread = self._thread
+        if thread is None:
             work.close()
-            raise InvalidInput(
-                "the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …"
-                if loop is None
-                else "the engine cannot wait for itself; await the method of an AsyncEngine here"
-            )
-        return _wait_for(work, loop)
+            raise InvalidInput("the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …")
+        return thread.call(work)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Every method of AsyncEngine, called and waited for."""
@@ -446,49 +435,6 @@ class Engine:
     def start(self, workflow: Runnable, input: Any = None, **options: Any) -> Started:  # noqa: A002
         """Create a run and start it; workers do the rest."""
         return self._call(self._engine.start(workflow, input, **options))
-
-
-def _wait_for(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Have work done on a loop in another thread and wait for it."""
-    answer: Future[T] = Future()
-    tasks: list[asyncio.Task[T]] = []
-
-    def begin() -> None:
-        tasks.append(loop.create_task(work))
-        tasks[0].add_done_callback(lambda task: _tell(task, answer))
-
-    loop.call_soon_threadsafe(begin)
-    try:
-        return answer.result()
-    except BaseException:
-        if not answer.done():
-            # Interrupted (Ctrl-C): the work must not go on unwatched. It is called off, and hands back what it holds.
-            loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            wait([answer])
-        raise
-
-
-def _tell(task: asyncio.Task[T], answer: Future[T]) -> None:
-    if task.cancelled():
-        answer.set_exception(StoreUnavailable("the engine was closed while this call was under way"))
-    elif (problem := task.exception()) is not None:
-        answer.set_exception(problem)
-    else:
-        answer.set_result(task.result())
-
-
-async def _end_tasks() -> None:
-    """Call off what other threads have not waited for."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-
-
-def _spin(loop: asyncio.AbstractEventLoop, ready: threading.Event) -> None:
-    asyncio.set_event_loop(loop)
-    loop.call_soon(ready.set)
-    loop.run_forever()
 
 
 def open_engine(url: str = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:

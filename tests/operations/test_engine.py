@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import inspect
 import os
 import signal
+import subprocess
+import sys
 import threading
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -180,3 +186,98 @@ def test_an_engine_says_when_it_is_not_open_or_open_twice(tmp_path: object) -> N
         assert engine.runs() == {"runs": []}
     with engine:
         assert engine.runs() == {"runs": []}
+
+
+def test_an_engine_opens_works_and_closes_inside_a_running_loop(database_url: str) -> None:
+    made, registry = workflow()
+    before = set(threading.enumerate())
+
+    async def in_a_notebook() -> Any:
+        with sk.open(database_url, registry=registry) as engine:
+            return engine.run(made).output
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # an event loop that is not closed says so when it is collected
+        assert asyncio.run(in_a_notebook()) == "hello"
+        gc.collect()
+    assert set(threading.enumerate()) == before
+
+
+def test_a_callback_that_stops_the_loop_or_the_program_leaves_the_engine_usable(tmp_path: object) -> None:
+    made, registry = workflow()
+
+    def ends_the_program(_: object) -> None:
+        raise SystemExit(7)
+
+    with sk.open(f"sqlite:///{tmp_path}/x.db", registry=registry) as engine:
+        engine.run(made)
+        with pytest.raises(SystemExit):
+            engine.prune(archive=None, keep=0, told=ends_the_program)
+        engine.prune(archive=None, keep=0, told=lambda _: asyncio.get_running_loop().stop())
+        assert engine.run(made).output == "hello"
+
+
+def test_calls_that_race_with_the_end_of_the_engine_are_all_answered(tmp_path: object) -> None:
+    answered: list[bool] = []
+    for _ in range(20):
+        engine = sk.open(f"sqlite:///{tmp_path}/x.db")
+        begun = threading.Barrier(5)
+
+        def hammer(engine: Engine = engine, begun: threading.Barrier = begun) -> None:
+            begun.wait(30)
+            with suppress(StoreUnavailable, InvalidInput):
+                while True:
+                    engine.runs()
+            answered.append(True)
+
+        with engine:
+            threads = [threading.Thread(target=hammer, daemon=True) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            begun.wait(30)
+        for thread in threads:
+            thread.join(30)
+    assert len(answered) == 80
+
+
+FORKED = """
+import gc, os, signal, sys, warnings
+import stepkeep as sk
+
+warnings.simplefilter("ignore")  # Python warns of threads at a fork, which is what this is about
+signal.alarm(60)
+with sk.open(sys.argv[1]) as engine:
+    engine.runs()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        for name in sys.argv[2].split(","):
+            try:
+                getattr(engine, name)(*(["x"] if name not in ("runs", "prune") else []))
+            except sk.StoreUnavailable as refusal:
+                assert "fork" in str(refusal), refusal
+            else:
+                raise SystemExit(f"{name} was not refused")
+    else:
+        _, status = os.waitpid(child, 0)
+        assert status == 0, status
+        print(engine.runs())
+if child == 0:
+    del engine
+    gc.collect()
+    sys.exit(0)
+"""
+
+
+def test_an_engine_refuses_every_call_in_the_child_of_a_fork_and_the_child_ends(database_url: str) -> None:
+    methods = [name for name, found in vars(AsyncEngine).items() if inspect.iscoroutinefunction(found)]
+    # Those with arguments that must be named are refused before they are looked at, too.
+    simple = [name for name in methods if not name.startswith("_") and name not in ("complete", "send", "prune")]
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKED, database_url, ",".join(simple)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "{'runs': []}\n"), ran.stderr
