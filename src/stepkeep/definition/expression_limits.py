@@ -38,8 +38,11 @@ _PATTERN_TOKEN = re.compile(
 _encode = msgspec.json.Encoder().encode
 
 
-def data_weight(data: object) -> int:
-    """The size of data as JSON; raises ExpressionError for what CEL would cut short, round or crash on."""
+def data_weight(data: object) -> tuple[int, bool]:
+    """The size of data as JSON, and whether there may be a null in it.
+
+    Raises ExpressionError for what CEL would cut short, round or crash on.
+    """
     try:
         encoded = _encode(data)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -52,7 +55,7 @@ def data_weight(data: object) -> int:
     # CEL ends a text at its first NUL and says nothing. The escape may also be part of the text itself.
     if b"\\u0000" in encoded and _holds_nul(data):
         raise ExpressionError("the data that it reads holds a NUL character.")
-    return len(encoded)
+    return len(encoded), b"null" in encoded
 
 
 def pattern_program(pattern: str) -> int:

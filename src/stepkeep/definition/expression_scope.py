@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from stepkeep.definition.document import nearest
 from stepkeep.definition.expression_limits import MAX_PATTERN, MAX_PATTERN_PROGRAM, pattern_program
 from stepkeep.definition.findings import Finding, did_you_mean
-from stepkeep.definition.syntax_tree import Call, Constant, Loop, MapOf, Name, Node, Select, children
+from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select, children
 
 STEP_FIELDS: Final = ("output", "state", "error")
 RUN_FIELDS: Final = ("id", "workflow", "version", "correlation_id", "business_key", "started_at")
@@ -95,6 +95,11 @@ class _Chain(NamedTuple):
     tested: bool
 
 
+def bad_map_key(at: int) -> Finding:
+    """The finding for a map whose keys CEL has no type for."""
+    return Finding((), "The keys of a map are text, whole numbers, true or false.", "Use string().", inside=at)
+
+
 def resolve(tree: Node, source: str, scope: Scope) -> Resolved:
     """Look up every name in an expression."""
     resolver = _Resolver(source, scope)
@@ -159,6 +164,8 @@ class _Resolver:
             case MapOf(message=message) if message:
                 self._find(node.at, f"`{message}` cannot be made here.", 'Write a map: {"key": value}.')
                 return
+            case MapOf():
+                self.findings.extend(bad_map_key(key.at) for key, _ in node.entries if _is_no_key(key))
         for child in children(node):
             self.visit(child, local, loops)
 
@@ -301,6 +308,13 @@ class _Resolver:
                 return
             level = below
         level[path[-1]] = None
+
+
+def _is_no_key(node: Node) -> bool:
+    """A literal that cannot be a key; other keys are known when they are evaluated."""
+    if isinstance(node, Constant):
+        return node.value is None or isinstance(node.value, float | bytes)
+    return isinstance(node, ListOf | MapOf)
 
 
 def _begins(text: str, name: str) -> bool:

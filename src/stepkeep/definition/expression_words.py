@@ -151,6 +151,10 @@ _EVALUATION: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Said]]
         lambda found: ("a number that it reads does not fit in 64 bits", ""),
     ),
     (
+        re.compile(r"Invalid map key type: '(.+)'"),
+        lambda found: (f"a value of type {found[1]} cannot be the key of a map", "Convert with string()."),
+    ),
+    (
         re.compile(r"Iteration budget exceeded"),
         lambda found: ("its loops go through more than 10000 items", "Do it in a step."),
     ),

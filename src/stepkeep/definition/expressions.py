@@ -1,9 +1,8 @@
 """Compiles and evaluates `${{ … }}`: CEL expressions over a run's input, its steps' results and the run itself.
 
-The only module that imports CEL. What can be told from the text is told when it is compiled, at publication;
-evaluation is bounded and ends in a plain JSON value or an ExpressionError. The linter compiles; the kernel's
-conditions and the workers evaluate, from any thread: CEL keeps the interpreter's lock, and nothing here is written
-to after compiling.
+What can be told from the text is told when it is compiled, at publication; evaluation is bounded and ends in a plain
+JSON value or an ExpressionError. CEL itself is behind `cel_binding`. The linter compiles; the kernel's conditions and
+the workers evaluate, from any thread: CEL keeps the interpreter's lock, and nothing here is written to after compiling.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from cel_expr_python import cel
 
+from stepkeep.definition import cel_binding
+from stepkeep.definition.cel_binding import CelRefused, Program
 from stepkeep.definition.document import nearest
 from stepkeep.definition.expression_limits import MAX_COST, check_cost, data_weight
-from stepkeep.definition.expression_scope import Resolved, Scope, StaticPath, Tree, resolve
+from stepkeep.definition.expression_scope import Resolved, Scope, StaticPath, Tree, bad_map_key, resolve
 from stepkeep.definition.expression_words import compile_findings, evaluation_words
 from stepkeep.definition.findings import Finding
-from stepkeep.definition.syntax_tree import Call, Constant, Loop, Node, decode, walk
+from stepkeep.definition.syntax_tree import Call, Constant, Loop, MapOf, Node, decode, walk
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
 from stepkeep.errors import ExpressionError
 
@@ -44,8 +44,7 @@ _LARGEST_INTEGER: Final = 2**53 - 1
 Json: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
 Context: TypeAlias = Mapping[str, Any]
 
-_ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(("input", "steps", "run", "output"), cel.Type.DYN))
-_TRY_PATTERN = _ENVIRONMENT.compile("''.matches(input)")
+_TRY_PATTERN = cel_binding.compiled("''.matches(input)")
 _encode = msgspec.json.Encoder().encode
 _MISSING: Final = object()
 
@@ -104,42 +103,50 @@ def compile_expression(source: str, scope: Scope) -> Expression:
     findings = [*resolved.findings, *_bad_patterns(resolved)]
     if resolved.path is not None and not findings:
         return Expression(source.strip(), resolved, "dyn", _PathReader(resolved.path))
-    program = _checked(source, findings)
-    evaluator = _Evaluator(program, tree, resolved)
-    return Expression(source.strip(), resolved, str(program.return_type()).lower(), evaluator)
+    program, result_type = _checked(source, findings)
+    return Expression(source.strip(), resolved, result_type, _Evaluator(program, tree, resolved))
 
 
 @lru_cache(maxsize=4096)
 def _parsed(source: str) -> Node:
     try:
-        return decode(_ENVIRONMENT.compile(source, disable_check=True).serialize())
-    except RuntimeError as error:
+        return decode(cel_binding.parsed(source).serialized())
+    except CelRefused as error:
         raise InvalidExpression(compile_findings(str(error), source)) from None
 
 
-def _checked(source: str, findings: list[Finding]) -> Any:
-    """CEL's own check of functions and types, on top of what was found in the names."""
-    program, more = _program(source)
-    if findings or more:
+def _checked(source: str, findings: list[Finding]) -> tuple[Program, str]:
+    """The program and the type of its result: CEL's own check of functions and types, on top of that of the names."""
+    program, result_type, more = _program(source)
+    said = {finding.message for finding in findings}
+    more = [finding for finding in more if finding.message not in said]
+    if findings or more or program is None:
         raise InvalidExpression(sorted([*findings, *more], key=lambda finding: finding.inside))
-    return program
+    return program, result_type
 
 
 @lru_cache(maxsize=4096)
-def _program(source: str) -> tuple[Any, list[Finding]]:
+def _program(source: str) -> tuple[Program | None, str, list[Finding]]:
     try:
-        return _ENVIRONMENT.compile(source), []
-    except RuntimeError as error:
+        program = cel_binding.compiled(source)
+    except CelRefused as error:
         functions = {node.function for node in walk(_parsed(source)) if isinstance(node, Call)}
-        return None, compile_findings(str(error), source, functions)
+        return None, "", compile_findings(str(error), source, functions)
+    try:
+        return program, program.result_type(), []
+    except CelRefused:
+        # CEL compiles a map whose keys it has no type for, and refuses to name the type of the whole.
+        at = next((node.at for node in walk(_parsed(source)) if isinstance(node, MapOf)), 0)
+        return None, "", [bad_map_key(at)]
 
 
 def _bad_patterns(resolved: Resolved) -> list[Finding]:
     findings = []
     for pattern, at in resolved.patterns:
-        tried = _TRY_PATTERN.eval(data={"input": pattern})
-        if tried.type() == cel.Type.ERROR:
-            reason, _ = evaluation_words(str(tried.value()))
+        try:
+            _TRY_PATTERN.evaluate({"input": pattern})
+        except CelRefused as error:
+            reason, _ = evaluation_words(str(error))
             findings.append(Finding((), f"This is an {reason}.", "See the syntax of RE2.", inside=at))
     return findings
 
@@ -184,23 +191,21 @@ class _PathReader:
 class _Evaluator:
     """Gives CEL only what the expression reads, within bounds, and takes back only what JSON can hold."""
 
-    def __init__(self, program: Any, tree: Node, resolved: Resolved) -> None:
+    def __init__(self, program: Program, tree: Node, resolved: Resolved) -> None:
         self.program, self.tree, self.resolved = program, tree, resolved
         nodes = list(walk(tree))
+        self.makes_null = any(isinstance(node, Constant) and node.value is None for node in nodes)
         self.size = sum(_size(node) for node in nodes)
         self.growing = any(isinstance(node, Loop) or _is_match(node) for node in nodes)
 
     def __call__(self, context: Context) -> Json:
         data = self._data(context)
-        weight = data_weight(data)
+        weight, data_holds_null = data_weight(data)
         if self.growing or (weight + self.size) * self.size > MAX_COST // 10:
             check_cost(self.tree, data)
         try:
-            result = self.program.eval(data=data)
-            if result.type() == cel.Type.ERROR:
-                raise RuntimeError(result.value())
-            value = result.plain_value()
-        except (RuntimeError, ValueError, OverflowError) as error:
+            value = self.program.evaluate(data, may_hold_null=data_holds_null or self.makes_null)
+        except CelRefused as error:
             said, hint = evaluation_words(str(error))
             raise ExpressionError(f"{said}.", hint=hint) from None
         return _to_json(value)
@@ -273,7 +278,7 @@ def _scalar(value: Any) -> str | int | float | bool | None:
             if not math.isfinite(value):
                 raise ExpressionError(f"the result is {value}, which JSON does not have.")
             return value
-    hint = "" if isinstance(value, cel.Type) else "Convert with string()."
+    hint = "" if cel_binding.is_type(value) else "Convert with string()."
     raise ExpressionError(f"the result is {_kind(value)}, which JSON does not have.", hint=hint)
 
 
@@ -293,7 +298,7 @@ def _kind(value: Any) -> str:
             return "a timestamp"
         case datetime.timedelta():
             return "a duration"
-    return "a type" if isinstance(value, cel.Type) else f"a {type(value).__name__}"
+    return "a type" if cel_binding.is_type(value) else f"a {type(value).__name__}"
 
 
 class Template:
