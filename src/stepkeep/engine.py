@@ -21,14 +21,14 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import decisions, edge, projected, retention, views
 from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run
+from stepkeep.operations.log import canonical_machines, export_run, export_without_names, stored_definition
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
@@ -238,16 +238,24 @@ class AsyncEngine:
         return [encode_line(line) async for line in lines]
 
     async def certify(self, run_id: str) -> Certificate:
-        """The judge's word on a run: on its journal, and on its log in the words of every dialect."""
-        from stepkeep.conformance.certificate import certify
+        """The judge's word on a run: on its journal, its log in the words of every dialect, and its definition."""
+        from stepkeep.conformance.certificate import Published, certify
 
+        stored = await stored_definition(self.transactor, run_id, tenant=self.tenant)
+        published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
         while True:
-            canonical = await self.log(run_id)
+            try:
+                canonical = await self.log(run_id)
+            except DefinitionChanged:
+                # Nothing can be told in a dialect's words without a definition to go by.
+                nameless = export_without_names(self.transactor, run_id, tenant=self.tenant)
+                log = [encode_line(line) async for line in nameless]
+                return certify(log, {}, canonical_machines(), judged, published)
             tellings = {name: await self.log(run_id, as_=name) for name in judged}
             # A run that goes on may have moved between two exports: all of them must speak of the same journal.
             if await self.log(run_id) == canonical:
-                return certify(canonical, tellings, canonical_machines(), judged)
+                return certify(canonical, tellings, canonical_machines(), judged, published)
 
     async def prune(
         self,

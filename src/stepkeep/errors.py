@@ -13,6 +13,7 @@
     │   ├── StoreUnavailable   not reachable, locked or full: try again later
     │   │   └── ConnectionLost cut off in the middle: it may have happened all the same
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
+    │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
     │   └── Contended          two transactions met: re-run the whole of it
     └── Broken                 a promise of the engine does not hold: a defect, never swallowed
         ├── IllegalTransition  a (state, trigger) pair that has no row in the table
@@ -118,6 +119,10 @@ class ConnectionLost(StoreUnavailable):
 
 class SchemaMismatch(StoreError):
     """The schema in the database is not the one this program was written for."""
+
+
+class DefinitionChanged(StoreError):
+    """A stored definition differs from the digest it was published under, so no run of it goes on."""
 
 
 class Contended(StoreError):

@@ -15,6 +15,7 @@ from stepkeep.errors import (
     Broken,
     Conflict,
     Contended,
+    DefinitionChanged,
     DefinitionError,
     ExpressionError,
     InvalidInput,
@@ -73,6 +74,7 @@ def _code(error: StepkeepError) -> str:
     for kind, code in (
         (StoreUnavailable, "store_unavailable"),
         (SchemaMismatch, "schema_mismatch"),
+        (DefinitionChanged, "definition_changed"),
         (Contended, "contended"),
         (StoreError, "store"),
         (Broken, "broken"),

@@ -1,11 +1,13 @@
 """A certificate for one run: what the judge looked at, what it found, and the hashes that it speaks for.
 
-Made from exported logs alone: the canonical one and one per dialect. Each is judged by itself, and the dialects' logs
-are compared with what the canonical one looks like in their words. `stepkeep certify` prints it.
+Made from exported logs, the canonical one and one per dialect, and from the definition as it is stored. Each log is
+judged by itself, and the dialects' logs are compared with what the canonical one looks like in their words. The
+definition must have the digest that it was published under. `stepkeep certify` prints it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,6 +48,28 @@ class DialectVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """The definition of a run as its row has it: name, version and digest, and the document they are meant for."""
+
+    name: str
+    version: int
+    digest: str
+    document: bytes
+
+
+class DefinitionVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Which definition the run was made from, and whether the stored document is that one."""
+
+    name: str
+    version: int
+    digest: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """The judge's word on one run. It speaks for the journal whose head it names, and for no later one."""
 
@@ -55,12 +79,14 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     entries: int
     counts: dict[str, int]
+    definition: DefinitionVerdict | None
     canonical: tuple[Finding, ...]
     dialects: tuple[DialectVerdict, ...]
 
     @property
     def ok(self) -> bool:
-        return not self.canonical and all(one.ok for one in self.dialects)
+        definition_ok = self.definition is None or self.definition.ok
+        return definition_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
         """The documented shape behind `--json`."""
@@ -75,9 +101,13 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def certify(
-    canonical: Log, tellings: Mapping[str, Log], machines: Machines, judged: Mapping[str, Judged]
+    canonical: Log,
+    tellings: Mapping[str, Log],
+    machines: Machines,
+    judged: Mapping[str, Judged],
+    published: Published | None = None,
 ) -> Certificate:
-    """Judge a run by its exported logs: the canonical one, and one in the words of each dialect."""
+    """Judge a run by its exported logs: the canonical one, and one in the words of each dialect; and its definition."""
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})
@@ -90,12 +120,26 @@ def certify(
         head=str(said.get("hash")),
         entries=int(said.get("entries", 0)),
         counts=_counts(documents),
+        definition=None if published is None else _definition(published, str(said.get("run_id"))),
         canonical=report.findings,
         dialects=tuple(
             _verdict(judged[name], log, documents, said.get("hash"), own=written_in == name)
             for name, log in tellings.items()
         ),
     )
+
+
+def _definition(published: Published, run: str) -> DefinitionVerdict:
+    found = hashlib.sha256(published.document).hexdigest()
+    said = ""
+    if found != published.digest:
+        said = f"the stored document has the digest {found}, not the one it was published under"
+    else:
+        content = json.loads(published.document)
+        if (content.get("name"), content.get("version")) != (published.name, published.version):
+            said = "the stored document is of another name or version than its row"
+    findings = (Finding(0, Code.DEFINITION, run, said),) if said else ()
+    return DefinitionVerdict(name=published.name, version=published.version, digest=published.digest, findings=findings)
 
 
 def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, own: bool) -> DialectVerdict:
@@ -195,6 +239,11 @@ def _page(one: Certificate) -> Iterator[str]:
     yield ""
     yield f"Journal head: `{one.head}` after {one.entries:,} entries. This page speaks for that head and no later one."
     yield ""
+    if one.definition is not None:
+        stands = "has" if one.definition.ok else "DOES NOT HAVE"
+        named = f"{one.definition.name}, version {one.definition.version}"
+        yield f"Definition: {named}. The stored document {stands} the digest `{one.definition.digest}`."
+        yield ""
     yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
     yield ""
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
@@ -207,6 +256,8 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
+    for finding in one.definition.findings if one.definition is not None else ():
+        yield f"\n- {finding.code}: {finding.message}"
     for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
         for finding in findings:
             yield f"\n- {name} log, {finding}"

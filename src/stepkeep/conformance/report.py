@@ -70,6 +70,8 @@ class Code(StrEnum):
     """something does not hold that the dialect's specification says always does"""
     PROJECTION = "projection"
     """the dialect's log is not what the journal looks like in its words"""
+    DEFINITION = "definition"
+    """the stored definition is not the one that was published"""
     ARCHIVE = "archive"
     """an archive's files are damaged, or not what its manifest says"""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from uuid_utils import uuid7
 
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -145,6 +145,10 @@ async def plan_for(transactor: Transactor, run: Run) -> Plan:
     plan = transactor.plans.get(run.definition_id)
     if plan is None:
         stored = await transactor.store.read_definitions([run.definition_id])
+        if run.definition_id not in stored:
+            raise DefinitionChanged(
+                f"the definition of run {run.id} (definition {run.definition_id}) is gone from the database"
+            )
         plan = transactor.plans.add(stored[run.definition_id])
     return plan
 

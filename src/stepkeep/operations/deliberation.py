@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepkeep.errors import Broken, NotFound
+from stepkeep.errors import NotFound
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -132,9 +132,9 @@ class Deliberation:
             return None
         plan = self._plans.get(run.definition_id)
         if plan is None:
-            problem = self._plans.problem(run.definition_id)
+            refusal = self._plans.refusal(key[1], run.definition_id)
             for place, _ in events:
-                self.replies[place] = Broken(f"run {key[1]} cannot go on here: {problem}")
+                self.replies[place] = refusal
             return None
         snapshot = Snapshot(
             plan=plan,

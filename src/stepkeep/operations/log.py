@@ -13,8 +13,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
 from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
 from stepkeep.operations import edge
@@ -22,7 +23,7 @@ from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.protocol import RunFilter, StoredDefinition
 
 JOURNAL_PAGE = 1000
 RUNS_PAGE = 200
@@ -36,14 +37,39 @@ async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
     """The whole journal of a run, then its head as the run's row has it; in canonical names or a dialect's words."""
+    plan = await plan_of(transactor, tenant, run_id)
+    async for line in _export_run(transactor, run_id, tenant, plan, dialect):
+        yield line
+
+
+async def export_without_names(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
+    """The same in canonical words, with numbers for the names of steps: for a run whose definition was changed."""
+    async for line in _export_run(transactor, run_id, tenant, None, None):
+        yield line
+
+
+async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str) -> StoredDefinition:
+    """The definition of a run as its row has it now, whatever this process has read before."""
     found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
-    plan = await plan_of(transactor, tenant, run_id)
+    wanted = found.run.definition_id
+    stored = (await transactor.store.read_definitions([wanted])).get(wanted)
+    if stored is None:
+        raise DefinitionChanged(f"the definition of run {run_id} (definition {wanted}) is gone from the database")
+    return stored
+
+
+async def _export_run(
+    transactor: Transactor, run_id: str, tenant: str, plan: Plan | None, dialect: str | None
+) -> AsyncIterator[Line]:
+    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
     correlation = found.details.correlation_id
-    names = {no: name for name, no in plan.numbers.items()}
+    names = {} if plan is None else {no: name for name, no in plan.numbers.items()}
     teller: Scribe | DialectScribe = Scribe("run", run_id, names, correlation)
-    if dialect is not None:
+    if dialect is not None and plan is not None:
         teller = DialectScribe(judged(dialect), subject_of_run(run_id, plan, correlation))
     at = found.details.created_at
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable
 
 from stepkeep.definition.conditions import compile_condition
-from stepkeep.kernel.definition import decode_definition
+from stepkeep.errors import Broken, DefinitionChanged, StepkeepError
+from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.store.protocol import StoredDefinition
 
@@ -31,7 +32,7 @@ class PlanCache:
         plan = self._plans.get(stored.id)
         if plan is None:
             plan = build_plan(
-                decode_definition(stored.document),
+                as_published(stored),
                 definition_id=stored.id,
                 digest=stored.digest,
                 queues=stored.queues,
@@ -54,6 +55,11 @@ class PlanCache:
         """Whether there is nothing more to be learnt about it."""
         return definition_id in self._plans or definition_id in self._problems
 
+    def refusal(self, run_id: str, definition_id: int) -> StepkeepError:
+        """Why a run without a plan cannot go on."""
+        kind = DefinitionChanged if isinstance(self._problems.get(definition_id), DefinitionChanged) else Broken
+        return kind(f"run {run_id} cannot go on here: {self.problem(definition_id)}")
+
     def problem(self, definition_id: int) -> str:
         """Why there is no plan."""
         known = self._problems.get(definition_id)
@@ -62,3 +68,20 @@ class PlanCache:
             if known is None
             else f"its definition is unreadable: {known}"
         )
+
+
+def as_published(stored: StoredDefinition) -> Definition:
+    """The definition that a row holds, if it is the one that was published under that name, version and digest."""
+    named = f"version {stored.version} of {stored.name} (definition {stored.id})"
+    if digest_of(stored.document) != stored.digest:
+        raise DefinitionChanged(
+            f"{named} was changed in the database after it was published: its content does not have the digest "
+            f"{stored.digest}. It is not run. Restore the row, or publish a new version."
+        )
+    definition = decode_definition(stored.document)
+    if (definition.name, definition.version, definition.dialect) != (stored.name, stored.version, stored.dialect):
+        raise DefinitionChanged(
+            f"{named} holds the content of version {definition.version} of {definition.name}: its row was changed in "
+            "the database after it was published. It is not run. Restore the row, or publish a new version."
+        )
+    return definition
