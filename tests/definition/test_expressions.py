@@ -567,22 +567,53 @@ def test_a_text_that_is_one_expression_becomes_the_value_itself() -> None:
     }
 
 
-def test_a_template_without_expressions_is_the_value_itself() -> None:
+def test_a_template_without_expressions_renders_to_an_equal_value() -> None:
     value = {"a": [1, {"b": "c"}], "d": "e"}
     template = compile_template(value, SCOPE)
     assert template.is_constant
-    assert template.render({}) is value
+    assert template.render({}) == value
 
 
-def test_the_constant_parts_of_a_template_are_shared() -> None:
-    value = {"constant": [1, 2, {"a": "b"}], "changing": "${{ input.count }}"}
-    rendered: Any = compile_template(value, SCOPE).render(CONTEXT)
-    assert rendered["constant"] is value["constant"]
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, {"b": []}], "d": "e"},
+        [[], {}],
+        {"a": [1, {"b": []}], "d": "${{ 1 }}"},
+        {"a": {"b": "${{ input.x }}", "c": [[]]}},
+        {"a": "${{ input.x }}", "b": "${{ input.x }}"},
+        {"a": "${{ input.x.y }}", "b": "${{ input }}", "c": "${{ input.x }}"},
+        ["${{ input.x.y[0] }}", "${{ input.x }}", "${{ input.x.y }}", "${{ input.x.y[0] }}"],
+    ],
+)
+def test_no_list_or_mapping_is_shared_between_renderings_or_between_two_places_of_one(value: Any) -> None:
+    template = compile_template(value, SCOPE)
+
+    def render() -> Any:
+        return template.render({"input": {"x": {"y": [{"z": []}]}}})
+
+    expected, seen = render(), dict[int, Any]()
+    for rendered in (render(), render()):
+        assert rendered == expected
+        for container in containers(rendered):
+            assert id(container) not in seen, container
+            seen[id(container)] = container
+    assert not any(id(container) in seen for container in containers(value))
+    for container in seen.values():
+        container.clear()
+    assert render() == expected
+
+
+def containers(value: Any) -> list[Any]:
+    if not isinstance(value, dict | list):
+        return []
+    below = value.values() if isinstance(value, dict) else value
+    return [value, *(found for item in below for found in containers(item))]
 
 
 @pytest.mark.parametrize("value", [None, 1, 1.5, True, "text", [], {}, ["a"], "}}", "$", "{{ x }}"])
 def test_any_plain_value_is_a_template(value: object) -> None:
-    assert compile_template(value, SCOPE).render({}) is value
+    assert compile_template(value, SCOPE).render({}) == value
 
 
 def test_a_template_knows_what_all_its_expressions_read() -> None:

@@ -46,6 +46,7 @@ Context: TypeAlias = Mapping[str, Any]
 
 _TRY_PATTERN = cel_binding.compiled("''.matches(input)")
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 _MISSING: Final = object()
 
 
@@ -61,10 +62,12 @@ class InvalidExpression(ExpressionError):
 class Expression:
     """A compiled expression. Immutable, and safe to evaluate from several threads at once."""
 
-    __slots__ = ("_evaluate", "reads", "references", "result_type", "source", "uses_input", "uses_run")
+    __slots__ = ("_evaluate", "path", "reads", "references", "result_type", "source", "uses_input", "uses_run")
 
     def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: Callable[[Context], Json]) -> None:
         self.source: Final = source
+        self.path: Final = resolved.path
+        """The one value that it reads, when it does nothing else."""
         self.reads: Final = resolved.reads
         """The steps it reads and the field of each: `("create-account", "output")`."""
         self.references: Final = frozenset(step for step, _ in resolved.reads)
@@ -152,7 +155,7 @@ def _bad_patterns(resolved: Resolved) -> list[Finding]:
 
 
 class _PathReader:
-    """Reads one value as it is: no copy, no conversion, whatever its size."""
+    """Reads one value of the context as it is, whatever its size. A template copies what two of them would share."""
 
     def __init__(self, path: StaticPath) -> None:
         self.root, self.keys = path
@@ -302,12 +305,12 @@ def _kind(value: Any) -> str:
 
 
 class Template:
-    """A value with expressions in it. Without any, it renders to the very value it was compiled from."""
+    """A value with expressions in it. Each rendering is a value of its own; no two share a list or a mapping."""
 
     __slots__ = ("_root", "expressions", "reads", "references", "uses_input", "uses_run")
 
     def __init__(self, root: _Piece, expressions: tuple[Expression, ...]) -> None:
-        self._root = root
+        self._root = _apart(root, _overlapping(expressions))
         self.expressions: Final = expressions
         self.reads: Final = frozenset(read for expression in expressions for read in expression.reads)
         self.references: Final = frozenset(name for expression in expressions for name in expression.references)
@@ -320,7 +323,10 @@ class Template:
         return not self.expressions
 
     def render(self, context: Context) -> Json:
-        """The value with every expression evaluated. Parts without expressions are shared, not copied."""
+        """The value with every expression evaluated. What a path reads is a part of the context itself.
+
+        So the context must be decoded for this rendering alone.
+        """
         rendered: Json = _rendered(self._root, context)
         return rendered
 
@@ -346,6 +352,26 @@ class _Constant(msgspec.Struct, frozen=True):
     value: Any
 
 
+class _ConstantJson:
+    """A list or a mapping without expressions, kept encoded and decoded for each rendering."""
+
+    __slots__ = ("_encoded", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._value, self._encoded = value, b""
+
+    def render(self) -> Any:
+        # Not before: at publication a template is compiled and never rendered.
+        self._encoded = self._encoded or _encode(self._value)
+        return _decode(self._encoded)
+
+
+class _Copied(msgspec.Struct, frozen=True):
+    """An expression that reads what another one of the same template reads, too."""
+
+    expression: Expression
+
+
 class _Text(msgspec.Struct, frozen=True):
     parts: tuple[str | Expression, ...]
 
@@ -358,7 +384,36 @@ class _List(msgspec.Struct, frozen=True):
     items: list[Any]
 
 
-_Piece: TypeAlias = _Constant | Expression | _Text | _Mapping | _List
+_Piece: TypeAlias = _Constant | _ConstantJson | Expression | _Copied | _Text | _Mapping | _List
+
+
+def _apart(piece: _Piece, overlapping: frozenset[Expression]) -> _Piece:
+    """The piece with nothing in it that two renderings, or two parts of one, would share."""
+    match piece:
+        case _Constant() if isinstance(piece.value, dict | list):
+            return _ConstantJson(piece.value)
+        case Expression() if piece in overlapping:
+            return _Copied(piece)
+        case _Mapping():
+            return _Mapping({key: _apart(item, overlapping) for key, item in piece.items.items()})
+        case _List():
+            return _List([_apart(item, overlapping) for item in piece.items])
+    return piece
+
+
+def _overlapping(expressions: tuple[Expression, ...]) -> frozenset[Expression]:
+    """Paths of which one leads to, or through, what another one reads."""
+    found: set[Expression] = set()
+    read = [(one.path, number) for number, one in enumerate(expressions) if one.path is not None]
+    ways = sorted(((path.root, *map(str, path.keys)), number) for path, number in read)
+    above: list[tuple[tuple[str, ...], int]] = []
+    for way, number in ways:
+        while above and above[-1][0] != way[: len(above[-1][0])]:
+            above.pop()
+        if above:
+            found.add(expressions[number])
+        above.append((way, number))
+    return frozenset(found)
 
 
 def _rendered(piece: _Piece, context: Context) -> Any:
@@ -366,14 +421,34 @@ def _rendered(piece: _Piece, context: Context) -> Any:
     match piece:
         case _Constant():
             return piece.value
+        case _ConstantJson():
+            return piece.render()
         case Expression():
             return piece.evaluate(context)
+        case _Copied():
+            return _copied(piece.expression.evaluate(context))
         case _Text():
             return "".join(part if isinstance(part, str) else _as_text(part, context) for part in piece.parts)
         case _Mapping():
             return {key: _rendered(item, context) for key, item in piece.items.items()}
         case _List():
             return [_rendered(item, context) for item in piece.items]
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy of JSON, without recursion: data may be nested as deep as its decoder lets it."""
+    root = [value]
+    waiting: list[tuple[Any, Any]] = [(root, 0)]
+    while waiting:
+        parent, place = waiting.pop()
+        item = parent[place]
+        if isinstance(item, dict):
+            parent[place] = copy = dict(item)
+            waiting.extend((copy, key) for key, below in copy.items() if isinstance(below, dict | list))
+        elif isinstance(item, list):
+            parent[place] = listed = list(item)
+            waiting.extend((listed, at) for at, below in enumerate(listed) if isinstance(below, dict | list))
+    return root[0]
 
 
 def _as_text(expression: Expression, context: Context) -> str:

@@ -1,6 +1,7 @@
 """What a step was told to be given, with its `${{ }}` filled in for one attempt.
 
 Most values hold no expression at all and the commonest one is the whole input; neither wakes the expression engine.
+Every attempt gets values of its own, which its handler may change: constants are kept encoded and decoded each time.
 Rendering runs on the handler's side and raises ExpressionError, which fails the attempt for good.
 """
 
@@ -18,6 +19,7 @@ from stepkeep.worker.classify import BindingError
 from stepkeep.worker.executor import Job
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class Template(Protocol):
@@ -33,7 +35,7 @@ class Template(Protocol):
 
 
 class Constant:
-    """A value without expressions."""
+    """A value without expressions that nothing can change: null, text, a number, true or false."""
 
     steps: tuple[str, ...] = ()
     reads_run = False
@@ -43,6 +45,32 @@ class Constant:
 
     def render(self, job: Job) -> Any:
         return self._value
+
+
+class ConstantJson:
+    """A list or a mapping without expressions, decoded for each attempt."""
+
+    steps: tuple[str, ...] = ()
+    reads_run = False
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+
+    def render(self, job: Job) -> Any:
+        return _decode(self._encoded)
+
+
+class ConstantExecutor:
+    """An executor whose texts hold no expressions, with headers, variables and body of each attempt's own."""
+
+    steps: tuple[str, ...] = ()
+    reads_run = False
+
+    def __init__(self, executor: Executor) -> None:
+        self._kind, self._encoded = type(executor), _encode(executor)
+
+    def render(self, job: Job) -> Executor:
+        return msgspec.json.decode(self._encoded, type=self._kind)
 
 
 class WholeInput:
@@ -94,14 +122,17 @@ def compiled(value: Any, plan: Plan) -> Template:
     """The template of inputs, or of an executor's own texts."""
     if isinstance(value, msgspec.Struct):
         fields = _fields(value)
-        if not _holds_expressions(fields):
-            return Constant(value)
+        if not _holds_expressions(_encode(fields)):
+            return ConstantExecutor(value) if isinstance(value, Command | Http) else Constant(value)
         if isinstance(value, Command) and OPENING in value.argv[0]:
             raise BindingError("the program of a command is fixed: an expression may fill its arguments only")
         return RenderedExecutor(value, plan)  # type: ignore[arg-type]
     if value == WHOLE_INPUT:
         return WholeInput()
-    return Rendered(value, plan) if _holds_expressions(value) else Constant(value)
+    encoded = _encode(value)
+    if _holds_expressions(encoded):
+        return Rendered(value, plan)
+    return ConstantJson(encoded) if isinstance(value, dict | list) else Constant(value)
 
 
 def as_text(value: Any) -> str:
@@ -119,5 +150,5 @@ def _fields(executor: msgspec.Struct) -> dict[str, Any]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
-def _holds_expressions(value: Any) -> bool:
-    return OPENING.encode() in _encode(value)
+def _holds_expressions(encoded: bytes) -> bool:
+    return OPENING.encode() in encoded
