@@ -42,17 +42,21 @@ if TYPE_CHECKING:
     from stepkeep.kernel.states import Category, RunState, StepState
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
+    from stepkeep.worker.executors.command import CommandPolicy
+    from stepkeep.worker.executors.http import HttpPolicy
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncEngine": "stepkeep.engine",
     "Category": "stepkeep.kernel.states",
+    "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
     "Context": "stepkeep.worker.context",
     "DefinitionError": "stepkeep.errors",
     "Engine": "stepkeep.engine",
     "ExpressionError": "stepkeep.errors",
+    "HttpPolicy": "stepkeep.worker.executors.http",
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
@@ -79,11 +83,13 @@ _HOMES = {
 __all__ = [
     "AsyncEngine",
     "Category",
+    "CommandPolicy",
     "Conflict",
     "Context",
     "DefinitionError",
     "Engine",
     "ExpressionError",
+    "HttpPolicy",
     "InvalidInput",
     "KeyReused",
     "NotFound",

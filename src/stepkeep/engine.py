@@ -38,10 +38,13 @@ from stepkeep.store.connect import connect
 from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.worker.settings import Settings as WorkerSettings
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
     from stepkeep.definition.python import Workflow
+    from stepkeep.worker.executors.command import CommandPolicy
+    from stepkeep.worker.executors.http import HttpPolicy
 
 T = TypeVar("T")
 
@@ -71,7 +74,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AsyncEngine:
-    """A database and everything one can do with it, for programs that have an event loop."""
+    """A database and everything one can do with it, for programs that have an event loop.
+
+    `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run.
+    """
+
+    policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
 
     def __init__(
         self,
@@ -80,7 +88,13 @@ class AsyncEngine:
         tenant: str = "default",
         actor: str | None = None,
         registry: Registry | None = None,
+        http: HttpPolicy | None = None,
+        commands: CommandPolicy | None = None,
+        process_memory: int | None = None,
     ) -> None:
+        policies = {"http": http, "commands": commands, "process_memory": process_memory}
+        self.policies = {name: value for name, value in policies.items() if value is not None}
+        WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
         self.tenant = edge.key("the tenant", tenant)
         self.actor = edge.key("the actor", actor or getpass.getuser())
         self.registry = default_registry if registry is None else registry
@@ -193,7 +207,8 @@ class AsyncEngine:
         return await self.result(run_id)
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
-        """A worker in this process, for this engine's database and handlers."""
+        """A worker in this process, for this engine's database and handlers, under its policies."""
+        options = {**self.policies, **options}
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
 
     async def result(self, run_id: str) -> Result:

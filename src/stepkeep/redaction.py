@@ -6,20 +6,28 @@ or a variable asks here what may be said of it. Nothing here raises, and nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 HIDDEN: Final = "***"
 UNREADABLE: Final = "(a malformed URL)"
 
 _SECRET_PARAMETERS: Final = ("password", "passwd", "passfile", "secret", "token", "key", "sslpassword", "sslkey")
+_SECRET_NAMES: Final = (*_SECRET_PARAMETERS, "auth", "cookie", "credential", "passphrase", "pwd")
+_SHORTEST_SECRET: Final = 6
+"""Shorter values are left in texts: hiding every `1` or `true` would make an error unreadable and protect nothing."""
 
 
 def public_url(url: str) -> str:
     """Scheme, host, port and path of a URL: no credentials, no query, no fragment.
 
+    A path with an `@` in it is hidden, because it may be the rest of a password with a `/`.
+
     >>> public_url("https://user:pw@example.com:8443/orders?api_key=1#x")
     'https://example.com:8443/orders'
+    >>> public_url("https://user:12/34@example.com/orders")
+    'https://user:12/***'
     >>> public_url("http://user:pw@[::1/")
     '(a malformed URL)'
     """
@@ -31,7 +39,8 @@ def public_url(url: str) -> str:
     if not parts.scheme or host is None:
         return UNREADABLE
     shown_host = f"[{host}]" if ":" in host else host
-    return urlunsplit((parts.scheme, shown_host if port is None else f"{shown_host}:{port}", parts.path, "", ""))
+    path = f"/{HIDDEN}" if "@" in parts.path else parts.path
+    return urlunsplit((parts.scheme, shown_host if port is None else f"{shown_host}:{port}", path, "", ""))
 
 
 def database_url(url: str) -> str:
@@ -57,5 +66,63 @@ def database_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=netloc, query=urlencode(shown, safe="*/")))
 
 
+def secrets_of(named: Mapping[str, str]) -> tuple[str, ...]:
+    """The secret values among headers or environment variables, judged by their names.
+
+    >>> secrets_of({"Authorization": "Bearer abcdef", "Accept": "text/plain"})
+    ('Bearer abcdef', 'abcdef')
+    """
+    found = [value for name, value in named.items() if _holds_secret(name)]
+    return _worth_hiding([*found, *(value.rpartition(" ")[2] for value in found)])
+
+
+def secrets_of_url(url: str) -> tuple[str, ...]:
+    """The password of a URL and the secret values in its query, as written and as meant.
+
+    >>> secrets_of_url("https://user:pass%20word@example.com/?api_key=abcdef&page=two")
+    ('pass%20word', 'pass word', 'abcdef')
+    """
+    try:
+        parts = urlsplit(url)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+    except ValueError:
+        return ()
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    return _worth_hiding([password, unquote(password), *(value for name, value in query if _holds_secret(name))])
+
+
+def secrets_of_arguments(argv: Sequence[str]) -> tuple[str, ...]:
+    """The secret values in the arguments of a program: `--token=VALUE` and `--token VALUE`.
+
+    >>> secrets_of_arguments(["deploy", "--token=abcdef", "--password", "ghijkl", "--dry-run"])
+    ('abcdef', 'ghijkl')
+    """
+    found = []
+    for place, argument in enumerate(argv):
+        option, equals, value = argument.partition("=")
+        if option.startswith("-") and _holds_secret(option):
+            found.append(value if equals else "".join(argv[place + 1 : place + 2]))
+    return _worth_hiding(found)
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """The text with every one of these secrets hidden; the longest first, because one may be part of another.
+
+    >>> without("bad token abcdef", ["abcdef"])
+    'bad token ***'
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
 def _is_secret(name: str) -> bool:
     return any(word in name.lower() for word in _SECRET_PARAMETERS)
+
+
+def _holds_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRET_NAMES)
+
+
+def _worth_hiding(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if len(value) >= _SHORTEST_SECRET))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Definition, Executor, Handler, StepDefinition, Undo
@@ -22,6 +24,7 @@ from stepkeep.worker.crew import ThreadedCrew
 from stepkeep.worker.executor import Job
 from stepkeep.worker.settings import Settings
 
+_numbers = itertools.count(2)
 RUN = "01900000-0000-7000-8000-000000000001"
 
 
@@ -52,12 +55,16 @@ def a_job(
     undo: Undo | None = None,
     no: int = 0,
     claim: dict[str, Any] | None = None,
+    codes: Codes | None = None,
     **fields: Any,
 ) -> Job:
     """A job of one step, with the run's input in place."""
     plan = a_plan(StepDefinition(name="charge", order=0, executor=executor, inputs=inputs, undo=undo, **fields))
+    if codes is not None:
+        # Codes are kept by the number of their definition, and each of these jobs has a definition of its own.
+        plan = replace(plan, definition_id=next(_numbers))
     found = a_claim(plan, no, **(claim or {}))
-    job = Job(found, Codes(registry or Registry(), settings or Settings()).of(found))
+    job = Job(found, (codes or Codes(registry or Registry(), settings or Settings())).of(found))
     job.details = Details(
         tenant="default",
         run_id=RUN,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes, until
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Command, Completion
 from stepkeep.kernel.outcomes import Completed, Failed, Stopped, TimedOut
 from stepkeep.kernel.states import Category
@@ -212,3 +215,115 @@ def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
 
     assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
     assert tidied.exists()
+
+
+def test_a_program_that_left_a_process_in_another_session_is_reported_when_it_ends(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    code = (
+        "import os, subprocess, sys\n"
+        "p = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        f"open({str(marker)!r}, 'w').write(str(p.pid))\n"
+        "print('done'); sys.stdout.flush()\n"
+        "sys.exit(int(sys.argv[1]))\n"
+    )
+    try:
+        assert python(code, "0")["stdout"] == "done\n"
+        os.kill(int(marker.read_text()), signal.SIGKILL)
+        outcome = python(code, "3")
+        assert isinstance(outcome, Failed)
+        assert outcome.error == "exit status 3: done"
+    finally:
+        os.kill(int(marker.read_text()), signal.SIGKILL)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"argv": ("no-such-program", "CANARY")}, "No such file or directory"),
+        ({"argv": ("/dev/null", "CANARY"), "env": {"KEY": "CANARY"}}, "Permission denied"),
+        ({"argv": ("true", "CANARY\x00")}, "hold a NUL character or broken text"),
+        ({"argv": ("true",), "env": {"KEY": "CANARY\x00"}}, "hold a NUL character or broken text"),
+        ({"argv": ("true",), "cwd": "/no/CANARY"}, "its directory does not exist"),
+        ({"argv": ("true",), "cwd": "/dev/null/CANARY"}, "its directory does not exist"),
+        ({"argv": ("true",), "cwd": "CANARY\x00"}, "hold a NUL character or broken text"),
+        ({"argv": ("true", "CANARY" * 50_000)}, "Argument list too long"),
+    ],
+)
+def test_a_command_that_cannot_start_names_its_program_and_none_of_its_texts(fields: dict[str, Any], said: str) -> None:
+    argv = fields.pop("argv")
+    outcome = run(*argv, **fields)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert outcome.error.startswith(f"the command {argv[0]!r} cannot be started: ")
+    assert said in outcome.error
+    assert "CANARY" not in outcome.error
+
+
+def test_a_program_that_quotes_its_secrets_does_not_get_them_recorded() -> None:
+    code = (
+        "import os, sys\n"
+        "sys.stderr.write(' '.join(['bad:', os.environ['API_TOKEN'], sys.argv[2], sys.argv[3]]))\n"
+        "sys.exit(os.environ['STEPKEEP_COMPLETION_TOKEN'])\n"
+    )
+    job = a_job(
+        Command(
+            argv=(PYTHON, "-c", code, "--password", "CANARY-2", "--secret=CANARY-3"), env={"API_TOKEN": "CANARY-1"}
+        ),
+        completion=Completion.MANUAL,
+    )
+    job.completion_token = "CANARY-4"
+    outcome = outcome_of(job)
+    assert isinstance(outcome, Failed)
+    assert outcome.error == "exit status 1: bad: *** *** --secret=******"
+
+
+def test_a_directory_that_is_no_text_fails_for_good() -> None:
+    outcome = run("true", cwd="${{ input.where }}", given={"where": 5})
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert "cwd" in outcome.error
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+def allowing(*programs: str) -> Settings:
+    return Settings(commands=CommandPolicy(programs=programs))
+
+
+def test_only_listed_programs_run() -> None:
+    assert run("true", settings=allowing("true", "cat"))["exit_code"] == 0
+    assert run(str(shutil.which("true")), settings=allowing("true"))["exit_code"] == 0
+    assert run("true", settings=allowing(str(shutil.which("true"))))["exit_code"] == 0
+    for program in ("false", "sh", "/usr/bin/../bin/true", "./true", "bin/true", "TRUE", "", "true "):
+        outcome = run(program, settings=allowing("true"))
+        assert isinstance(outcome, Failed)
+        assert (outcome.category, outcome.final) == (Category.GOVERNANCE, True)
+
+
+def test_a_step_cannot_put_another_program_in_the_place_of_a_listed_one(tmp_path: Path) -> None:
+    evil = tmp_path / "true"
+    evil.write_text("#!/bin/sh\necho evil\n")
+    evil.chmod(0o755)
+    assert run("true", env={"PATH": str(tmp_path)})["stdout"] == "evil\n"
+    found = run("true", env={"PATH": str(tmp_path)}, cwd=str(tmp_path), settings=allowing("true"))
+    assert found["stdout"] == ""
+    outcome = run("true", env={"LD_PRELOAD": str(evil)}, settings=allowing("true"))
+    assert isinstance(outcome, Failed)
+    assert outcome.category is Category.GOVERNANCE
+    assert "LD_PRELOAD" in outcome.error
+
+
+def test_a_program_that_is_not_there_cannot_be_allowed() -> None:
+    for program in ("no-such-program", "./true", ""):
+        with pytest.raises(InvalidInput, match="cannot be allowed"):
+            run("true", settings=allowing(program))
+
+
+def test_variables_are_passed_on_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGION", "north")
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret")
+    code = "import os, json; print(json.dumps(sorted(os.environ)))"
+    found = python(code, settings=Settings(commands=CommandPolicy(environment=("REGION", "UNSET"))))["json"]
+    assert "REGION" in found
+    assert "DATABASE_PASSWORD" not in found
+    assert "REGION" not in python(code)["json"]

@@ -2,66 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
+import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.worker.loopback import Server
 from tests.worker.making import RUN, a_job, outcome_of
 
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Completion, Http
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category
-from stepkeep.worker.executors.addresses import is_public
+from stepkeep.worker.code import Codes
+from stepkeep.worker.crew import ThreadedCrew
+from stepkeep.worker.executors.addresses import Guard, is_public
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.settings import Settings
 
-
-class Recorder(BaseHTTPRequestHandler):
-    requests: list[dict[str, Any]]
-
-    def answer(self) -> None:
-        length = int(self.headers.get("content-length") or 0)
-        body = self.rfile.read(length)
-        self.server.requests.append(  # type: ignore[attr-defined]
-            {"method": self.command, "path": self.path, "headers": dict(self.headers.items()), "body": body.decode()}
-        )
-        status, headers, content = self.server.answers.get(self.path, (200, {}, b"{}"))  # type: ignore[attr-defined]
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_GET = do_POST = do_PUT = answer  # noqa: N815 - the standard library's names
-
-    def log_message(self, *_: object) -> None: ...
-
-
-class Server:
-    def __init__(self) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-        self.requests: list[dict[str, Any]] = []
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
-        self._server.requests, self._server.answers = self.requests, self.answers  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        return self._server.server_address[1]
-
-    def url(self, path: str = "/") -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+OPEN = HttpPolicy(allow=("127.0.0.0/8", "::1", "localhost"))
 
 
 @pytest.fixture
@@ -75,7 +41,7 @@ def call(
     url: str, method: str = "GET", *, policy: HttpPolicy | None = None, token: str | None = None, **fields: Any
 ) -> Any:
     http = Http(method=method, url=url, headers=fields.pop("headers", {}), body=fields.pop("body", None))
-    settings = Settings(http=policy or HttpPolicy())
+    settings = Settings(http=policy or OPEN)
     job = a_job(http, settings=settings, **fields)
     job.completion_token = token
     outcome = outcome_of(job, settings)
@@ -132,15 +98,14 @@ def test_a_status_says_what_its_failure_means(server: Server, status: int, categ
     assert [seen["path"] for seen in server.requests] == ["/"]
 
 
-def test_nobody_listening_is_transient(server: Server) -> None:
-    url = server.url()
-    server.close()
-    server._thread = threading.Thread(target=int)
-    server._thread.start()
-    server._server.shutdown = lambda: None  # type: ignore[method-assign]
-    outcome = call(url)
+def test_nobody_listening_is_transient() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+        outcome = call(f"http://127.0.0.1:{port}/a?key=CANARY")
     assert isinstance(outcome, Failed)
     assert outcome.category is Category.TRANSIENT
+    assert outcome.error == f"GET http://127.0.0.1:{port}/a: no connection: Connection refused"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +119,7 @@ def test_what_is_no_http_url_fails_for_good(url: str) -> None:
 
 def test_a_response_without_a_bound_is_cut_off_and_refused(server: Server) -> None:
     server.answers["/"] = (200, {}, b"x" * 5000)
-    outcome = call(server.url(), policy=HttpPolicy(max_response=1000))
+    outcome = call(server.url(), policy=HttpPolicy(max_response=1000, allow_internal=True))
     assert isinstance(outcome, Failed)
     assert "larger than 1000 bytes" in outcome.error
 
@@ -170,14 +135,215 @@ def test_proxies_of_the_environment_are_not_used(server: Server, monkeypatch: py
     assert call(server.url())["status"] == 200
 
 
+# -- what an attempt leaves behind -------------------------------------------------------------------------------------
+def test_cookies_of_one_attempt_are_not_sent_by_the_next(server: Server) -> None:
+    server.answers["/cookie"] = (200, {"Set-Cookie": "session=CANARY; Path=/"}, b"{}")
+    settings = Settings(http=OPEN, concurrency=1)
+    codes = Codes(Registry(), settings)
+    jobs = [a_job(Http(method="GET", url=server.url(path)), codes=codes) for path in ("/cookie", "/other", "/cookie")]
+    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    assert [seen["path"] for seen in server.requests] == ["/cookie", "/other", "/cookie"]
+    assert [seen["headers"].get("cookie") for seen in server.requests] == [None, None, None]
+
+
+def test_credentials_of_one_attempts_url_are_not_sent_by_the_next(server: Server) -> None:
+    settings = Settings(http=OPEN, concurrency=1)
+    codes = Codes(Registry(), settings)
+    urls = [f"http://user:CANARY@127.0.0.1:{server.port}/", server.url("/")]
+    jobs = [a_job(Http(method="GET", url=url), codes=codes) for url in urls]
+    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    first, second = (seen["headers"].get("authorization") for seen in server.requests)
+    assert first == "Basic dXNlcjpDQU5BUlk="
+    assert second is None
+
+
+def test_every_attempt_has_a_connection_of_its_own(server: Server) -> None:
+    settings = Settings(http=OPEN, concurrency=1)
+    codes = Codes(Registry(), settings)
+    jobs = [a_job(Http(method="GET", url=server.url()), codes=codes) for _ in range(3)]
+    assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
+    assert len({seen["peer"] for seen in server.requests}) == 3
+    assert {seen["headers"]["connection"] for seen in server.requests} == {"close"}
+
+
+def test_passwords_of_the_environment_are_not_used(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login user password CANARY\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert call(server.url())["status"] == 200
+    assert "authorization" not in server.requests[0]["headers"]
+
+
+async def one_after_the_other(jobs: list[Any], settings: Settings) -> list[Any]:
+    """Run jobs on one crew, so that they share what a worker's jobs share."""
+    crew = ThreadedCrew(settings)
+    found: asyncio.Queue[Any] = asyncio.Queue()
+    crew.open(found.put_nowait)
+    try:
+        collected = []
+        for job in jobs:
+            crew.start([job])
+            async with asyncio.timeout(30):
+                collected += [outcome for _, outcome in await found.get()]
+        return collected
+    finally:
+        crew.close()
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ({"Authorization": "Bearer CANARY\n"}, "the header Authorization has a value with a line break"),
+        ({"Authorization": "Bearer CANARY\r\nX-Evil: 1"}, "the header Authorization has a value with a line break"),
+        ({"Authorization": "Bearer CANARY\x00"}, "the header Authorization has a value with a line break"),
+        ({"Authorization": "Bearer CANARY "}, "the header Authorization has a value that begins or ends with a space"),
+        ({"Authorization": "Bearer CANARY é"}, "the header Authorization has a value that is not plain ASCII"),
+        ({"Author ization": "CANARY"}, "is no name of a header"),
+        ({"Host": "CANARY"}, "the header Host is set by the client itself"),
+        ({"content-length": "CANARY"}, "the header content-length is set by the client itself"),
+        ({"Transfer-Encoding": "CANARY"}, "is set by the client itself"),
+        ({"Connection": "CANARY"}, "is set by the client itself"),
+        ({"Upgrade": "CANARY"}, "is set by the client itself"),
+        ({"A": "1", "a": "CANARY"}, "the header a is given twice"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_fails_for_good_and_is_named_without_its_value(
+    server: Server, headers: dict[str, str], said: str
+) -> None:
+    outcome = call(server.url("/?key=CANARY"), headers=headers)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert said in outcome.error
+    assert "CANARY" not in outcome.error
+    assert server.requests == []
+
+
+def test_a_rendered_header_is_held_to_the_same_rules(server: Server) -> None:
+    headers = {"Authorization": "Bearer ${{ input.token }}"}
+    outcome = call(server.url(), headers=headers, given={"token": "CANARY\n"})
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert "CANARY" not in outcome.error
+
+
+FAULTS = {
+    "garbage": b"CANARY this is no HTTP\r\n\r\n",
+    "cut": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx",
+    "nothing": b"",
+    "gzip": b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 6\r\n\r\nCANARY",
+    "header": b"HTTP/1.1 200 OK\r\nbad header CANARY\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_failure_of_the_exchange_shows_more_than_scheme_host_and_path(
+    fault: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with RawServer(FAULTS[fault]) as port:
+        outcome = call(
+            f"http://user:CANARY@127.0.0.1:{port}/a/b?api_key=CANARY#CANARY",
+            "POST",
+            headers={"Authorization": "Bearer CANARY", "X-Other": "CANARY"},
+            body={"secret": "CANARY"},
+        )
+    assert isinstance(outcome, Failed)
+    assert outcome.category in (Category.TRANSIENT, Category.EXTERNAL)
+    assert outcome.error.startswith(f"POST http://127.0.0.1:{port}/a/b: ")
+    assert "CANARY" not in outcome.error
+    assert "CANARY" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:CANARY@127.0.0.1:99999/?key=CANARY",
+        "http://user:CANARY@127.0.0.1:0/",
+        "http://user:CANARY@127.0.0.1:port/",
+        "http://user:CANARY@[::1/",
+        "http://user:CAN\nCANARY@127.0.0.1/",
+        "http://user:CANARY@/",
+        "ftp://user:CANARY@127.0.0.1/",
+        "CANARY",
+        "http://user:CANARY@xn--a.example:x/",
+        "http://user:CANARY@127.0.0.1.999/",
+        "http://999.0.0.1/?key=CANARY",
+    ],
+)
+def test_a_url_that_cannot_be_called_is_not_quoted_and_never_retried(url: str) -> None:
+    outcome = call(url)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) in {(Category.VALIDATION, True), (Category.TRANSIENT, False)}
+    assert (outcome.category is Category.TRANSIENT) == ("cannot be resolved" in outcome.error)
+    assert "CANARY" not in outcome.error
+
+
+def test_a_port_that_does_not_exist_is_named() -> None:
+    outcome = call("http://127.0.0.1:99999/")
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
+    assert "there is no port 99999" in outcome.error
+
+
+def test_a_server_that_quotes_the_secrets_it_refuses_does_not_get_them_recorded(server: Server) -> None:
+    server.answers["/a?api_key=QUERY-CANARY"] = (
+        401,
+        {},
+        b"bad: HEADER-CANARY, QUERY-CANARY, URL-CANARY, COOKIE-CANARY, TOKEN-CANARY; " + b"x" * 2000,
+    )
+    outcome = call(
+        f"http://user:URL-CANARY@127.0.0.1:{server.port}/a?api_key=QUERY-CANARY",
+        headers={"Authorization": "Bearer HEADER-CANARY", "Cookie": "COOKIE-CANARY"},
+        completion=Completion.MANUAL,
+        token="TOKEN-CANARY",
+    )
+    assert isinstance(outcome, Failed)
+    assert "answered 401: bad: ***, ***, ***, ***, ***; xxx" in outcome.error
+    assert "CANARY" not in outcome.error
+    assert len(outcome.error) < 700
+
+
+class RawServer:
+    """A server that reads a request and answers with these bytes."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    def __enter__(self) -> int:
+        self._thread.start()
+        return int(self._socket.getsockname()[1])
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.join(10)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        connection, _ = self._socket.accept()
+        with connection:
+            seen = b""
+            while not seen.endswith(b'{"secret":"CANARY"}'):
+                seen += connection.recv(65536)
+            connection.sendall(self._answer)
+
+
 # -- addresses ---------------------------------------------------------------------------------------------------------
-CLOSED = HttpPolicy(allow_internal=False)
+CLOSED = HttpPolicy()
 
 
 @pytest.mark.parametrize(
     "host",
     [
         "127.0.0.1", "localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "0", "127.0.0.1.",
+        "127.0.0.1..", "0x7f.1", "017700000001", "0x7f.0x0.0x0.0x1", "127.0.1", "0.0.0.0.", "LOCALHOST", "localhost.",
+        "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[::ffff:0:127.0.0.1]",
+        "[::1%25lo]", "[fe80::1%25lo]", "①②⑦.⓪.⓪.①", "%31%32%37.0.0.1", "127.0.0.1%00", "127.0.0.1\\@example.com",
         "[::1]", "[::]", "[::ffff:127.0.0.1]", "[0:0:0:0:0:ffff:7f00:1]", "user:pass@127.0.0.1", "127。0。0。1",
     ],
 )  # fmt: skip
@@ -196,14 +362,25 @@ def test_no_spelling_of_the_loopback_is_reached_where_internal_targets_are_close
         "fc00::1", "ff02::1",
         "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::",
         "2002:a9fe:a9fe::1",
-        "2001:db8::1", "2001:0:7f00:1::", "nonsense", "",
+        "2001:db8::1", "2001:0:7f00:1::", "nonsense", "", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+        "::127.0.0.1", "::a9fe:a9fe", "::8.8.8.8", "64:ff9b:1::a9fe:a9fe", "64:ff9b:1::808:808", "::ffff:0:127.0.0.1",
+        "192.0.0.1", "192.0.0.8", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.192", "192.88.99.1",
+        "168.63.129.16", "100.100.100.200", "198.51.100.7", "203.0.113.9", "127.255.255.254", "0.1.2.3",
+        "2002:808:808::1", "2001:2::1", "2001:10::1", "2001:20::1", "100::1", "fd00:ec2::254", "fec0::1", "5f00::1",
+        "3fff::1", "ff0e::1", "::ffff:0.0.0.0", "64:ff9b::a00:1", "64:ff9b::", "2130706433", "0x7f.1",
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_public_is_known_as_such(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", ["93.184.216.34", "8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "93.184.216.34", "8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808",
+        "::ffff:8.8.8.8", "192.0.1.1", "172.32.0.1", "100.128.0.1", "2a00:1450:4001::1", "2001:4860:4860::8888",
+    ],
+)  # fmt: skip
 def test_a_public_address_is_known_as_such(address: str) -> None:
     assert is_public(address)
 
@@ -215,11 +392,81 @@ def test_only_listed_ports_are_reached(server: Server) -> None:
     assert server.requests == []
 
 
-def test_the_connection_goes_to_the_address_that_was_judged(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def judged(host: str, port: int) -> str:
-        assert host == "shop.example"
-        return "127.0.0.1"
+# Addresses that DNS may give, without a DNS server: the resolver is the one part that cannot be had for real here.
+def resolver(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    asked: list[str] = []
 
-    monkeypatch.setattr("stepkeep.worker.executors.http.vetted", judged)
-    assert call(f"http://shop.example:{server.port}/x", policy=CLOSED)["status"] == 200
+    def getaddrinfo(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        asked.append(host)
+        found = answers[min(len(asked), len(answers)) - 1]
+        return [
+            (socket.AF_INET6 if ":" in each else socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port))
+            for each in found
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return asked
+
+
+def test_a_name_is_resolved_once_and_its_connection_goes_to_the_address_that_was_judged(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = resolver(monkeypatch, ["127.0.0.1"], ["192.0.2.1"])
+    found = call(f"http://shop.example:{server.port}/x", policy=HttpPolicy(allow=("127.0.0.1/32",)))
+    assert found["status"] == 200
+    assert asked == ["shop.example"]
     assert server.requests[0]["headers"]["host"] == f"shop.example:{server.port}"
+
+
+@pytest.mark.parametrize("answers", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["::ffff:7f00:1"]])
+def test_a_public_name_that_leads_inside_is_refused_even_by_one_of_its_addresses(
+    server: Server, monkeypatch: pytest.MonkeyPatch, answers: list[str]
+) -> None:
+    resolver(monkeypatch, answers)
+    outcome = call(f"http://shop.example:{server.port}/x?key=CANARY", policy=CLOSED)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.GOVERNANCE, True)
+    assert "--http-allow" in outcome.error
+    assert "CANARY" not in outcome.error
+    assert server.requests == []
+
+
+def test_the_next_address_of_a_name_is_tried_where_one_takes_no_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver(monkeypatch, ["::1", "127.0.0.1"])
+    assert call(f"http://shop.example:{server.port}/x", policy=OPEN)["status"] == 200
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("allow", "host", "address", "expected"),
+    [
+        ((), "shop.example", "93.184.216.34", True),
+        ((), "shop.example", "10.1.2.3", False),
+        (("10.0.0.0/8",), "shop.example", "10.1.2.3", True),
+        (("10.0.0.0/8",), "shop.example", "::ffff:10.1.2.3", True),
+        (("10.0.0.0/8",), "shop.example", "169.254.169.254", False),
+        (("10.0.0.0/8",), "shop.example", "::ffff:169.254.169.254", False),
+        (("10.1.2.3",), "shop.example", "10.1.2.4", False),
+        (("Shop.Internal.",), "shop.internal", "10.1.2.3", True),
+        (("shop.internal",), "SHOP.internal.", "10.1.2.3", True),
+        (("shop.internal",), "evil.shop.internal", "10.1.2.3", False),
+        (("localhost",), "127.0.0.1", "127.0.0.1", False),
+        (("::1",), "localhost", "::1", True),
+        (("fd00::/8",), "shop.example", "fe80::1", False),
+        (("2002::/16",), "shop.example", "2002:7f00:1::", True),
+    ],
+)
+def test_what_the_operator_allows_is_reached_and_nothing_beside_it(
+    allow: tuple[str, ...], host: str, address: str, expected: bool
+) -> None:
+    assert Guard(allow_internal=False, allow=allow).permits(host, address) is expected
+
+
+@pytest.mark.parametrize(
+    "entry", ["", "http://localhost", "localhost:80", "10.0.0.0/99", "a b", "*.example.com", "256.1.1.1", "2130706433"]
+)
+def test_what_is_no_host_cannot_be_allowed(entry: str) -> None:
+    with pytest.raises(InvalidInput, match="HTTP steps can be allowed to reach"):
+        Codes(Registry(), Settings(http=HttpPolicy(allow=(entry,))))

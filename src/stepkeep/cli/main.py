@@ -36,6 +36,7 @@ from stepkeep.cli.commands import (
     workers,
 )
 from stepkeep.cli.failures import Failure, explain
+from stepkeep.cli.policies import with_policies
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import with_settings
 
@@ -67,11 +68,11 @@ def stepkeep(
     """Stepkeep, a durable workflow engine: plans of steps that are kept, retried, approved and undone."""
 
 
-app.command("run", rich_help_panel=WORK)(with_settings(run.run))
+app.command("run", rich_help_panel=WORK)(with_settings(with_policies(run.run)))
 app.command("check", rich_help_panel=WORK)(with_settings(check.check))
 app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate))
 app.command("start", rich_help_panel=WORK)(with_settings(start.start))
-app.command("rerun", rich_help_panel=WORK)(with_settings(rerun.rerun))
+app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rerun)))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
@@ -83,7 +84,7 @@ app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
 app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
-app.command("worker", rich_help_panel=SYSTEM)(with_settings(worker.worker))
+app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("bench", rich_help_panel=SYSTEM)(with_settings(bench.bench))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)

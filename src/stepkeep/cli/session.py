@@ -17,6 +17,7 @@ from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from stepkeep.cli.policies import Policies
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
     from stepkeep.engine import AsyncEngine
@@ -29,11 +30,12 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings) -> AsyncIterator[AsyncEngine]:
+async def open_engine(settings: Settings, policies: Policies | None = None) -> AsyncIterator[AsyncEngine]:
     """The engine for the database that was named, acting as the user of this process."""
     from stepkeep.engine import AsyncEngine
 
-    async with AsyncEngine(settings.db, tenant=settings.tenant, actor=actor()) as engine:
+    options = {} if policies is None else policies.options()
+    async with AsyncEngine(settings.db, tenant=settings.tenant, actor=actor(), **options) as engine:
         yield engine
 
 

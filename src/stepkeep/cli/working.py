@@ -81,14 +81,23 @@ async def work_on(
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
     """Refuse to work on a run whose code is not here: it would wait for ever without a word."""
-    from stepkeep.kernel.definition import Agent, Handler
+    from stepkeep.kernel.definition import Agent, Command, Handler, Http
     from stepkeep.kernel.states import STEP_TERMINAL
 
     missing: dict[str, None] = {}
+    closed = [
+        kind
+        for kind, policy in ((Command, "commands"), (Http, "http"))
+        if policy in engine.policies and not engine.policies[policy].enabled
+    ]
     for step in await engine.store.read_steps(engine.tenant, run_id):
         executor = plan.at(step.no).executor
         if step.state in STEP_TERMINAL or executor is None:
             continue
+        if isinstance(executor, tuple(closed)):
+            raise InvalidInput(
+                f"step {plan.at(step.no).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
+            )
         if isinstance(executor, Handler) and engine.registry.get(executor.name) is None:
             missing[executor.name] = None
         if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
@@ -121,6 +122,8 @@ def _command(command: CommandBlock, path: Path) -> Iterator[Finding]:
 def _http(http: HttpBlock, path: Path) -> Iterator[Finding]:
     if not http.url.startswith(("http://", "https://", OPENING)):
         yield Finding((*path, "url"), "`url` must start with http:// or https://.")
+    for name, said in complaints(http.headers, rendered=False):
+        yield Finding((*path, "headers", name), f"The header `{name}` {said}.", key=True)
 
 
 def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:

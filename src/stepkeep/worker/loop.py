@@ -24,6 +24,8 @@ from stepkeep.store.protocol import RESTED, Hint
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.code import Codes
 from stepkeep.worker.crew import Crew, ThreadedCrew
+from stepkeep.worker.executors.command import CommandPolicy
+from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
@@ -71,12 +73,16 @@ class Worker:
         threads: int | None = None,
         capabilities: Iterable[str] = (),
         queues: Iterable[str] | None = None,
+        http: HttpPolicy | None = None,
+        commands: CommandPolicy | None = None,
+        process_memory: int | None = None,
         settings: Settings | None = None,
         seams: Seams | None = None,
         crew: Crew | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
-        given = {name: value for name, value in asked.items() if value is not None}
+        policies = {"http": http, "commands": commands, "process_memory": process_memory}
+        given = {name: value for name, value in (asked | policies).items() if value is not None}
         self._settings = replace(settings or Settings(), **given)
         if self._settings.pool < 1:
             raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from stepkeep.errors import InvalidInput
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.payloads import MAX_RESULT
+
+LEAST_PROCESS_MEMORY = 64 * 1024 * 1024
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     process_memory: int | None = None
     commands: CommandPolicy = CommandPolicy()
     http: HttpPolicy = HttpPolicy()
+
+    def __post_init__(self) -> None:
+        for name, kind in (("http", HttpPolicy), ("commands", CommandPolicy)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidInput(
+                    f"`{name}` takes a stepkeep.{kind.__name__}, and not {type(getattr(self, name)).__name__}."
+                )
+        memory = self.process_memory
+        if memory is not None and memory < LEAST_PROCESS_MEMORY:
+            raise InvalidInput(f"a handler's process needs {LEAST_PROCESS_MEMORY} bytes of memory, and not {memory}.")
 
     @property
     def pool(self) -> int:

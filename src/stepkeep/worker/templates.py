@@ -107,7 +107,7 @@ class RenderedExecutor:
         fields = self._template.render(job)
         if self._kind is Command:
             argv = tuple(as_text(part) for part in fields["argv"])
-            return Command(argv=argv, env=_texts(fields["env"]), cwd=fields["cwd"])
+            return Command(argv=argv, env=_texts(fields["env"]), cwd=_directory(fields["cwd"]))
         if self._kind is Http:
             return Http(
                 method=as_text(fields["method"]),
@@ -138,6 +138,12 @@ def compiled(value: Any, plan: Plan) -> Template:
 def as_text(value: Any) -> str:
     """A rendered value where only text fits: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else _encode(value).decode()
+
+
+def _directory(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise BindingError("the directory of a command (`cwd`) must be text")
+    return value
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str]:

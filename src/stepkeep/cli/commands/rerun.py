@@ -9,6 +9,7 @@ import typer
 
 from stepkeep.cli.arguments import Apps, Concurrency, Input, RunId
 from stepkeep.cli.commands.run import conclude
+from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import quiet_stdout
 from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_handlers, open_engine
@@ -18,6 +19,7 @@ from stepkeep.cli.working import Worked, work_on
 
 def rerun(
     settings: Settings,
+    policies: Policies,
     run: RunId,
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
@@ -32,12 +34,20 @@ def rerun(
     given = json_value(input, "--input")
     with quiet_stdout(settings.json):
         load_handlers(app or [])
-        worked = asyncio.run(_rerun(settings, run, given, key, wait, concurrency))
+        worked = asyncio.run(_rerun(settings, policies, run, given, key, wait, concurrency))
     return conclude(settings, worked, app or [])
 
 
-async def _rerun(settings: Settings, text: str, given: object, key: str | None, wait: bool, concurrency: int) -> Worked:
-    async with open_engine(settings) as engine:
+async def _rerun(
+    settings: Settings,
+    policies: Policies,
+    text: str,
+    given: object,
+    key: str | None,
+    wait: bool,
+    concurrency: int,
+) -> Worked:
+    async with open_engine(settings, policies) as engine:
         started = await engine.rerun(await find_run(engine, text), input=given, idempotency_key=key)
         if not wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)

@@ -9,6 +9,7 @@ import typer
 
 from stepkeep.cli.arguments import Apps, Concurrency, Input, WrittenAs
 from stepkeep.cli.hints import hints
+from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
 from stepkeep.cli.screens import screen_for
 from stepkeep.cli.session import find_run, json_value, load_definition, load_handlers, open_engine
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 def run(
     settings: Settings,
+    policies: Policies,
     file: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="A definition: YAML, JSON, or FILE.py[:NAME].", show_default=False),
@@ -52,20 +54,26 @@ def run(
     with quiet_stdout(settings.json):
         handlers = load_handlers(app or [])
         if resume is not None:
-            worked = asyncio.run(_resume(settings, resume, concurrency))
+            worked = asyncio.run(_resume(settings, policies, resume, concurrency))
         else:
             # Without code at hand, names of handlers cannot be checked; whoever executes the run will look for them.
             definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
-            worked = asyncio.run(_run(settings, definition, given, key, no_wait, concurrency))
+            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency))
     return conclude(settings, worked, app or [])
 
 
 async def _run(
-    settings: Settings, definition: Definition, given: object, key: str | None, no_wait: bool, concurrency: int
+    settings: Settings,
+    policies: Policies,
+    definition: Definition,
+    given: object,
+    key: str | None,
+    no_wait: bool,
+    concurrency: int,
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, policies) as engine:
         started = await engine.start(definition, given, idempotency_key=key)
         await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
@@ -73,8 +81,8 @@ async def _run(
         return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)
 
 
-async def _resume(settings: Settings, text: str, concurrency: int) -> Worked:
-    async with open_engine(settings) as engine:
+async def _resume(settings: Settings, policies: Policies, text: str, concurrency: int) -> Worked:
+    async with open_engine(settings, policies) as engine:
         run_id = await find_run(engine, text)
         return await work_on(engine, run_id, screen_for(json=settings.json), concurrency=concurrency, resumed=True)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import Apps, Concurrency, Threads
+from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
@@ -17,6 +18,7 @@ from stepkeep.cli.status import SUCCEEDED
 
 def worker(
     settings: Settings,
+    policies: Policies,
     app: Apps = None,
     concurrency: Concurrency = 1000,
     threads: Threads = 64,
@@ -37,7 +39,7 @@ def worker(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     load_handlers(app or [])
     with quiet_stdout(settings.json):
-        worker_id = asyncio.run(_serve(settings, concurrency, threads, capability or [], queue, name, grace))
+        worker_id = asyncio.run(_serve(settings, policies, concurrency, threads, capability or [], queue, name, grace))
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -45,6 +47,7 @@ def worker(
 
 async def _serve(
     settings: Settings,
+    policies: Policies,
     concurrency: int,
     threads: int,
     capabilities: list[str],
@@ -55,7 +58,7 @@ async def _serve(
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, policies) as engine:
         devote_process()
         worker = engine.worker(
             app=name,

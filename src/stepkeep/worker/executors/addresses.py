@@ -1,35 +1,122 @@
-"""Which addresses an HTTP step may reach: a name is resolved once, every address it has is judged, one is used.
+"""Which addresses an HTTP step may reach: a name is resolved once, every address it has is judged, those are used.
 
-Deciding on names would be useless (they can point anywhere, and somewhere else a moment later), so the connection goes
-to the very address that was judged. Called by the HTTP executor where the worker does not allow internal targets.
+A decision on names would be useless: a name can point anywhere, and somewhere else a moment later. The connection
+therefore goes to an address that was judged. The networks are listed here, because `ipaddress` judges them differently
+from one release of Python to the next. Called by the HTTP executor, for every request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
+from collections.abc import Iterable
+
+from stepkeep.errors import InvalidInput
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+# Everything in IPv4 is public but these (IANA's registry of special-purpose addresses, and one cloud's own).
+_CLOSED_V4 = tuple(
+    ipaddress.IPv4Network(text)
+    for text in (
+        "0.0.0.0/8",  # this host: connects to the loopback
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by a carrier; the metadata service of one cloud
+        "127.0.0.0/8",  # loopback
+        "168.63.129.16/32",  # the platform service of one cloud, on a public address
+        "169.254.0.0/16",  # link-local; the metadata services of most clouds
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments; the metadata service of one cloud
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, broadcast
+    )
+)
+# In IPv6 it is the other way round: nothing is public but global unicast, and of that not these.
+_OPEN_V6 = ipaddress.IPv6Network("2000::/3")
+_CLOSED_V6 = tuple(
+    ipaddress.IPv6Network(text)
+    for text in (
+        "2001::/23",  # protocol assignments, Teredo among them
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4, which wraps any IPv4 address
+        "3fff::/20",  # documentation
+    )
+)
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 
 
 class Forbidden(Exception):
     """An address that this worker's HTTP steps may not reach."""
 
 
-async def vetted(host: str, port: int) -> str:
-    """One address of `host`, after all of them were found to be public; raises Forbidden."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [str(entry[4][0]) for entry in found]
-    for address in addresses:
-        if not is_public(address):
-            raise Forbidden(f"{host} leads to {address}, which is not a public address")
-    if not addresses:
-        raise Forbidden(f"{host} has no address")
-    return addresses[0]
+class Unresolved(Exception):
+    """A name that no address is known of."""
+
+
+class Guard:
+    """Judges addresses: public ones may be reached, and of the others those that the operator allows.
+
+    `allow` holds addresses, networks (10.0.0.0/8) and names; a name on the list may lead anywhere.
+    """
+
+    def __init__(self, *, allow_internal: bool, allow: Iterable[str]) -> None:
+        self._allow_internal = allow_internal
+        self._networks: list[Network] = []
+        self._names: set[str] = set()
+        if isinstance(allow, str):
+            raise InvalidInput(f"`allow` takes several hosts, as in ({allow!r},), and not a single text.")
+        for entry in allow:
+            self._admit(entry)
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """The addresses of `host` (ASCII), after all of them were judged; raises Forbidden or Unresolved."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (socket.gaierror, UnicodeError):
+            raise Unresolved(f"the name {host} cannot be resolved") from None
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if not addresses:
+            raise Unresolved(f"the name {host} has no address")
+        for address in addresses:
+            if not self.permits(host, address):
+                raise Forbidden(
+                    f"{host} leads to {address}, which is not a public address. "
+                    "An operator can allow it: stepkeep worker --http-allow."
+                )
+        return addresses
+
+    def permits(self, host: str, address: str) -> bool:
+        """Whether a connection to this address may be made on behalf of this host."""
+        if self._allow_internal or host.lower().rstrip(".") in self._names:
+            return True
+        meant = _meant(address)
+        return meant is not None and (_is_public(meant) or any(meant in network for network in self._networks))
+
+    def _admit(self, entry: str) -> None:
+        text = entry.strip()
+        try:
+            self._networks.append(ipaddress.ip_network(text, strict=False))
+        except ValueError:
+            name = text.lower().rstrip(".")
+            if not _NAME.fullmatch(name) or name.replace(".", "").isdigit():
+                raise InvalidInput(
+                    f"{entry!r} is no host that HTTP steps can be allowed to reach. "
+                    "Give a name, an address or a network, as in localhost, 10.1.2.3 or 10.0.0.0/8."
+                ) from None
+            self._names.add(name)
 
 
 def is_public(text: str) -> bool:
@@ -38,23 +125,22 @@ def is_public(text: str) -> bool:
     >>> is_public("93.184.216.34"), is_public("::ffff:169.254.169.254"), is_public("100.64.0.1")
     (True, False, False)
     """
+    meant = _meant(text)
+    return meant is not None and _is_public(meant)
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv4Address):
+        return not any(address in network for network in _CLOSED_V4)
+    return address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
+
+
+def _meant(text: str) -> Address | None:
+    """The address that a connection to this one ends at: some IPv6 addresses are IPv4 addresses in disguise."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
-        return False
-    return all(inner.is_global and not inner.is_multicast for inner in _with_embedded(address))
-
-
-def _with_embedded(address: Address) -> list[Address]:
-    """The address and the IPv4 addresses that gateways would make of it."""
-    found: list[Address] = []
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return [address.ipv4_mapped]
-        if address.sixtofour is not None:
-            found.append(address.sixtofour)
-        if address.teredo is not None:
-            found.extend(address.teredo)
-        if address in _NAT64:
-            found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [address, *found]
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and (address in _MAPPED or address in _NAT64):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

@@ -1,14 +1,17 @@
 """Programs: an argument list, never a shell, in a process group of its own that ends with its attempt.
 
 The program gets the inputs as JSON on standard input, a short list of environment variables, and nothing of the
-worker's secrets. What it prints is kept up to a bound, the end rather than the beginning.
+worker's secrets. What it prints is kept up to a bound, the end rather than the beginning. Errors name the program, and
+quote neither its arguments nor its environment nor its directory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
+import shutil
 import signal
 import tempfile
 from collections.abc import Coroutine
@@ -17,31 +20,54 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Command
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
+from stepkeep.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.worker.executor import Job, Where
 from stepkeep.worker.payloads import encode, storable_text
 
 CAPTURE = 32 * 1024
 TERM_SECONDS = 2.0
+PIPE_SECONDS = 1.0
+"""How long pipes are read after the program has ended: what left its group may hold them open for ever."""
+LEAST_MEMORY = 1024 * 1024
 PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
+
+# Another attempt may find what this one did not: memory, descriptors, a place in the table of processes.
+_SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
+# Variables by which the loader runs other code than the program's.
+_LOADER = ("LD_", "DYLD_")
 
 _decode = msgspec.json.Decoder().decode
 
 
 class CommandPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What this worker lets commands do.
+    """What this worker lets commands do. By default: any program, as the worker's own user.
 
-    `private_cwd` gives each attempt an empty directory, removed after it; `user` is the uid they run under; `memory`
-    (bytes) bounds the address space of each process.
+    `programs` lists those that may run, by name or absolute path; `environment` names variables of the worker that are
+    passed on besides the usual ones. `private_cwd` gives each attempt an empty directory, removed after it; `user` is
+    the uid they run under; `memory` (bytes) bounds the address space of each process. `enabled` False leaves commands
+    to other workers.
     """
 
     enabled: bool = True
+    programs: tuple[str, ...] | None = None
+    environment: tuple[str, ...] = ()
     private_cwd: bool = False
     user: int | None = None
     memory: int | None = None
+
+    def __post_init__(self) -> None:
+        for given in (self.programs, self.environment):
+            if isinstance(given, str):
+                raise InvalidInput(f"several texts are needed, as in ({given!r},), and not a single one.")
+        for program in self.programs or ():
+            _located(program)
+        if self.memory is not None and self.memory < LEAST_MEMORY:
+            raise InvalidInput(f"no command runs with {self.memory} bytes of memory; give {LEAST_MEMORY} or more.")
 
 
 class CommandExecutor:
@@ -51,6 +77,7 @@ class CommandExecutor:
 
     def __init__(self, policy: CommandPolicy) -> None:
         self._policy = policy
+        self._programs = None if policy.programs is None else frozenset(map(_located, policy.programs))
 
     def where(self, planned: PlannedStep) -> Where:
         return Where.LOOP
@@ -59,6 +86,8 @@ class CommandExecutor:
         command = job.code.render_executor(job)
         assert isinstance(command, Command)
         given = encode(job.code.render(job), what="the input of the command")
+        if refusal := self._refusal(command):
+            return refusal
         if not self._policy.private_cwd or command.cwd is not None:
             return await self._attempt(job, command, given, command.cwd)
         with tempfile.TemporaryDirectory(prefix="stepkeep-") as private:
@@ -71,24 +100,38 @@ class CommandExecutor:
         starting = loop.subprocess_exec(
             lambda: Ends(CAPTURE, loop),
             *command.argv,
+            executable=None if self._programs is None else _found(command.argv[0]),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=cwd,
-            env=environment(job, command),
+            env=environment(job, command, self._policy.environment),
             start_new_session=True,
             user=self._policy.user,
         )
         try:
             transport, protocol = await _started(starting)
         except (OSError, ValueError) as problem:
-            said = f"the command {command.argv[0]!r} cannot be started: {problem}"
-            return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
+            return _unstarted(command, problem)
         try:
             self._limit(transport.get_pid())
-            return await _watch(transport, protocol, given)
+            secrets = (*secrets_of(_secret_environment(job, command)), *secrets_of_arguments(command.argv))
+            return await _watch(transport, protocol, given, secrets)
         finally:
             await _end(transport, protocol)
+
+    def _refusal(self, command: Command) -> Failed | None:
+        program = command.argv[0]
+        if self._programs is None:
+            return None
+        if _found(program) not in self._programs:
+            said = f"the command {program!r} is not among the programs that this worker runs"
+            return Failed(category=Category.GOVERNANCE, error=storable_text(said), final=True)
+        loaders = [name for name in command.env if name.startswith(_LOADER)]
+        if loaders:
+            said = f"the command {program!r} may not set {loaders[0]} where programs are restricted"
+            return Failed(category=Category.GOVERNANCE, error=storable_text(said), final=True)
+        return None
 
     def _limit(self, pid: int) -> None:
         # From outside: code that runs between fork and exec may deadlock in a process with threads.
@@ -127,7 +170,7 @@ async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
         raise
 
 
-async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: bytes) -> Any:
+async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: bytes, secrets: tuple[str, ...]) -> Any:
     stdin, stdout, stderr = protocol.stdin, protocol.stdout, protocol.stderr
     assert stdin
     assert stdout
@@ -136,9 +179,10 @@ async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: 
     talking = asyncio.gather(output.read(), errors.read(), _feed(stdin, given))
     try:
         await protocol.ended.wait()
-        # Whatever it left running in the background would hold the pipes open, and outlive its step.
+        # Whatever it left running in the background would hold the pipes open, and outlive its step. What has left the
+        # group is not reached, so the pipes are not waited for.
         _signal(transport, signal.SIGKILL)
-        await talking
+        await asyncio.wait([talking], timeout=PIPE_SECONDS)
     finally:
         talking.cancel()
         await asyncio.gather(talking, return_exceptions=True)
@@ -147,7 +191,7 @@ async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: 
     if status == 0:
         return _result(output, errors)
     ended = f"killed:{-status}" if status < 0 else f"exit status {status}"
-    tail = errors.text().strip() or output.text().strip()
+    tail = without(errors.text().strip() or output.text().strip(), secrets)
     category = Category.UNKNOWN if status < 0 else Category.EXTERNAL
     return Failed(category=category, error=storable_text(f"{ended}: {tail}" if tail else ended))
 
@@ -189,9 +233,10 @@ def _signal(transport: asyncio.SubprocessTransport, which: signal.Signals) -> No
         os.killpg(transport.get_pid(), which)
 
 
-def environment(job: Job, command: Command) -> dict[str, str]:
+def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> dict[str, str]:
     """A short allow-list of the worker's variables, the step's own, and who this attempt is."""
-    passed = {name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith("LC_")}
+    listed = {*PASSED_ON, *further}
+    passed = {name: value for name, value in os.environ.items() if name in listed or name.startswith("LC_")}
     context = job.make_context()
     about = {
         "STEPKEEP_RUN_ID": context.run_id,
@@ -202,6 +247,42 @@ def environment(job: Job, command: Command) -> dict[str, str]:
     if context.completion_token is not None:
         about["STEPKEEP_COMPLETION_TOKEN"] = context.completion_token
     return {**passed, **command.env, **about}
+
+
+def _secret_environment(job: Job, command: Command) -> dict[str, str]:
+    token = job.completion_token
+    return command.env if token is None else {**command.env, "STEPKEEP_COMPLETION_TOKEN": token}
+
+
+def _unstarted(command: Command, problem: OSError | ValueError) -> Failed:
+    """Why a program could not be started, in words of our own: Python's quote the directory."""
+    what = f"the command {command.argv[0]!r} cannot be started"
+    if isinstance(problem, ValueError):
+        return _invalid(f"{what}: its arguments, environment or directory hold a NUL character or broken text")
+    if isinstance(problem, FileNotFoundError | NotADirectoryError) and command.cwd and problem.filename == command.cwd:
+        return _invalid(f"{what}: its directory does not exist")
+    said = f"{what}: {os.strerror(problem.errno or 0)}"
+    if problem.errno in _SHORTAGES:
+        return Failed(category=Category.TRANSIENT, error=storable_text(said))
+    return _invalid(said)
+
+
+def _invalid(said: str) -> Failed:
+    return Failed(category=Category.VALIDATION, error=storable_text(said), final=True)
+
+
+def _found(program: str) -> str | None:
+    """Where a program is, by the worker's own PATH: a step may set another one. A relative path is never found."""
+    if "/" in program:
+        return program if program.startswith("/") else None
+    return shutil.which(program)
+
+
+def _located(entry: str) -> str:
+    found = _found(entry)
+    if not found:
+        raise InvalidInput(f"the program {entry!r} cannot be allowed: it is neither on PATH nor an absolute path.")
+    return found
 
 
 class Tail:

@@ -1,0 +1,181 @@
+"""What steps may do on this machine: the options of `worker`, `run` and `rerun`, declared once and added to each.
+
+It reads the options and decides nothing; the worker holds steps to them. Light on purpose: importing it costs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec
+
+import typer
+
+from stepkeep.cli.settings import Settings
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.worker.executors.command import CommandPolicy
+    from stepkeep.worker.executors.http import HttpPolicy
+
+P = ParamSpec("P")
+
+PANEL = "What steps may do"
+
+_UNITS: dict[str, int] = {"": 1, "b": 1} | {
+    f"{letter}{ending}": 1 << (10 * power) for power, letter in enumerate("kmgt", start=1) for ending in ("", "b", "ib")
+}
+
+
+def _option(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002 - typer's own word
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=PANEL)
+
+
+Words = list[str] | None
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "http_allow": (
+        Annotated[
+            Words,
+            _option(
+                "--http-allow",
+                metavar="HOST|NETWORK",
+                help="Let HTTP steps reach this host too, although it is not public; may be repeated.",
+            ),
+        ],
+        None,
+    ),
+    "http_allow_internal": (
+        Annotated[bool, _option("--http-allow-internal", help="Let HTTP steps reach every address.")],
+        False,
+    ),
+    "http_port": (
+        Annotated[
+            list[int] | None,
+            typer.Option(
+                "--http-port",
+                metavar="PORT",
+                min=1,
+                max=65535,
+                help="Let HTTP steps reach only these ports; may be repeated.",
+                rich_help_panel=PANEL,
+            ),
+        ],
+        None,
+    ),
+    "no_http": (Annotated[bool, _option("--no-http", help="Run no HTTP steps here.")], False),
+    "command_allow": (
+        Annotated[
+            Words,
+            _option("--command-allow", metavar="PROGRAM", help="Let commands run only these; may be repeated."),
+        ],
+        None,
+    ),
+    "command_env": (
+        Annotated[
+            Words,
+            _option("--command-env", metavar="NAME", help="Pass this variable on to commands, too; may be repeated."),
+        ],
+        None,
+    ),
+    "command_memory": (
+        Annotated[str | None, _option("--command-memory", metavar="SIZE", help="Address space of a command: 2GiB.")],
+        None,
+    ),
+    "command_user": (
+        Annotated[int | None, _option("--command-user", metavar="UID", help="Run commands as this user.")],
+        None,
+    ),
+    "command_private": (
+        Annotated[bool, _option("--command-private", help="Give each command an empty directory of its own.")],
+        False,
+    ),
+    "no_commands": (Annotated[bool, _option("--no-commands", help="Run no commands here.")], False),
+    "process_memory": (
+        Annotated[
+            str | None, _option("--process-memory", metavar="SIZE", help="Address space of a handler's process: 2GiB.")
+        ],
+        None,
+    ),
+}
+
+
+class Policies(NamedTuple):
+    """The options as they were typed."""
+
+    http_allow: Words = None
+    http_allow_internal: bool = False
+    http_port: list[int] | None = None
+    no_http: bool = False
+    command_allow: Words = None
+    command_env: Words = None
+    command_memory: str | None = None
+    command_user: int | None = None
+    command_private: bool = False
+    no_commands: bool = False
+    process_memory: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The same as the engine takes them; raises InvalidInput."""
+        return {
+            "http": self._http(),
+            "commands": self._commands(),
+            "process_memory": parse_size("--process-memory", self.process_memory),
+        }
+
+    def _http(self) -> HttpPolicy:
+        from stepkeep.worker.executors.http import HttpPolicy
+
+        return HttpPolicy(
+            enabled=not self.no_http,
+            allow_internal=self.http_allow_internal,
+            allow=tuple(self.http_allow or ()),
+            ports=tuple(self.http_port) if self.http_port else None,
+        )
+
+    def _commands(self) -> CommandPolicy:
+        from stepkeep.worker.executors.command import CommandPolicy
+
+        return CommandPolicy(
+            enabled=not self.no_commands,
+            programs=tuple(self.command_allow) if self.command_allow else None,
+            environment=tuple(self.command_env or ()),
+            memory=parse_size("--command-memory", self.command_memory),
+            user=self.command_user,
+            private_cwd=self.command_private,
+        )
+
+
+def with_policies(
+    function: Callable[Concatenate[Settings, Policies, P], int],
+) -> Callable[Concatenate[Settings, P], int]:
+    """Make a function whose second parameter is Policies into one that has their options instead."""
+
+    def command(settings: Settings, **given: Any) -> int:
+        policies = Policies(**{name: given.pop(name) for name in OPTIONS})
+        return function(settings, policies, **given)  # type: ignore[call-arg]
+
+    own = list(inspect.signature(function, eval_str=True).parameters.values())
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [
+        inspect.Parameter(name, kind, default=default, annotation=annotation)
+        for name, (annotation, default) in OPTIONS.items()
+    ]
+    shown: Any = command
+    shown.__signature__ = inspect.Signature([own[0], *(each.replace(kind=kind) for each in own[2:]), *added])
+    shown.__name__, shown.__doc__ = function.__name__, function.__doc__
+    return shown  # type: ignore[no-any-return]
+
+
+def parse_size(option: str, text: str | None) -> int | None:
+    """A number of bytes as people write it.
+
+    >>> parse_size("--process-memory", "2GiB"), parse_size("--process-memory", "512m")
+    (2147483648, 536870912)
+    """
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,12})\s*([A-Za-z]*)", text.strip(), re.ASCII)
+    if found is None or found[2].lower() not in _UNITS:
+        raise InvalidInput(f"{option} takes a size, as in 512MiB or 2GiB, and not {text!r}.")
+    return int(found[1]) * _UNITS[found[2].lower()]
