@@ -326,7 +326,7 @@ async def test_a_change_whose_answer_was_lost_is_recognised_when_it_is_run_again
         await until_decided(store, lambda: start_once(2, idempotency="k"))
     assert known.value.winner == {"run": run_id(1)}
 
-    step = running(1, due_at=10**18)
+    step = running(1, due_at=10**17)
     await store.change([want(1)], writes(Write(new_steps=[step])))
 
     def complete(loaded: Loaded) -> Write:

@@ -25,7 +25,7 @@ async def notes(raw: Raw) -> list[str]:
 
 async def ready_store(store: Store, raw: Raw) -> None:
     await raw.execute("create table notes (text text)")
-    await save(store, new_run(1, (running(1, due_at=10**18),)), new_run(2))
+    await save(store, new_run(1, (running(1, due_at=10**17),)), new_run(2))
 
 
 def complete(loaded: Loaded) -> Write:

@@ -265,7 +265,7 @@ STUCK: dict[str, Run] = {
     "validating with no check under way": a_run(2, RunState.VALIDATING),
     "stopping with nothing in flight": a_run(2, RunState.STOPPING, cause=StopCause.FAILURE),
     "compensating with no hook to run": a_run(2, RunState.COMPENSATING, cause=StopCause.FAILURE),
-    "running with nothing but its own timeout": a_run(2, due_at=10**18),
+    "running with nothing but its own timeout": a_run(2, due_at=10**17),
 }
 
 

@@ -25,6 +25,7 @@ from stepkeep.simulation import queries
 from stepkeep.simulation.bell import ModelBell
 from stepkeep.simulation.database import Database, Proposal, Session, lock_order
 from stepkeep.store.bell import Noting, ringing, topics_of
+from stepkeep.store.bounds import check_version, check_worker
 from stepkeep.store.protocol import (
     Due,
     Finished,
@@ -292,6 +293,8 @@ class ModelStore:
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
+        check_version(version)
+
         def work() -> StoredDefinition:
             there = queries.definition(self._tables, tenant, name, version)
             if there is not None:
@@ -422,6 +425,8 @@ class ModelStore:
 
     # -- workers -----------------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        check_worker(worker, entry)
+
         def work() -> Worker:
             workers = self._tables.workers
             if any((one.tenant, one.id) == (worker.tenant, worker.id) for one in workers.values()):
@@ -433,6 +438,8 @@ class ModelStore:
         return await self.wire.ask("add worker", work)
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        for change in changes:
+            check_worker(change.worker, change.entry)
         return await self.wire.ask("change workers", lambda: [self._change_worker(change) for change in changes])
 
     def _change_worker(self, change: WorkerChange) -> bool:

@@ -11,6 +11,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.simulation.schema import refuse_run, refuse_step
+from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import IdempotencyKey, NewRun, RunKey, StoredDefinition, Write
 
 MET = "somebody else was first: run the whole transaction again"
@@ -50,6 +51,7 @@ class Tables:
     def check(self, what: Write) -> None:
         """Refuse what a real database would: Contended for a row that is not where it was left or is there already,
         InvariantBroken for one that must not be."""
+        check_write(what)
         released = set(what.released_keys)
         for new in what.new_runs:
             self._check_new(new, released)

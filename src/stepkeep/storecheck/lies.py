@@ -205,9 +205,9 @@ LIES: tuple[Lie, ...] = (
 STUCK: tuple[dict[str, Any], ...] = (
     {"state": RunState.RUNNING},
     {"state": RunState.QUEUED},
-    {"state": RunState.BLOCKED, "due_at": 10**18},
+    {"state": RunState.BLOCKED, "due_at": 10**17},
     {"state": RunState.STOPPING, "cause": StopCause.FAILURE},
-    {"state": RunState.STOPPING, "cause": StopCause.CANCEL, "due_at": 10**18},
+    {"state": RunState.STOPPING, "cause": StopCause.CANCEL, "due_at": 10**17},
     {"state": RunState.COMPENSATING, "cause": StopCause.FAILURE},
     {"state": RunState.IDLE},
 )

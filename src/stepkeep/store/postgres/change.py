@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stepkeep.errors import Broken
+from stepkeep.store.bounds import check_write
 from stepkeep.store.postgres.connections import Connection
 from stepkeep.store.postgres.load import Loading, OutOfOrder
 from stepkeep.store.postgres.write import write
@@ -36,6 +37,7 @@ async def change(
     for _ in range(MAX_ROUNDS):
         answer = think(loading.loaded)
         if isinstance(answer, Write):
+            check_write(answer)
             await write(connection, answer)
             return
         asked += answer.wants

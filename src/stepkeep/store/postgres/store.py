@@ -21,6 +21,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import Noting, ringing, topics_of
+from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
@@ -128,6 +129,7 @@ class PostgresStore:
                 return
 
     async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+        check_write(what)
         topics = topics_of(what)
         told = self.bell.board(topics)
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
@@ -173,6 +175,7 @@ class PostgresStore:
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
+        check_version(version)
         texts = [None if spec is None else _encode_spec(spec).decode() for spec in specs]
         there = await self.read_definition(tenant, name, version)
         if there is not None:
@@ -302,12 +305,15 @@ class PostgresStore:
 
     # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        check_worker(worker, entry)
         async with self._transaction() as connection:
             [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_columns(worker))
             await execute(connection, SQL.insert_worker_journal, *_fields(entry))
         return replace(worker, no=no)
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        for one in changes:
+            check_worker(one.worker, one.entry)
         found = dict.fromkeys(range(len(changes)), False)
         async with self._transaction() as connection:
             # In the order of ids, so that two of these cannot wait for each other.

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -40,6 +41,7 @@ def change(
     for _ in range(MAX_ROUNDS):
         answer = think(loaded)
         if isinstance(answer, Write):
+            check_write(answer)
             write(connection, answer, loaded)
             return
         load_more(connection, answer, loaded)

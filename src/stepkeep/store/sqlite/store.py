@@ -24,6 +24,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import Noting, ringing, topics_of
+from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.protocol import (
     Due,
@@ -133,6 +134,8 @@ class SqliteStore:
         self.bell.ring(noting.topics)
 
     async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+        check_write(what)
+
         def work(c: apsw.Connection) -> int:
             now = self._clock.now()
             record(c, now, what, known)
@@ -166,6 +169,7 @@ class SqliteStore:
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
+        check_version(version)
         texts = [None if spec is None else _encode_spec(spec).decode() for spec in specs]
 
         def work(c: apsw.Connection) -> StoredDefinition:
@@ -284,6 +288,8 @@ class SqliteStore:
 
     # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        check_worker(worker, entry)
+
         def work(c: apsw.Connection) -> Worker:
             no = c.execute(SQL.insert_worker, rows.worker_row(worker)).get
             c.execute(SQL.insert_worker_journal, rows.entry_row(entry))
@@ -292,6 +298,9 @@ class SqliteStore:
         return await self._write(work)
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        for one in changes:
+            check_worker(one.worker, one.entry)
+
         def work(c: apsw.Connection) -> list[bool]:
             found = []
             for one in changes:

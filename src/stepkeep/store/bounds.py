@@ -1,0 +1,202 @@
+"""The bounds of every integer column, and the check that refuses a row beyond them before it is written.
+
+The table is the same for all stores, so that a value which one of them has no room for is refused by all, in the same
+words. It decides nothing about meaning: signs of counters and rules between columns belong to the schema. Every store
+calls `check_write`, `check_worker` or `check_version` first thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.store.protocol import Write
+
+INT = 2**31 - 1
+BIGINT = 2**63 - 1
+
+LAST_SEQ = 2**43 - 1
+"""The last entry of a journal: a message's number and a step's place are a sequence times 2^20, in 64 bits."""
+
+LAST_MOMENT = 253_402_300_799_999_999
+"""The last microsecond of the year 9999, which is the last that a log can show."""
+
+MAX_PRIORITY = 1_000_000
+MAX_VERSION = 1_000_000_000
+PLACES = 20_001
+"""The most that a plan has: 10,000 steps, a hook for each, and the final check."""
+
+
+class Bounds(NamedTuple):
+    """The smallest and the largest value that a column takes, and the largest that the engine ever writes there."""
+
+    low: int
+    high: int
+    reaches: int
+
+
+TIME = Bounds(0, LAST_MOMENT, LAST_MOMENT)
+SEQ = Bounds(0, LAST_SEQ, LAST_SEQ)
+PLACE_IN_JOURNAL = Bounds(0, BIGINT, BIGINT)
+PRIORITY = Bounds(-MAX_PRIORITY, MAX_PRIORITY, MAX_PRIORITY)
+VERSION = Bounds(1, MAX_VERSION, MAX_VERSION)
+ID = Bounds(0, INT, INT)
+STEP_NO = Bounds(0, INT, PLACES)
+STEP_COUNT = Bounds(-INT, INT, PLACES)
+COUNT = Bounds(-INT, INT, INT)
+
+INTEGERS: dict[str, dict[str, Bounds]] = {
+    "migrations": {"version": Bounds(1, 9999, 9999), "applied_at": TIME},
+    "definitions": {"id": ID, "version": VERSION, "published_at": TIME},
+    "queues": {"id": ID},
+    "runs": {
+        "definition_id": ID,
+        "priority": PRIORITY,
+        "seq": SEQ,
+        "open": STEP_COUNT,
+        "moving": STEP_COUNT,
+        "leased": STEP_COUNT,
+        "failed": STEP_COUNT,
+        "undoing": STEP_COUNT,
+        "inbox": COUNT,
+        "due_at": TIME,
+        "started_at": TIME,
+        "ended_at": TIME,
+        "moved_at": TIME,
+    },
+    "run_details": {"version": VERSION, "created_at": TIME},
+    "steps": {
+        "no": STEP_NO,
+        "queue": ID,
+        "priority": PRIORITY,
+        "ready_at": TIME,
+        "due_at": TIME,
+        "fence": COUNT,
+        "worker": ID,
+        "claimed_at": TIME,
+        "attempts": COUNT,
+        "losses": COUNT,
+        "unmet": STEP_COUNT,
+        "settled": PLACE_IN_JOURNAL,
+    },
+    "attempts": {
+        "no": STEP_NO,
+        "fence": COUNT,
+        "number": COUNT,
+        "worker": ID,
+        "started_at": TIME,
+        "ended_at": TIME,
+    },
+    "journal": {"seq": SEQ, "at": TIME},
+    "messages": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "consumed_by": STEP_NO},
+    "outbox": {"seq": SEQ, "number": COUNT, "created_at": TIME},
+    "workers": {
+        "no": ID,
+        "incarnation": COUNT,
+        "capacity": COUNT,
+        "heard_at": TIME,
+        "started_at": TIME,
+        "seq": SEQ,
+    },
+    "worker_journal": {"seq": SEQ, "at": TIME},
+}
+"""Every integer column of both schemas. A counter below zero is left to the schema, which says what it means."""
+
+
+def check_write(what: Write) -> None:
+    """Refuse a write that has a number which some store has no room for.
+
+    The rows of nearly every write are far within their bounds, and that is cheap to see: all values of a kind are
+    joined bit by bit, and a bit beyond the bound sends the row to the exact check.
+    """
+    try:
+        for change in what.runs:
+            run = change.run
+            counters = run.open | run.moving | run.leased | run.failed | run.undoing | run.inbox
+            times = (run.due_at or 0) | (run.started_at or 0) | (run.ended_at or 0) | run.moved_at
+            if counters >> 31 or times >> 57 or run.seq >> 43:
+                _check_row("runs", run)
+        if what.steps:
+            _check_steps(what.steps)
+        for attempt in what.attempts:
+            counters = attempt.no | attempt.fence | attempt.number | attempt.worker
+            if counters >> 31 or (attempt.started_at | attempt.ended_at) >> 57:
+                _check_row("attempts", attempt)
+        for entry in what.entries:
+            if entry.seq >> 43 or entry.at >> 57:
+                _check_row("journal", entry)
+        if not what.is_plain:
+            _check_rest(what)
+    except TypeError:
+        _check_types(what)
+        raise
+
+
+def _check_rest(what: Write) -> None:
+    """What few writes have."""
+    for new in what.new_runs:
+        _check_row("runs", new.run)
+        _check_row("run_details", new.details)
+        _check_steps(new.steps)
+        _check_row("journal", new.entry)
+    _check_steps(what.new_steps)
+    for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
+        _check_row("messages", message)
+    for told in (*what.outbox, *(one for new in what.new_runs for one in new.outbox)):
+        _check_row("outbox", told)
+
+
+def check_worker(worker: Worker, entry: SealedEntry | None) -> None:
+    """The same for a worker and an entry of its journal."""
+    _check_row("workers", worker)
+    if entry is not None:
+        _check_row("worker_journal", entry)
+
+
+def check_version(version: int) -> None:
+    """The same for the version of a definition."""
+    _check("definitions", "version", version, VERSION)
+
+
+def _check_steps(steps: Iterable[Step]) -> None:
+    for step in steps:
+        counters = step.no | step.queue | step.fence | (step.worker or 0) | step.attempts | step.losses | step.unmet
+        times = (step.ready_at or 0) | (step.due_at or 0) | (step.claimed_at or 0)
+        if (
+            counters >> 31
+            or times >> 57
+            or (step.settled or 0) >> 63
+            or not -MAX_PRIORITY <= step.priority <= MAX_PRIORITY
+        ):
+            _check_row("steps", step)
+
+
+def _check_row(table: str, row: Run | Details | Step | Attempt | SealedEntry | Message | OutboxEntry | Worker) -> None:
+    for column, bounds in INTEGERS[table].items():
+        _check(table, column, getattr(row, column), bounds)
+
+
+def _check_types(what: Write) -> None:
+    """Name the value that is no number at all."""
+    for table, rows in (
+        ("runs", [change.run for change in what.runs]),
+        ("steps", [*what.steps, *what.new_steps, *(step for new in what.new_runs for step in new.steps)]),
+        ("attempts", what.attempts),
+        ("journal", [*what.entries, *(new.entry for new in what.new_runs)]),
+    ):
+        for row in rows:
+            _check_row(table, row)
+
+
+def _check(table: str, column: str, value: Any, bounds: Bounds) -> None:
+    if value is None:
+        return
+    if type(value) is not int:
+        raise InvalidInput(f"{table}.{column} is a whole number, not {type(value).__name__}; nothing was written")
+    if not bounds.low <= value <= bounds.high:
+        raise InvalidInput(
+            f"{table}.{column} would be {value}; it is from {bounds.low} to {bounds.high}. Nothing was written."
+        )
