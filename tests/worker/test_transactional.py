@@ -13,7 +13,7 @@ from tests.worker.bed import Bed, On, step
 from tests.worker.making import eventually, until
 from tests.worker.test_leases import serving
 
-from stepkeep.errors import Contended
+from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.expire import sweep
@@ -167,3 +167,25 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
 
 async def refuse_to_record(what: Any, known: Any, **how: Any) -> int:
     raise Contended("somebody has to look")
+
+
+@pytest.mark.postgres
+def test_a_connection_that_a_handler_kept_is_of_no_use_to_it_after_its_attempt(on_postgres: On) -> None:
+    async def body(bed: Bed) -> None:
+        await make_table(bed)
+        kept: list[Any] = []
+
+        def keep(ctx: Any) -> str:
+            kept.append((ctx.connection, ctx.connection.execute))
+            return insert(ctx)
+
+        bed.handler("keep", keep)
+        assert await bed.finish(await bed.start(step("keep", transactional=True))) is RunState.SUCCEEDED
+        [(connection, execute)] = kept
+        with pytest.raises(StoreUnavailable, match="has ended"):
+            connection.execute("insert into orders values ('late')")
+        with pytest.raises(StoreUnavailable, match="has ended"):
+            await execute("insert into orders values ('late')")
+        assert await count(bed) == 1
+
+    on_postgres(body)

@@ -2,6 +2,7 @@
 
 Asynchronous drivers bind a connection to its loop. From a coroutine the handler awaits each call as usual; from a
 thread the call simply returns its result. Connections of synchronous drivers need none of this and pass through.
+A bridge ends with its attempt: the connection behind it then serves another run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import asyncio
 import inspect
 from typing import Any
 
+from stepkeep.errors import StoreUnavailable
+
 
 def bridged(connection: Any, home: asyncio.AbstractEventLoop) -> Any:
     """The connection itself, or a stand-in that makes every call on the loop it belongs to."""
@@ -17,13 +20,28 @@ def bridged(connection: Any, home: asyncio.AbstractEventLoop) -> Any:
     return Bridge(connection, home) if inspect.iscoroutinefunction(execute) else connection
 
 
+class Life:
+    """Whether the attempt goes on that a connection was lent to; shared by all that came from that connection."""
+
+    is_over = False
+
+    def check(self) -> None:
+        if self.is_over:
+            raise StoreUnavailable("the attempt of this connection has ended; use `ctx.connection` only while it runs")
+
+
 class Bridge:
     """Stands in for an asynchronous object; what its methods return is brought over too where it must be."""
 
-    def __init__(self, inner: Any, home: asyncio.AbstractEventLoop) -> None:
-        self._inner, self._home = inner, home
+    def __init__(self, inner: Any, home: asyncio.AbstractEventLoop, life: Life | None = None) -> None:
+        self._inner, self._home, self._life = inner, home, life or Life()
+
+    def end(self) -> None:
+        """Refuse everything from now on; called on the connection's loop."""
+        self._life.is_over = True
 
     def __getattr__(self, name: str) -> Any:
+        self._life.check()
         found = getattr(self._inner, name)
         if not callable(found):
             return found
@@ -32,7 +50,7 @@ class Bridge:
             result = found(*args, **kwargs)
             if inspect.isawaitable(result):
                 return self._cross(result)
-            return Bridge(result, self._home) if hasattr(result, "__aenter__") else result
+            return Bridge(result, self._home, self._life) if hasattr(result, "__aenter__") else result
 
         return call
 
@@ -45,6 +63,12 @@ class Bridge:
 
     def _cross(self, awaitable: Any) -> Any:
         async def await_it() -> Any:
+            try:
+                self._life.check()
+            except BaseException:
+                if inspect.iscoroutine(awaitable):
+                    awaitable.close()
+                raise
             return await awaitable
 
         future = asyncio.run_coroutine_threadsafe(await_it(), self._home)

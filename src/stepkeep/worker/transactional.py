@@ -16,7 +16,7 @@ from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Transactor
-from stepkeep.worker.bridge import bridged
+from stepkeep.worker.bridge import Bridge, bridged
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.crew import Crew
 from stepkeep.worker.executor import Job
@@ -47,7 +47,12 @@ async def attempt_in_transaction(
             job.connection = bridged(transaction.connection, loop)
             job.waiter = loop.create_future()
             crew.start([job])
-            outcome = await job.waiter
+            try:
+                outcome = await job.waiter
+            finally:
+                # What the handler left running must not write into this transaction, nor into the next one.
+                if isinstance(job.connection, Bridge):
+                    job.connection.end()
             if not isinstance(outcome, Completed) or not is_held():
                 raise _RollBack(outcome)
             reply = await transactor.report_in(transaction, event(outcome))

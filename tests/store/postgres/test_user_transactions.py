@@ -78,3 +78,40 @@ async def test_a_connection_that_was_lost_loses_everything_of_the_transaction(st
         await unlucky()
     assert await orders(url) == 0
     assert (await load(store, want(1))).runs[key(1)].seq == 1
+
+
+async def test_nothing_that_user_code_leaves_in_a_session_reaches_the_next_transaction(store: Store, url: str) -> None:
+    async with session(url) as rival:
+        await rival.execute("create schema theirs; create role their_role; create sequence numbers")
+        await rival.execute("grant their_role to current_user")
+    try:
+        async with store.transaction() as transaction:
+            connection = transaction.connection
+            first = connection.get_server_pid()
+            await connection.execute("set search_path to theirs")
+            await connection.execute("set role their_role; reset role; set stepkeep.canary to 'CANARY'")
+            await connection.execute("create temp table notes (text text); insert into notes values ('CANARY')")
+            await connection.fetchval("select pg_advisory_lock(42)")
+            await connection.execute("set role their_role")
+        async with store.transaction() as transaction:
+            connection = transaction.connection
+            assert connection.get_server_pid() == first
+            assert await connection.fetchval("show search_path") == '"$user", public'
+            assert await connection.fetchval("select current_user = session_user")
+            assert await connection.fetchval("select coalesce(current_setting('stepkeep.canary', true), '')") == ""
+            assert await connection.fetchval("select to_regclass('notes')") is None
+            assert await connection.fetchval("select count(*) from pg_locks where locktype = 'advisory'") == 0
+    finally:
+        async with session(url) as rival:
+            await rival.execute("drop owned by their_role; drop role their_role")
+
+
+async def test_a_connection_whose_driver_was_altered_is_not_used_again(store: Store, url: str) -> None:
+    async with store.transaction() as transaction:
+        first = transaction.connection.get_server_pid()
+        await transaction.connection.set_type_codec(
+            "json", schema="pg_catalog", encoder=str, decoder=lambda text: "CANARY"
+        )
+    async with store.transaction() as transaction:
+        assert transaction.connection.get_server_pid() != first
+        assert await transaction.connection.fetchval("select '{}'::json") == "{}"

@@ -38,6 +38,51 @@ DURABLE = {"synchronous_commit": "on"}
 ENGINE = {**PLANNER, **DURABLE, "lock_timeout": "10s", "idle_in_transaction_session_timeout": "60s"}
 
 
+FRESH = "; ".join(
+    (
+        "reset session authorization",
+        "reset all",
+        "close all",
+        "unlisten *",
+        "select pg_advisory_unlock_all()",
+        "discard temp",
+        "discard sequences",
+    )
+)
+"""Takes back what user code may have left in a session: the role, settings, cursors, locks, temporary tables. Not
+`discard all`, which also drops the statements that the driver has prepared."""
+
+
+class UsersConnection(asyncpg.Connection):
+    """A connection that is lent to user code. It notes what a reset of the session does not take back."""
+
+    is_altered = False
+
+    async def set_type_codec(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        await super().set_type_codec(*args, **kwargs)
+
+    async def set_builtin_type_codec(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        await super().set_builtin_type_codec(*args, **kwargs)
+
+    async def add_listener(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        await super().add_listener(*args, **kwargs)
+
+    def add_log_listener(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        super().add_log_listener(*args, **kwargs)
+
+    def add_termination_listener(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        super().add_termination_listener(*args, **kwargs)
+
+    def add_query_logger(self, *args: Any, **kwargs: Any) -> None:
+        self.is_altered = True
+        super().add_query_logger(*args, **kwargs)
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a URL says beyond where the server is; each is a parameter of the URL."""
 
@@ -85,10 +130,11 @@ class Pool:
 
     `settings` are asked for when a connection starts. Where something between us and the server refuses or drops
     them (a pooler in transaction mode does), `local` turns true and `opening` sets them again in every transaction.
+    Connections `for_users` are made fresh again before another run gets them.
     """
 
-    def __init__(self, options: Options, size: int, settings: Mapping[str, str]) -> None:
-        self._options, self._size, self._settings = options, size, settings
+    def __init__(self, options: Options, size: int, settings: Mapping[str, str], *, for_users: bool = False) -> None:
+        self._options, self._size, self._settings, self._for_users = options, size, settings, for_users
         self.local = False
         self._owner: tuple[int, asyncio.AbstractEventLoop] | None = None
         self._idle: list[Connection] = []
@@ -132,10 +178,19 @@ class Pool:
 
     async def _give_back(self, connection: Connection) -> None:
         """Keep it for the next caller, unless the pool was closed meanwhile and nobody would ever close it."""
-        if self._closed:
+        if self._closed or (self._for_users and not await self._is_fresh_again(connection)):
             await self._part(connection)
         elif not connection.is_closed():
             self._idle.append(connection)
+
+    async def _is_fresh_again(self, connection: Connection) -> bool:
+        if connection.is_closed() or getattr(connection, "is_altered", True):
+            return False
+        try:
+            await connection.execute(FRESH, timeout=5)
+        except LOST:
+            return False
+        return True
 
     def _settle_in(self) -> None:
         """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
@@ -184,6 +239,7 @@ class Pool:
             statement_cache_size=options.statement_cache_size,
             max_cached_statement_lifetime=0,
             server_settings={"application_name": "stepkeep", **settings},
+            connection_class=UsersConnection if self._for_users else asyncpg.Connection,
         )
         return connection  # type: ignore[no-any-return]
 

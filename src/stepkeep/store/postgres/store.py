@@ -75,7 +75,7 @@ class PostgresStore:
         self._engine = Pool(options, options.pool_size, ENGINE)
         self._hasty = Pool(options, 1, {**ENGINE, "lock_timeout": HASTE})
         self._readers = Pool(options, READERS, {})
-        self._users = Pool(options, options.pool_size, {})
+        self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
         self.bell = PostgresBell(self._readers, self.url)
         self._is_open = False
