@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -181,3 +182,19 @@ def test_the_demonstration_as_json(process: Start) -> None:
     convert = next(step for step in demo["runs"][1]["steps"] if step["name"] == "convert")
     assert [attempt["state"] for attempt in convert["history"]] == ["lost", "succeeded"]
     assert [step["attempts"] for step in demo["runs"][1]["steps"] if step["name"].startswith("fetch")] == [1, 1]
+
+
+def test_a_packed_log_is_verified_from_a_pipe_as_from_a_file(cli: Cli, home: Path) -> None:
+    assert cli("run", "flow.yaml", "--app", HANDLERS).status == 0
+    assert cli("log", "export", "--all", "--output", "log.jsonl").status == 0
+    plain = (home / "log.jsonl").read_bytes()
+    packed = gzip.compress(plain)
+    command = [sys.executable, "-m", "stepkeep.cli", "log", "verify", "-", "--json"]
+    verdicts = []
+    for given in (plain, packed, packed[:-20], b"", packed[:1]):
+        done = subprocess.run(command, input=given, capture_output=True, timeout=60, check=False)
+        assert b"Traceback" not in done.stderr
+        verdicts.append((done.returncode, json.loads(done.stdout)["lines"]))
+    assert verdicts[0] == verdicts[1] == (0, len(plain.splitlines()))
+    assert verdicts[2][0] == 1, "cut off in the middle"
+    assert verdicts[4][0] == 1, "one byte is no log"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Conflict, InvariantBroken, NotFound
+from stepkeep.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
@@ -29,19 +29,19 @@ def approval(run_id: str, actor: str = ACTOR, comment: str = "") -> GateDecided:
 
 
 def half_a_character(run_id: str) -> Event:
-    """Breaks the encoder in the middle of the decision."""
+    """No encoder takes it."""
     return approval(run_id, comment="half \ud800")
 
 
 def a_name_too_long(run_id: str) -> Event:
-    """Decided on without complaint; no index takes its row on PostgreSQL, so there the whole write fails."""
+    """No index of PostgreSQL takes its row: the whole write would fail there."""
     return MessageArrived(
         tenant=TENANT, run_id=run_id, actor=ACTOR, id="".join(map(chr, range(0x4E00, 0x9000))), name="n", payload=b"1"
     )
 
 
 def a_nul(run_id: str) -> Event:
-    """Decided on without complaint, and no text column of PostgreSQL holds it."""
+    """No text column of PostgreSQL holds it."""
     return CancelRequested(tenant=TENANT, run_id=run_id, actor=ACTOR, reason="a\x00b")
 
 
@@ -75,7 +75,7 @@ def test_callers_who_share_a_transaction_hear_only_of_their_own_events(database_
         events: list[Event] = [approval(run_id) for run_id in runs]
         events[3], events[8] = half_a_character(runs[3]), approval(NOBODYS)
         replies = await asyncio.gather(*map(bench.transactor.submit, events), return_exceptions=True)
-        assert isinstance(replies[3], UnicodeError)
+        assert isinstance(replies[3], InvalidInput)
         assert isinstance(replies[8], NotFound)
         assert sum(isinstance(reply, Accepted) for reply in replies) == 10
 
@@ -93,7 +93,7 @@ def test_a_bad_event_harms_no_other_event_of_its_own_run(database_url: str) -> N
                 approval(run_id, actor="somebody else"),
             ]
         )
-        assert [type(reply) for reply in replies] == [Accepted, UnicodeEncodeError, Accepted, Conflict]
+        assert [type(reply) for reply in replies] == [Accepted, InvalidInput, Accepted, Conflict]
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
     on(database_url, act)
@@ -246,3 +246,50 @@ def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
         assert flushed == [[1], [3]]
 
     asyncio.run(go())
+
+
+def test_a_batch_is_bounded_by_the_bytes_of_its_payloads_too() -> None:
+    async def go() -> None:
+        flushed: list[list[int]] = []
+        gate_open = asyncio.Event()
+
+        async def flush(items: list[int]) -> list[int]:
+            await gate_open.wait()
+            flushed.append(items)
+            return items
+
+        lane: Lane[int, int] = Lane(flush, limit=4, size_bytes=lambda item: item * 1024 * 1024)
+        asked = [asyncio.create_task(lane.put(item)) for item in (1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1)]
+        await asyncio.wait(asked[:1], timeout=0)
+        gate_open.set()
+        await asyncio.gather(*asked)
+        assert [item for batch in flushed for item in batch] == [1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1]
+        assert all(len(batch) <= 4 and (sum(batch) <= 16 or len(batch) == 1) for batch in flushed), flushed
+        assert len(flushed) < 8, flushed
+
+    asyncio.run(go())
+
+
+def test_reports_that_are_large_together_are_recorded_in_several_transactions(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("large", 1))
+        runs = [await bench.start(plan) for _ in range(8)]
+        payload = b'"' + b"x" * (3 * 1024 * 1024) + b'"'
+        events = [
+            MessageArrived(tenant=TENANT, run_id=run_id, actor=ACTOR, id="m", name="n", payload=payload)
+            for run_id in runs
+        ]
+        sizes: list[int] = []
+        real = bench.transactor.submit_all
+
+        async def counted(batch: Any) -> Any:
+            sizes.append(len(batch))
+            return await real(batch)
+
+        bench.transactor.submit_all = counted  # type: ignore[method-assign]
+        replies = await asyncio.gather(*map(bench.transactor.submit, events))
+        assert all(isinstance(reply, Accepted) for reply in replies)
+        assert sum(sizes) == 8
+        assert max(sizes) <= 5, sizes
+
+    on(database_url, act)

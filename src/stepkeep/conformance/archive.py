@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 
@@ -51,9 +52,31 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def open_log(path: Path) -> Iterator[BinaryIO]:
     """A log to read, compressed or not."""
     with path.open("rb") as file:
-        packed = file.read(len(GZIP)) == GZIP
-        file.seek(0)
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file
+        yield unpacked(file)
+
+
+def unpacked(log: BinaryIO) -> BinaryIO:
+    """The text of a log that may be compressed. It is read from front to back, so a pipe will do."""
+    begin = log.read(len(GZIP))
+    whole = cast(BinaryIO, io.BufferedReader(_Rejoined(begin, log)))
+    return cast(BinaryIO, gzip.GzipFile(fileobj=whole)) if begin == GZIP else whole
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream whose first bytes were read to see what it is."""
+
+    def __init__(self, begin: bytes, rest: BinaryIO) -> None:
+        super().__init__()
+        self._begin, self._rest = begin, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        taken = self._begin[: len(buffer)] or self._rest.read(len(buffer))
+        self._begin = self._begin[len(taken) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
 
 
 class Unpacked:

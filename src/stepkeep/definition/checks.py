@@ -52,6 +52,7 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
         yield from _one_of(hooks, _WORK, at, f"The undo of `{step.name}`")
         yield from _work(step.undo, at)
     yield from _plain(_unevaluated(step), path)
+    yield from _event_name(step, path)
 
 
 def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:
@@ -145,6 +146,11 @@ def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
         yield ("action",), step.action
     yield ("queue",), step.queue
     yield from ((("capabilities", n), word) for n, word in enumerate(step.capabilities))
+
+
+def _event_name(step: StepBlock, path: Path) -> Iterator[Finding]:
+    if step.wait is not None and not step.wait.event.isprintable():
+        yield Finding((*path, "wait", "event"), "The name of an event has printable characters only, on one line.")
 
 
 def _plain(texts: Any, path: Path) -> Iterator[Finding]:

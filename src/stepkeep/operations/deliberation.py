@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepkeep.errors import NotFound
+from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -20,6 +20,7 @@ from stepkeep.kernel.events import (
     StepReported,
     TimeCame,
 )
+from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.plain import decide_quickly
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
@@ -52,6 +53,7 @@ class Deliberation:
         self._claimer = claimer
         self._expected = expected or {}
         self._given = tuple(events)
+        self._misfits = {place: said for place, event in enumerate(events) if (said := misfit_of_event(event))}
         self._forget(None)
 
     def _forget(self, loaded: Loaded | None) -> None:
@@ -67,8 +69,14 @@ class Deliberation:
 
     def add(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._events.setdefault((event.tenant, event.run_id), []).append((len(self.replies), event))
-            self.replies.append(None)
+            place = len(self.replies)
+            said = self._misfits.get(place)
+            if said is None:
+                self._events.setdefault((event.tenant, event.run_id), []).append((place, event))
+                self.replies.append(None)
+            else:
+                # Written, it could not be read again; refused here, it keeps no other event from being recorded.
+                self.replies.append(InvalidInput(f"{type(event).__name__} on run {event.run_id!a:.80}: {said}"))
 
     def wants(self) -> list[Want]:
         """What is worth loading before the first thought: the steps that events name, and those expected to follow."""

@@ -25,9 +25,12 @@ def key(what: str, value: object, limit: int = MAX_KEY) -> str:
     >>> key("the business key", "order-7")
     'order-7'
     """
-    if not (isinstance(value, str) and 0 < len(value) <= limit and value.isprintable()):
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} must be text of 1 to {limit} printable characters, not {type(value).__name__}")
+    if not (0 < len(value) <= limit and value.isprintable()):
         raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
-    return value
+    # A subclass of str may say anything of itself, and no encoder takes it.
+    return str.__str__(value)
 
 
 def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
@@ -38,7 +41,7 @@ def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
         raise InvalidInput(f"{what} has {len(value)} characters; at most {limit} fit. Pass a reference instead.")
     if "\x00" in value or not _is_unicode(value):
         raise InvalidInput(f"{what} has characters that no database keeps (NUL, or half of a surrogate pair)")
-    return value
+    return str.__str__(value)
 
 
 def labels(value: object) -> Mapping[str, str]:

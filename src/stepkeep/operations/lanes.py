@@ -14,15 +14,20 @@ from stepkeep.errors import SchemaMismatch, StoreUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 
+BATCH_BYTES = 16 * 1024 * 1024
+"""How many bytes of payloads share a transaction. A single item may be larger and then goes alone."""
+
 Flush = Callable[[list[T]], Awaitable[Sequence[R | BaseException]]]
 
 
 class Lane(Generic[T, R]):
     """Collects items and flushes them one batch at a time; each item gets its own answer, or its own exception."""
 
-    def __init__(self, flush: Flush[T, R], *, limit: int = 500) -> None:
+    def __init__(
+        self, flush: Flush[T, R], *, limit: int = 500, size_bytes: Callable[[T], int] = lambda item: 0
+    ) -> None:
         self._flush = flush
-        self._limit = limit
+        self._limit, self._size_bytes = limit, size_bytes
         self._waiting: list[tuple[T, asyncio.Future[R]]] = []
         self._flushing: asyncio.Task[None] | None = None
 
@@ -35,7 +40,8 @@ class Lane(Generic[T, R]):
 
     async def _flush_all(self) -> None:
         while self._waiting:
-            batch, self._waiting = self._waiting[: self._limit], self._waiting[self._limit :]
+            count = fitting(self._waiting, self._limit, lambda waiting: self._size_bytes(waiting[0]))
+            batch, self._waiting = self._waiting[:count], self._waiting[count:]
             # Whoever gave up before the work began does not want it done.
             batch = [(item, future) for item, future in batch if not future.done()]
             if not batch:
@@ -46,6 +52,16 @@ class Lane(Generic[T, R]):
                 answers = [error] * len(batch)
             for (_, future), answer in zip(batch, answers, strict=True):
                 _resolve(future, answer)
+
+
+def fitting(items: Sequence[T], limit: int, size_bytes: Callable[[T], int], most_bytes: int = BATCH_BYTES) -> int:
+    """How many of the first items make one batch: at most `limit`, at most `most_bytes` in sum, at least one."""
+    total = 0
+    for count, item in enumerate(items[:limit]):
+        total += size_bytes(item)
+        if total > most_bytes and count:
+            return count
+    return min(limit, len(items))
 
 
 async def all_or_each(

@@ -82,7 +82,7 @@ class Starter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
-        self._lane: Lane[StartRequest, Started] = Lane(self._start_batch)
+        self._lane: Lane[StartRequest, Started] = Lane(self._start_batch, size_bytes=lambda request: len(request.input))
         self._moulds: dict[tuple[int, bool], tuple[Plan, Mould | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:

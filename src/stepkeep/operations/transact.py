@@ -20,6 +20,7 @@ import msgspec
 from stepkeep.errors import Contended, Refused, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
+from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
 from stepkeep.operations.clock import Clock
@@ -70,7 +71,7 @@ class Transactor:
     ) -> None:
         self.store = store
         self.plans = plans or PlanCache()
-        self._lane: Lane[Event, Accepted] = Lane(self._submit_batch)
+        self._lane: Lane[Event, Accepted] = Lane(self._submit_batch, size_bytes=event_bytes)
         self._monotonic, self._locks_until = monotonic, -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)

@@ -15,6 +15,7 @@ from stepkeep.definition.bounds import DEADLINE, DELAY
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep.kernel.states import Category
+from stepkeep.operations import edge
 
 OnTimeout = Literal["handler", "fail"]
 Emit = str | tuple[str, Any] | Mapping[str, Any]
@@ -77,12 +78,10 @@ def wait_for(
     >>> wait_for("payment.settled", timeout="2d", emit=["payment.requested"]).event
     'payment.settled'
     """
-    if not event:
-        raise InvalidInput("wait_for needs the name of the event to wait for.")
     if on_timeout not in ("handler", "fail"):
         raise InvalidInput(f'wait_for: on_timeout is "handler" or "fail", not {on_timeout!r}.')
     return WaitFor(
-        event=event,
+        event=edge.key("wait_for: the name of the event", event),
         timeout=None if timeout is None else microseconds(timeout, what="wait_for: timeout", bounds=DEADLINE),
         emit=tuple(_emitted(each) for each in emit),
         takes_timeouts=on_timeout == "handler",
@@ -109,11 +108,18 @@ def fail(error: str | BaseException, *, category: Category | str = Category.VALI
 
 
 def _emitted(each: Emit) -> tuple[str, Any]:
+    name, payload = _name_and_payload(each)
+    return edge.key("the name of an event to emit", name), payload
+
+
+def _name_and_payload(each: Any) -> tuple[Any, Any]:
     if isinstance(each, str):
         return each, None
     if isinstance(each, Mapping):
         if "name" not in each or set(each) - {"name", "payload"}:
-            raise InvalidInput(f"an event to emit has `name` and `payload`, not {sorted(each)}.")
-        return str(each["name"]), each.get("payload")
-    name, payload = each
-    return name, payload
+            raise InvalidInput(f"an event to emit has `name` and `payload`, not {sorted(map(ascii, each))}.")
+        return each["name"], each.get("payload")
+    if not (isinstance(each, tuple | list) and len(each) == 2):
+        said = "an event to emit is a name, a (name, payload) pair, or a mapping with `name` and `payload`"
+        raise InvalidInput(f"{said}, not {type(each).__name__}.")
+    return each[0], each[1]

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from stepkeep.errors import Refused, StoreError
+from stepkeep.errors import InvalidInput, Refused, StoreError
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
@@ -297,10 +297,15 @@ class Attempts:
 
     def _give_up(self, job: Job, outcome: Outcome, problem: Exception) -> None:
         """What cannot be recorded is a failure that can; if not even that, the lease is left to run out."""
+        is_second = job.gave_up
+        job.gave_up = True
         claim = job.claim
         which = (claim.planned.name, claim.run_id)
-        log.error("the report on step %s of run %s cannot be processed", *which, exc_info=problem)
-        if isinstance(outcome, Failed | Released | RulesFailed):
+        if isinstance(problem, InvalidInput):
+            log.warning("the report on step %s of run %s is refused: %s", *which, problem)
+        else:
+            log.error("the report on step %s of run %s cannot be processed", *which, exc_info=problem)
+        if is_second or isinstance(outcome, Released):
             self._transactor.forget(claim)
             self._let_go(job)
             return
@@ -308,7 +313,7 @@ class Attempts:
         self._report(job, Failed(category=Category.VALIDATION, error=said, final=True))
 
     def _answered(self, job: Job, outcome: Outcome, reply: Answer) -> None:
-        if isinstance(reply, Refused):
+        if isinstance(reply, Refused) and not isinstance(reply, InvalidInput):
             log.info("dropped: %s", reply)
             self._let_go(job)
             return

@@ -11,7 +11,7 @@ import errno
 import socket
 from typing import Any
 
-from stepkeep.errors import ExpressionError, StoreUnavailable
+from stepkeep.errors import ExpressionError, InvalidInput, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError
@@ -54,7 +54,7 @@ def failure_of(raised: BaseException, *, otherwise: Category = Category.UNKNOWN)
             delay=raised.delay,
             final=raised.final,
         )
-    if isinstance(raised, BindingError | Unstorable):
+    if isinstance(raised, BindingError | Unstorable | InvalidInput):
         return Failed(category=Category.VALIDATION, error=storable_text(str(raised)), final=True)
     if isinstance(raised, ExpressionError):
         return Failed(category=Category.VALIDATION, error=storable_text(f"inputs: {raised}"), final=True)

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.outcomes import Emitted
+from stepkeep.operations import edge
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
-from stepkeep.worker.payloads import encode
+from stepkeep.worker.payloads import bound_emitted, encode
 
 logger = logging.getLogger("stepkeep.handler")
 
@@ -80,6 +81,7 @@ class Context:
     __slots__ = (
         "_cost",
         "_emitted",
+        "_emitted_bytes",
         "_input",
         "_logger",
         "attempt",
@@ -135,6 +137,7 @@ class Context:
         self.connection = connection
         self._cost: dict[str, float] | None = None
         self._emitted: list[Emitted] | None = None
+        self._emitted_bytes = 0
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
 
     @property
@@ -162,9 +165,16 @@ class Context:
         self._cost = added
 
     def emit(self, name: str, payload: Any = None) -> None:
-        """Tell the outside world, through the outbox, if and when this attempt's result is accepted."""
+        """Tell the outside world, through the outbox, if and when this attempt's result is accepted.
+
+        An attempt may emit 1,000 events that hold 4 MiB of JSON in sum; the name has 1 to 255 printable characters.
+        """
+        name = edge.key("the name of an event to emit", name)
         emitted = Emitted(name, encode(payload, what=f"the payload of {name}"))
-        self._emitted = [*(self._emitted or ()), emitted]
+        so_far = self._emitted or []
+        size_bytes = self._emitted_bytes + len(emitted.payload)
+        bound_emitted(len(so_far) + 1, size_bytes)
+        self._emitted, self._emitted_bytes = [*so_far, emitted], size_bytes
 
     def check_cancelled(self) -> None:
         """End the handler here if it was asked to: raises HandlerCancelled."""

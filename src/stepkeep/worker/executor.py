@@ -130,7 +130,8 @@ class Job(msgspec.Struct, eq=False):
 
     `running`: a handler has it. `reported`: its outcome is on its way, and whatever comes after it is dropped.
     `own_output` is what its handler returned, once its rules are being judged; `waiter` whoever awaits its outcome
-    besides the loop; `handle` whatever its place needs to stop it; `lane` the way by which it is reported.
+    besides the loop; `handle` whatever its place needs to stop it; `lane` the way by which it is reported; `gave_up`:
+    what it said could not be recorded, and a failure is reported instead.
     """
 
     claim: Claim
@@ -148,6 +149,7 @@ class Job(msgspec.Struct, eq=False):
     connection: Any = None
     task: asyncio.Task[None] | None = None
     begun: bool = False
+    gave_up: bool = False
     waiter: asyncio.Future[Outcome] | None = None
     handle: Any = None
     own_output: tuple[bytes | None] | None = None

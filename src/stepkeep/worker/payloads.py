@@ -15,6 +15,9 @@ import msgspec
 MAX_RESULT = 256 * 1024
 MAX_DEPTH = 64
 MAX_ERROR = 4000
+MAX_EMITTED = 1000
+MAX_EMITTED_BYTES = 4 * 1024 * 1024
+"""How many events one attempt may emit, and how many bytes of JSON they may hold together."""
 
 
 class Unstorable(ValueError):
@@ -51,6 +54,17 @@ def storable_text(text: str, limit: int = MAX_ERROR) -> str:
         return clean
     half = (limit - 20) // 2
     return f"{clean[:half]} … [cut] … {clean[-half:]}"
+
+
+def bound_emitted(count: int, size_bytes: int) -> None:
+    """Refuse what one attempt emits where it is too much in sum, however small each event is."""
+    if count > MAX_EMITTED:
+        raise Unstorable(f"an attempt may emit at most {MAX_EMITTED} events, and this one emitted {count}")
+    if size_bytes > MAX_EMITTED_BYTES:
+        raise Unstorable(
+            f"the events of an attempt may hold {MAX_EMITTED_BYTES} bytes of JSON in sum, and these hold {size_bytes}. "
+            "Emit references instead."
+        )
 
 
 def _hook(value: Any) -> Any:

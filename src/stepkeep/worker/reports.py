@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
+from stepkeep.kernel.fitting import outcome_bytes
 from stepkeep.kernel.outcomes import Outcome
+from stepkeep.operations.lanes import fitting
 from stepkeep.worker.executor import Job
 
 Report = tuple[Job, Outcome]
@@ -54,7 +56,8 @@ class Reports:
 
     async def _flush(self, lane: int) -> None:
         while self._waiting[lane]:
-            batch, self._waiting[lane] = self._waiting[lane][:BATCH], self._waiting[lane][BATCH:]
+            count = fitting(self._waiting[lane], BATCH, lambda report: outcome_bytes(report[1]))
+            batch, self._waiting[lane] = self._waiting[lane][:count], self._waiting[lane][count:]
             began = await self._commit(batch)
             if 0 < len(self._waiting[lane]) < began:
                 # Two groups that take turns never meet by themselves, and each would cost as many round trips.

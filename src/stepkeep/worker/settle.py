@@ -19,10 +19,8 @@ from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job
-from stepkeep.worker.payloads import MAX_RESULT, Unstorable, encode
+from stepkeep.worker.payloads import MAX_RESULT, Unstorable, bound_emitted, encode
 from stepkeep.worker.surprises import tell
-
-MAX_EMITTED = 1000
 
 _NOTHING = Completed(output=b"null")
 
@@ -91,8 +89,8 @@ def _waiting(answer: WaitFor, context: Context | None) -> Outcome:
 
 
 def _few(emitted: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
-    if len(emitted) > MAX_EMITTED:
-        raise Unstorable(f"an attempt may emit at most {MAX_EMITTED} events, and this one emitted {len(emitted)}")
+    if emitted:
+        bound_emitted(len(emitted), sum(len(each.payload) for each in emitted))
     return emitted
 
 

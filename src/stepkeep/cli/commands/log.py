@@ -124,7 +124,7 @@ async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: s
 
 def judge(file: str, as_: str | None = None) -> Report:
     """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
-    from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, verify_archive
+    from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
     from stepkeep.conformance.replay import replay_lines
     from stepkeep.conformance.verify import verify_lines
     from stepkeep.dialects.registry import judged
@@ -140,7 +140,7 @@ def judge(file: str, as_: str | None = None) -> Report:
 
     try:
         if file == "-":
-            return verdict(sys.stdin.buffer)
+            return verdict(unpacked(sys.stdin.buffer))
         if file.endswith(MANIFEST):
             if dialect is not None:
                 raise InvalidInput("archives are in canonical names; leave --as away.")
