@@ -36,12 +36,15 @@ class Shape:
         from jsonschema_rs import RegexOptions, ValidationError, validator_for
 
         try:
-            self._validator = validator_for(dict(schema), offline=True, pattern_options=RegexOptions())
+            self._validator = validator_for(
+                dict(schema), offline=True, pattern_options=RegexOptions(), mask="the value"
+            )
         except (ValidationError, ValueError) as problem:
             raise InvalidSchema(_one_line(getattr(problem, "message", None) or str(problem))) from None
 
     def complaints(self, value: Any) -> list[str]:
-        """What is wrong with a value, a few things at most; nothing when it fits."""
+        """What is wrong with a value, a few things at most; nothing when it fits. The value itself is not quoted: a
+        complaint ends in the journal."""
         return [_said(error) for error in islice(self._validator.iter_errors(value), MAX_COMPLAINTS)]
 
 
