@@ -6,6 +6,7 @@ or a variable asks here what may be said of it. Nothing here raises, and nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
@@ -49,14 +50,12 @@ def database_url(url: str) -> str:
     >>> database_url("postgresql://app:s3cret@db/orders?sslpassword=x&pool_size=4")
     'postgresql://app:***@db/orders?sslpassword=***&pool_size=4'
     """
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises where the port is no number, as in user:pass#word@host
-        query = parse_qsl(parts.query, keep_blank_values=True)
-    except ValueError:
+    if url.startswith("sqlite:"):
+        return url  # a file's name, which may hold any character and no password
+    if database_url_fault(url) is not None:
         return UNREADABLE
-    if parts.fragment or ("@" in parts.path and parts.scheme != "sqlite"):
-        return UNREADABLE  # a password with # or / in it has been taken apart
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
     credentials, at, place = parts.netloc.rpartition("@")
     user, colon, _ = credentials.partition(":")
     shown = [(name, HIDDEN if _is_secret(name) else value) for name, value in query]
@@ -64,6 +63,37 @@ def database_url(url: str) -> str:
     if not query and not colon:
         return url
     return urlunsplit(parts._replace(netloc=netloc, query=urlencode(shown, safe="*/")))
+
+
+def database_url_fault(url: str) -> str | None:
+    """What is malformed about the URL of a database server, without quoting any of it; None where nothing is.
+
+    A password with `#`, `/`, `?` or `@` in it moves the borders between the parts of a URL. Such a URL is refused as a
+    whole, because no part of it is known to be public.
+
+    >>> database_url_fault("postgresql://app:s3#cret@db/orders")
+    'it has a # in it'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "a bracket in it is not closed, or stands around something that is no IPv6 address"
+    credentials, _, places = parts.netloc.rpartition("@")
+    if not url.isprintable() or " " in url:
+        return "it has spaces or characters that cannot be shown"
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]{0,31}", parts.scheme) or not url.partition(":")[2].startswith("//"):
+        return "it does not begin with a scheme and ://"
+    if "#" in url:
+        return "it has a # in it"
+    if "@" in parts.path or "@" in parts.query:
+        return "it has an @ behind the name of the host"
+    if any(not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.]*", name) for name, _ in _parameters(parts.query)):
+        return "the name of a parameter in it has characters that no parameter has"
+    if any(not _is_place(place) for place in places.split(",")):
+        return "its host or port is not one: a port is a number from 1 to 65535"
+    if "/" in credentials or any(not _is_port(port) for port in _ports(parts.query)):
+        return "its port is not a number from 1 to 65535"
+    return None
 
 
 def secrets_of(named: Mapping[str, str]) -> tuple[str, ...]:
@@ -114,6 +144,25 @@ def without(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
+
+
+def _parameters(query: str) -> list[tuple[str, str]]:
+    """Names and values as they are written, still quoted."""
+    return [(name, value) for name, _, value in (part.partition("=") for part in query.split("&") if part)]
+
+
+def _ports(query: str) -> list[str]:
+    return [port for name, value in _parameters(query) if name == "port" for port in unquote(value).split(",")]
+
+
+def _is_place(place: str) -> bool:
+    """Whether this is a host, perhaps none, with an optional port."""
+    found = re.fullmatch(r"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?\]|[^\[\]:]*)(?::(.*))?", place)
+    return found is not None and (not found[2] or _is_port(found[2]))
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536
 
 
 def _is_secret(name: str) -> bool:

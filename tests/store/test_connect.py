@@ -48,6 +48,66 @@ def test_whoever_means_a_file_is_told_how_to_name_it(url: str) -> None:
         connect(url)
 
 
+MALFORMED = [
+    "postgresql://u:CANARY#x@h/db",
+    "postgresql://u:CANARY/x@h/db",
+    "postgresql://u:CANARY?x@h/db",
+    "postgresql://u:CANARY@[::1/db",
+    "postgresql://u:CANARY@h:port/db",
+    "postgresql://u:CANARY@h:99999/db",
+    "postgresql://u:CANARY@h:0/db",
+    "postgresql://u:CANARY@h/db?port=CANARY",
+    "postgresql://u:CANARY@h/db?pool_size=CANARY",
+    "postgresql://u:CANARY@h/db?pool_size=0",
+    "postgresql://u:CANARY@h/db?command_timeout=99999999999999999999",
+    "u:CANARY@h/db",
+    "CANARY@h/db",
+    "postgresql:u:CANARY@h/db",
+    "u:CANARY@h://db",
+    "mysql://u:CANARY@h/db",
+    "sqlite://u:CANARY@h",
+    "sqlite:///x.db?key=CANARY",
+    "sqlite:////",
+    "sqlite:///folder/",
+    "sqlite:///..",
+    "sqlite:///a\x00CANARY",
+]
+
+
+@pytest.mark.parametrize("url", MALFORMED)
+def test_a_malformed_url_is_bad_input_and_no_part_of_it_that_may_be_secret_is_quoted(url: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        connect(url)
+    assert "CANARY" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
+
+
+async def test_what_the_driver_says_of_a_url_is_bad_input_without_its_password() -> None:
+    for url in (
+        "postgresql://u:CANARY@h/db?sslmode=wrong",
+        "postgresql://u:CANARY@h/db?target_session_attrs=wrong",
+    ):
+        with pytest.raises(InvalidInput) as refusal:
+            await connect(url).open()
+        assert "CANARY" not in str(refusal.value), url
+
+
+def test_parameters_of_an_sqlite_url_are_refused_and_no_file_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="has no parameters"):
+        connect("sqlite:///x.db?mode=ro")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_names_an_sqlite_file(tmp_path: Path) -> None:
+    assert connect(tmp_path / "app.db").url == f"sqlite:///{tmp_path}/app.db"
+    for wrong in (5, None, b"sqlite:///x.db", object()):
+        with pytest.raises(InvalidInput, match=r"named by a URL"):
+            connect(wrong)  # type: ignore[arg-type]
+
+
 def test_without_the_driver_the_extra_is_named() -> None:
     script = (
         "import sys; sys.modules['asyncpg'] = None\n"

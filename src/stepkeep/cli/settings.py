@@ -9,9 +9,10 @@ import inspect
 import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
-from urllib.parse import urlsplit
 
 import typer
+
+from stepkeep.redaction import database_url
 
 P = ParamSpec("P")
 
@@ -57,7 +58,7 @@ class Settings(NamedTuple):
 
     def command(self, *words: str) -> str:
         """A command as one would type it now, with the same database and tenant."""
-        where = ["--db", without_password(self.db)] if self.db_was_typed else []
+        where = ["--db", database_url(self.db)] if self.db_was_typed else []
         whose = ["--tenant", self.tenant] if self.tenant != "default" else []
         return shlex.join(["stepkeep", *words, *where, *whose])
 
@@ -91,9 +92,3 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     shown.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
-
-
-def without_password(url: str) -> str:
-    """Hints end up in logs and on shared screens."""
-    password = urlsplit(url).password
-    return url.replace(f":{password}@", ":…@", 1) if password else url

@@ -10,8 +10,9 @@ import typer
 from stepkeep.cli.arguments import As
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
-from stepkeep.cli.settings import Settings, without_password
+from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.redaction import database_url
 
 
 def runs(
@@ -36,7 +37,7 @@ def runs(
         answer(found)
     elif not found["runs"]:
         which = "such runs" if state or workflow or business_key or before else "runs"
-        say(f"no {which} in {without_password(settings.db)}")
+        say(f"no {which} in {database_url(settings.db)}")
     elif as_ is not None:
         from stepkeep.cli.render.tables import plain_table
 

@@ -17,6 +17,8 @@ import asyncpg
 import msgspec
 
 from stepkeep.errors import ConnectionLost, InvalidInput, StoreUnavailable
+from stepkeep.redaction import database_url, database_url_fault, secrets_of_url, without
+from stepkeep.safe_text import exception_text
 from stepkeep.store.postgres.failures import translated
 
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
@@ -88,41 +90,42 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     dsn: str
     shown: str
+    secrets: tuple[str, ...] = ()
     pool_size: int = 8
     statement_cache_size: int = 200
     connect_timeout: int = 10
     command_timeout: int = 60
 
 
-OWN = ("pool_size", "statement_cache_size", "connect_timeout", "command_timeout")
+OWN = {
+    "pool_size": (1, 1_000),
+    "statement_cache_size": (0, 100_000),
+    "connect_timeout": (1, 86_400),
+    "command_timeout": (1, 86_400),
+}
+"""Our own parameters, each with its smallest and largest value."""
 
 
 def read_options(url: str) -> Options:
     """Take our parameters out of a URL; the driver would hand those it does not know to the server."""
+    if (fault := database_url_fault(url)) is not None:
+        raise InvalidInput(
+            f"the URL of the PostgreSQL database cannot be read: {fault}. Write postgresql://user:password@host:5432/"
+            "name, with %23 for #, %2F for /, %3F for ? and %40 for @ in user, password and parameters."
+        )
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
-    mine: dict[str, int] = {}
-    for name, value in query:
-        if name in OWN and not value.isdecimal():
-            raise InvalidInput(f"{name} in the database URL is {value!r}; it must be a whole number")
-        if name in OWN:
-            mine[name] = int(value)
+    mine = {name: _number(name, value) for name, value in query if name in OWN}
     theirs = [(name, value) for name, value in query if name not in OWN]
     dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
-    return Options(dsn=dsn, shown=_without_password(url), **mine)
+    return Options(dsn=dsn, shown=database_url(url), secrets=secrets_of_url(url), **mine)
 
 
-def _without_password(url: str) -> str:
-    """A URL that may be shown; where it holds no password it is the same."""
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    if parts.password is None and "password" not in dict(query):
-        return url
-    who, _, where = parts.netloc.rpartition("@")
-    name = who.partition(":")[0]
-    shown = [(key, "***" if key == "password" else value) for key, value in query]
-    netloc = f"{name}:***@{where}" if parts.password is not None else parts.netloc
-    return urlunsplit(parts._replace(netloc=netloc, query=urlencode(shown, safe="*/")))
+def _number(name: str, value: str) -> int:
+    least, most = OWN[name]
+    if not (value.isascii() and value.isdigit() and len(value) <= len(str(most)) and least <= int(value) <= most):
+        raise InvalidInput(f"{name} in the database URL must be a whole number from {least} to {most}")
+    return int(value)
 
 
 class Pool:
@@ -232,15 +235,20 @@ class Pool:
 
     async def _dial(self, settings: Mapping[str, str]) -> Connection:
         options = self._options
-        connection: Any = await asyncpg.connect(
-            options.dsn,
-            timeout=options.connect_timeout,
-            command_timeout=options.command_timeout,
-            statement_cache_size=options.statement_cache_size,
-            max_cached_statement_lifetime=0,
-            server_settings={"application_name": "stepkeep", **settings},
-            connection_class=UsersConnection if self._for_users else asyncpg.Connection,
-        )
+        try:
+            connection: Any = await asyncpg.connect(
+                options.dsn,
+                timeout=options.connect_timeout,
+                command_timeout=options.command_timeout,
+                statement_cache_size=options.statement_cache_size,
+                max_cached_statement_lifetime=0,
+                server_settings={"application_name": "stepkeep", **settings},
+                connection_class=UsersConnection if self._for_users else asyncpg.Connection,
+            )
+        except (asyncpg.ClientConfigurationError, ValueError) as problem:
+            # The driver's words may quote any part of the URL.
+            said = without(exception_text(problem), options.secrets)
+            raise InvalidInput(f"the driver refuses the database URL {options.shown}: {said}") from None
         return connection  # type: ignore[no-any-return]
 
     async def _abandon(self, connection: Connection) -> None:
