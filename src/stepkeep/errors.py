@@ -29,6 +29,11 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.safe_text import inert_line
+
+MAX_SAID = 2_000
+"""How many characters of a problem's message and hint are shown."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong in a definition: where it is, what is wrong, what to do."""
@@ -41,8 +46,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.file}:{self.line}:{self.column}: {self.message}"
-        return f"{said} {self.hint}" if self.hint else said
+        # One line, whatever keys and names the message quotes: a line break in one would forge another problem.
+        where = f"{inert_line(self.file)}:{self.line}:{self.column}"
+        said = f"{self.message} {self.hint}" if self.hint else self.message
+        return f"{where}: {inert_line(said, MAX_SAID)}"
 
 
 class StepkeepError(Exception):

@@ -20,6 +20,7 @@ _CONTROLS: Final = (
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 _in_lines: Final = re.compile(f"[\x00-\x08\x0b-\x1f{_CONTROLS}]").sub
+_outside_ascii: Final = re.compile(f"[{_CONTROLS}]").sub
 _in_one_line: Final = re.compile(f"[\x00-\x1f{_CONTROLS}]").sub
 
 
@@ -39,6 +40,17 @@ def inert_line(text: str, limit: int = MAX_SHOWN) -> str:
     'a\\nforged.yaml:1:1: fine'
     """
     return text if len(text) <= limit and text.isprintable() else _in_one_line(_escape, _bounded(text, limit))
+
+
+def inert_json(text: str) -> str:
+    r"""JSON in which control characters inside strings are JSON's own escapes: the same value, safe on a terminal.
+
+    Half of a surrogate pair, which no decoder accepts, becomes the six visible characters of its escape.
+
+    >>> inert_json('["\x7f\u202e"]')
+    '["\\u007f\\u202e"]'
+    """
+    return _outside_ascii(_escape_json, text)
 
 
 def exception_text(error: BaseException) -> str:
@@ -81,3 +93,13 @@ def _escape(found: re.Match[str]) -> str:
         case "\r":
             return "\\r"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escape_json(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xD800 <= code < 0xE000:
+        return f"\\\\u{code:04x}"
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    high, low = divmod(code - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

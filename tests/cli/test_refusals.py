@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ UNKNOWN = "01890000-0000-7000-8000-000000000001"
         (["runs", "--limit", "0"], "'--limit'"),
         (["runs", "--state", "happy"], "'happy' is no state of a run"),
         (["show"], "Missing argument 'RUN'"),
-        (["complete", UNKNOWN, "step"], "Missing option '--token'"),
+        (["complete", UNKNOWN, "step"], "Give the token"),
         (["complete", UNKNOWN, "step", "--token", "t", "--outcome", "Meh"], "'Meh' is no outcome"),
         (["run"], "Say what to run"),
         (["run", "flow.yaml", "--resume", UNKNOWN], "Say what to run"),
@@ -217,3 +218,22 @@ def test_a_password_in_a_url_is_not_repeated_in_hints() -> None:
 
     settings = Settings(db="postgresql://ada:s3cret@host/db", db_was_typed=True)
     assert "s3cret" not in settings.command("runs")
+
+
+NUMBERS = [
+    (path, parameter)
+    for path, command in commands(app)
+    for parameter in command.params
+    if any(word in str(parameter.type_descriptor.annotation) for word in ("int", "float"))
+]
+
+
+@pytest.mark.parametrize(("path", "parameter"), NUMBERS, ids=lambda value: str(getattr(value, "name", value)))
+def test_every_option_that_takes_a_number_has_bounds(cli: Cli, path: tuple[str, ...], parameter: Any) -> None:
+    assert parameter.min is not None
+    assert parameter.max is not None
+    beyond = [str(parameter.max + 1), str(parameter.min - 1), "1e999", "nan", "inf", "-inf", "", "9" * 400]
+    for value in beyond:
+        said = cli(*path, f"{parameter.opts[0]}={value}")
+        assert (said.status, said.out) == (2, ""), value
+        assert parameter.opts[0] in said.err

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
+
+LARGEST = 2_147_483_647
+"""The largest number that an option takes where nothing else bounds it."""
+
+
+def finite(value: float) -> float:
+    """Refuse what is no number: it is neither smaller nor larger than any bound, so that bounds let it pass."""
+    if math.isnan(value):
+        raise typer.BadParameter("nan is not a number.")
+    return value
+
 
 RunId = Annotated[
     str, typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False)

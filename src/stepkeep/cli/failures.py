@@ -26,6 +26,7 @@ from stepkeep.errors import (
     StoreError,
     StoreUnavailable,
 )
+from stepkeep.safe_text import exception_message, exception_text, type_name
 
 
 class Failure(NamedTuple):
@@ -43,19 +44,18 @@ class Failure(NamedTuple):
 def explain(error: BaseException) -> Failure:
     """What to say about an error, and with which status to end."""
     if isinstance(error, DefinitionError):
-        return Failure(BAD_USAGE, "definition", str(error), {"problems": [problem_view(p) for p in error.problems]})
+        return Failure(BAD_USAGE, "definition", _said(error), {"problems": [problem_view(p) for p in error.problems]})
     if isinstance(error, ExpressionError):
-        return Failure(BAD_USAGE, "expression", str(error), {})
+        return Failure(BAD_USAGE, "expression", _said(error), {})
     if isinstance(error, Refused):
         status = BAD_USAGE if isinstance(error, InvalidInput) else FAILED
         winner = error.winner if isinstance(error, Conflict) else None
-        return Failure(status, error.code, str(error), {} if winner is None else {"winner": dict(winner)})
+        return Failure(status, error.code, _said(error), {} if winner is None else {"winner": dict(winner)})
     if isinstance(error, StepkeepError):
-        return Failure(FAILED, _code(error), str(error), {})
+        return Failure(FAILED, _code(error), _said(error), {})
     if isinstance(error, typer.TyperException):
         return Failure(BAD_USAGE, "usage", _usage(error), {})
-    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Failure(FAILED, "unexpected", said, {})
+    return Failure(FAILED, "unexpected", exception_text(error), {})
 
 
 def problem_view(problem: Problem) -> dict[str, Any]:
@@ -68,6 +68,10 @@ def problem_view(problem: Problem) -> dict[str, Any]:
         "message": problem.message,
         "hint": problem.hint,
     }
+
+
+def _said(error: BaseException) -> str:
+    return exception_message(error) or type_name(error)
 
 
 def _code(error: StepkeepError) -> str:

@@ -5,9 +5,9 @@ Importing it must stay cheap (`--help` answers at once), so commands import what
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -36,9 +36,13 @@ from stepkeep.cli.commands import (
     workers,
 )
 from stepkeep.cli.failures import Failure, explain
+from stepkeep.cli.inert_log import traceback_lines
 from stepkeep.cli.policies import with_policies
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
 from stepkeep.cli.settings import with_settings
+from stepkeep.cli.status import FAILED, READER_GONE
+from stepkeep.cli.streams import discard_output, prepare_streams
+from stepkeep.errors import DefinitionError
 
 app = typer.Typer(
     name="stepkeep",
@@ -95,14 +99,37 @@ app.add_typer(lab.app, name="lab", rich_help_panel=SYSTEM)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _tolerate_narrow_encodings()
+    prepare_streams()
     try:
         status = app(given, prog_name="stepkeep", standalone_mode=False)
+        flush()
     except (SystemExit, KeyboardInterrupt):
         raise
+    except (OutputFailed, BrokenPipeError) as problem:
+        return _unheard(problem)
     except BaseException as error:  # noqa: BLE001 - nobody above could say it better
-        return _fail(error, given)
+        return _unheard(unwritten) if (unwritten := _unwritten(error)) is not None else _fail(error, given)
     return status if isinstance(status, int) else 0
+
+
+def _unwritten(error: BaseException) -> OutputFailed | None:
+    """Whether an error of the system came from standard output, which libraries such as the help's write to."""
+    if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        try:
+            say("")  # the stream forgets what it could not write, and has to be asked again
+            flush()
+        except OutputFailed as problem:
+            return problem
+    return None
+
+
+def _unheard(problem: OutputFailed | BrokenPipeError) -> int:
+    """Standard output is gone or full. What the command did is done; only its words are lost."""
+    discard_output()
+    if isinstance(problem, BrokenPipeError) or problem.is_closed:
+        return READER_GONE
+    warn(f"error: standard output cannot be written: {problem}.")
+    return FAILED
 
 
 def _fail(error: BaseException, given: Sequence[str]) -> int:
@@ -112,30 +139,26 @@ def _fail(error: BaseException, given: Sequence[str]) -> int:
     failure = explain(error)
     wants_trace = "--traceback" in given or os.environ.get("STEPKEEP_TRACEBACK", "") not in ("", "0")
     if failure.code in ("unexpected", "broken") and wants_trace:
-        warn("".join(traceback.format_exception(error)).rstrip())
-    _tell(failure)
+        for line in traceback_lines(error):
+            warn(line)
+    _tell(failure, error)
     if failure.code in ("unexpected", "broken") and not wants_trace:
         warn("This should not have happened. Run it again with --traceback (or STEPKEEP_TRACEBACK=1) to see where.")
     if "--json" in given:
-        answer(failure.as_json())
+        try:
+            answer(failure.as_json())
+        except OutputFailed as problem:
+            _unheard(problem)
     return failure.status
 
 
-def _tell(failure: Failure) -> None:
-    problems = failure.more.get("problems")
-    if not problems:
+def _tell(failure: Failure, error: BaseException) -> None:
+    if not isinstance(error, DefinitionError) or not error.problems:
         warn(f"error: {failure.message}")
         return
-    warn(failure.message)
-    warn("1 problem" if len(problems) == 1 else f"{len(problems)} problems")
-
-
-def _tolerate_narrow_encodings() -> None:
-    """A terminal that cannot show a mark shows a question mark, instead of ending the command."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
+    for problem in error.problems:
+        warn(str(problem))
+    warn("1 problem" if len(error.problems) == 1 else f"{len(error.problems)} problems")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,11 @@ _UNITS: dict[str, int] = {"": 1, "b": 1} | {
 }
 
 
-def _option(*names: str, metavar: str | None = None, help: str) -> Any:  # noqa: A002 - typer's own word
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=PANEL)
+LARGEST_UID = 4_294_967_294
+
+
+def _option(*names: str, metavar: str | None = None, help: str, **bounds: Any) -> Any:  # noqa: A002 - typer's own word
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=PANEL, **bounds)
 
 
 Words = list[str] | None
@@ -83,7 +86,10 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "command_user": (
-        Annotated[int | None, _option("--command-user", metavar="UID", help="Run commands as this user.")],
+        Annotated[
+            int | None,
+            _option("--command-user", metavar="UID", min=0, max=LARGEST_UID, help="Run commands as this user."),
+        ],
         None,
     ),
     "command_private": (

@@ -1,7 +1,9 @@
 """Where words go: text or one JSON object on standard output, everything else on standard error.
 
-The only file that knows the consoles. With `--json`, whatever handlers print is sent to standard error, so that
-standard output holds the object and nothing else.
+The only file that knows the streams. All text passes `safe_text` here, so that a command is safe without remembering
+it: `say` and `warn` write one line, `page` several, `console` tables and pictures, `answer` JSON. No other file of the
+command line writes to a stream. With `--json`, whatever handlers print is sent to standard error, so that standard
+output holds the object and nothing else.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
+
+from stepkeep.safe_text import inert_json, inert_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,31 +22,109 @@ if TYPE_CHECKING:
 UNKNOWN_WIDTH = 120
 
 
+class OutputFailed(Exception):
+    """Standard output cannot be written: its reader has gone (`is_closed`), or there is no room."""
+
+    def __init__(self, problem: OSError) -> None:
+        super().__init__(problem.strerror or str(problem))
+        self.is_closed = isinstance(problem, BrokenPipeError)
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console for text; wide enough to be read where it is no terminal."""
-    from rich.console import Console
+    from stepkeep.cli.render.consoles import InertConsole
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else UNKNOWN_WIDTH
-    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+    return InertConsole(file=cast(IO[str], Guarded(stream)), width=width, highlight=False, soft_wrap=False)
 
 
 def say(line: str) -> None:
-    """One plain line of an answer."""
-    sys.stdout.write(f"{line}\n")
+    """One plain line of an answer; line breaks in it are escaped."""
+    Guarded(sys.stdout).write(f"{inert_line(line)}\n")
+
+
+def page(text: str) -> None:
+    """Several plain lines of an answer. Only for text whose line breaks are our own."""
+    for line in text.split("\n"):
+        say(line)
 
 
 def warn(line: str) -> None:
-    """One plain line for people, which no program reads."""
-    sys.stderr.write(f"{line}\n")
+    """One plain line for people, which no program reads; line breaks in it are escaped."""
+    # Where standard error cannot be written, there is nobody left to tell.
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{inert_line(line)}\n")
+
+
+def overwrite(line: str, *, last: bool) -> None:
+    """A line of progress that the next one replaces, on a terminal."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"\r{inert_line(line)}" + ("\n" if last else ""))
+        sys.stderr.flush()
 
 
 def answer(value: Any) -> None:
     """The one object of `--json`."""
+    Guarded(sys.stdout).write(json_text(value) + "\n")
+    flush()
+
+
+def json_text(value: Any) -> str:
+    """A value as indented JSON without raw control characters, in characters that standard output can encode."""
     import msgspec
 
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
-    sys.stdout.flush()
+    try:
+        encoded = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # The name of a file that is not UTF-8: half surrogates stand for its bytes.
+        encoded = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
+    text = inert_json(msgspec.json.format(encoded, indent=2).decode())
+    if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8":
+        return text
+    import json
+
+    return json.dumps(json.loads(text), indent=2)
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def binary_output() -> BinaryIO:
+    """Standard output for bytes that are not text."""
+    return cast(BinaryIO, Guarded(sys.stdout.buffer))
+
+
+def flush() -> None:
+    """Write out what was said so far; raises OutputFailed where that is not possible."""
+    Guarded(sys.stdout).flush()
+
+
+class Guarded:
+    """A stream whose failures to write are told apart from all other errors of the system."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, what: Any) -> Any:
+        try:
+            return self._stream.write(what)
+        except OSError as problem:
+            raise OutputFailed(problem) from None
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as problem:
+            raise OutputFailed(problem) from None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager
@@ -51,7 +133,7 @@ def quiet_stdout(wanted: bool = True) -> Iterator[None]:
     if not wanted:
         yield
         return
-    sys.stdout.flush()
+    flush()
     kept = _divert()
     try:
         with redirect_stdout(sys.stderr):

@@ -18,7 +18,8 @@ from stepkeep.cli.render.times import span
 if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.live import Live
-    from rich.text import Text
+
+    from stepkeep.cli.render.consoles import Text
 
 MOST_ACTIVE = 12
 WIDEST_NAME = 40
@@ -102,7 +103,7 @@ class Moving(Silence):
         self._width = min(WIDEST_NAME, max((len(progress.name_of(no)) for no in range(progress.size)), default=0))
 
     def tell(self, told: Sequence[Told]) -> None:
-        from rich.text import Text
+        from stepkeep.cli.render.consoles import Text
 
         for one in told:
             if one.lasting:
@@ -111,7 +112,7 @@ class Moving(Silence):
                 self._console.print(mark.append(f"{one.who:<{self._width}}  ", "default").append(one.text))
 
     def note(self, text: str) -> None:
-        from rich.text import Text
+        from stepkeep.cli.render.consoles import Text
 
         self._console.print(Text(text))
 
@@ -121,7 +122,8 @@ class Moving(Silence):
     def draw(self, at: int) -> Group:
         """What goes on at this moment of the database's clock."""
         from rich.console import Group
-        from rich.text import Text
+
+        from stepkeep.cli.render.consoles import Text
 
         progress = self._progress
         if progress is None:
@@ -136,7 +138,7 @@ class Moving(Silence):
         return Group(*lines, foot)
 
     def _line(self, step: StepNow, now: int) -> Text:
-        from rich.text import Text
+        from stepkeep.cli.render.consoles import Text
 
         shown = look(step.state)
         mark = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[now // 100_000 % 10] if step.state in ("running", "validating") else shown.mark

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 FULL_ID = 36
 SHORTEST_ID = 4
 LOOK_BACK = 1000
+MAX_JSON_BYTES = 4 * 1024 * 1024
+"""Of a file or a pipe that holds JSON. The engine bounds the value itself; this bounds what is read."""
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
@@ -101,15 +103,40 @@ def json_value(text: str | None, option: str) -> Any:
         return None
     content: str | bytes = text
     if text.startswith("@"):
-        try:
-            content = sys.stdin.buffer.read() if text == "@-" else Path(text[1:]).read_bytes()
-        except OSError as error:
-            raise InvalidInput(f"{option}: {text[1:]} cannot be read: {error.strerror}.") from None
+        content = read_file(text[1:], option, MAX_JSON_BYTES)
     try:
-        return msgspec.json.decode(content)
+        value = msgspec.json.decode(content)
+        _refuse_repeated_keys(content, option)
+    except RecursionError:
+        raise InvalidInput(f"{option} is nested too deeply.") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         hint = " Texts need quotes of their own: '\"text\"'." if not text.startswith("@") else ""
         raise InvalidInput(f"{option} is not JSON: {error}.{hint}") from None
+    return value
+
+
+def read_file(name: str, option: str, limit: int) -> bytes:
+    """The content of a file that an option names, or of standard input where it is `-`."""
+    from stepkeep.input_files import read_bounded, read_input
+
+    try:
+        return read_bounded(sys.stdin.buffer, limit) if name == "-" else read_input(name, limit)
+    except OSError as error:
+        raise InvalidInput(f"{option}: {name} cannot be read: {error.strerror or error}.") from None
+
+
+def _refuse_repeated_keys(content: str | bytes, option: str) -> None:
+    """Refuse an object that has a key twice: a decoder keeps the last value and drops the other without a word."""
+    import json
+
+    def pairs(items: list[tuple[str, Any]]) -> None:
+        seen: set[str] = set()
+        for key, _ in items:
+            if key in seen:
+                raise InvalidInput(f"{option} has the key {key!r} twice in one object. Remove one of them.")
+            seen.add(key)
+
+    json.loads(content, object_pairs_hook=pairs)
 
 
 async def find_run(engine: AsyncEngine, text: str) -> str:

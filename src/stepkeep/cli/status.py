@@ -7,6 +7,8 @@ FAILED = 1
 BAD_USAGE = 2
 CANCELLED = 3
 UNFINISHED = 4
+READER_GONE = 141
+"""What a shell reports of a program whose reader has gone: 128 and the number of SIGPIPE."""
 
 _OF_RUN = {"succeeded": SUCCEEDED, "failed": FAILED, "cancelled": CANCELLED, "rolled_back": CANCELLED}
 

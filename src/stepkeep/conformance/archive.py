@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.report import Code, Finding, Report
 from stepkeep.conformance.verify import read_lines, verify_lines
+from stepkeep.input_files import open_input, read_input, rejoined
 
 FORMAT = "stepkeep-archive/1"
 MANIFEST = ".manifest.json"
+LONGEST_MANIFEST = 16 * 1024 * 1024
 GZIP = b"\x1f\x8b"
 DAMAGE = (EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -51,32 +52,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 @contextmanager
 def open_log(path: Path) -> Iterator[BinaryIO]:
     """A log to read, compressed or not."""
-    with path.open("rb") as file:
+    with open_input(path) as file:
         yield unpacked(file)
 
 
-def unpacked(log: BinaryIO) -> BinaryIO:
-    """The text of a log that may be compressed. It is read from front to back, so a pipe will do."""
-    begin = log.read(len(GZIP))
-    whole = cast(BinaryIO, io.BufferedReader(_Rejoined(begin, log)))
-    return cast(BinaryIO, gzip.GzipFile(fileobj=whole)) if begin == GZIP else whole
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream whose first bytes were read to see what it is."""
-
-    def __init__(self, begin: bytes, rest: BinaryIO) -> None:
-        super().__init__()
-        self._begin, self._rest = begin, rest
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        taken = self._begin[: len(buffer)] or self._rest.read(len(buffer))
-        self._begin = self._begin[len(taken) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
+def unpacked(file: BinaryIO) -> BinaryIO:
+    """What a file or a pipe holds, unpacked where it is compressed."""
+    first = file.read(len(GZIP))
+    whole = rejoined(first, file)
+    return cast(BinaryIO, gzip.GzipFile(fileobj=whole)) if first == GZIP else whole
 
 
 class Unpacked:
@@ -105,8 +89,8 @@ class Unpacked:
 def verify_archive(manifest: Path, machines: Machines) -> Report:
     """Judge an archive: its files against the manifest, then the log inside by the rules for logs."""
     try:
-        said = msgspec.json.decode(manifest.read_bytes(), type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        said = msgspec.json.decode(read_input(manifest, LONGEST_MANIFEST), type=Manifest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         return _with(Report((), 0, 0, 0), [f"the manifest cannot be read: {problem}"])
     if said.format != FORMAT:
         return _with(Report((), 0, 0, 0), [f"the manifest is of the format {said.format!r}, not {FORMAT}"])

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.safe_text import exception_message, exception_text, type_name
 
 ENTRY_POINTS = "stepkeep.handlers"
 
@@ -36,7 +37,9 @@ def load_entry_points() -> tuple[str, ...]:
     for point in found:
         try:
             point.load()
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - any error of theirs is told in one line
             raise InvalidInput(f"entry point {point.name} ({point.value}): {_told(problem)}") from None
     return tuple(point.name for point in found)
 
@@ -45,7 +48,9 @@ def _import_module(name: str) -> ModuleType:
     _make_importable(Path.cwd())
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - any error of theirs is told in one line
         if isinstance(problem, ModuleNotFoundError) and problem.name and f"{name}.".startswith(f"{problem.name}."):
             raise InvalidInput(
                 f"there is no module {name}. Name a module that can be imported, or a file that ends in .py."
@@ -61,7 +66,9 @@ def _import_file(target: str) -> ModuleType:
     _make_importable(path.parent)
     try:
         return _load(path)
-    except (Exception, SystemExit) as problem:  # noqa: BLE001 - any error of theirs is told in one line
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:  # noqa: BLE001 - any error of theirs is told in one line
         raise InvalidInput(f"cannot load {target}: {_told(problem, path)}") from None
 
 
@@ -95,13 +102,14 @@ def _make_importable(directory: Path) -> None:
 def _told(problem: BaseException, path: Path | None = None) -> str:
     """An exception in one line: its type, what it says, and the line of the user's code that raised it."""
     if isinstance(problem, StepkeepError):
-        return f"{problem}{_where(problem, path)}"
-    if isinstance(problem, SyntaxError):
+        return f"{exception_message(problem) or type_name(problem)}{_where(problem, path)}"
+    if isinstance(problem, SyntaxError) and type(problem) in (SyntaxError, IndentationError, TabError):
         said = f"{problem.msg} ({Path(problem.filename or '?').name}, line {problem.lineno})"
-        return f"{type(problem).__name__}: {said}"
+        return f"{type_name(problem)}: {said}"
     if isinstance(problem, SystemExit):
-        return f"it ended the program (SystemExit {problem.code!r}){_where(problem, path)}"
-    return f"{type(problem).__name__}: {problem}{_where(problem, path)}"
+        status = exception_message(problem)
+        return f"it ended the program (SystemExit{f' {status}' if status else ''}){_where(problem, path)}"
+    return f"{exception_text(problem)}{_where(problem, path)}"
 
 
 def _where(problem: BaseException, path: Path | None) -> str:

@@ -21,6 +21,7 @@ from stepkeep.definition.building import Builder, DataPath, Place, Places, Plain
 from stepkeep.definition.json_text import read_json
 from stepkeep.definition.yaml_text import read_yaml
 from stepkeep.errors import DefinitionError, Problem
+from stepkeep.input_files import open_input
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 
@@ -104,10 +105,10 @@ def read_document(path: str | Path) -> Document:
     """Read a definition's file, as JSON or YAML by its name."""
     file = str(path)
     try:
-        with Path(path).open("rb") as opened:
+        with open_input(path) as opened:
             content = opened.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise _refusal(file, Position(1, 1), f"This file cannot be read: {reason}.") from None
     return parse_document(content, file)
 

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.printer import answer, page, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
@@ -19,11 +20,15 @@ def bench(
     only: Annotated[list[str] | None, typer.Option("--only", metavar="WORK", help="Only this (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="How often works are measured; without --only, at most.")
+        int | None,
+        typer.Option("--rounds", min=1, max=LARGEST, help="How often works are measured; without --only, at most."),
     ] = None,
-    runs: Annotated[int | None, typer.Option("--runs", min=1, help="How many runs each round starts.")] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, max=LARGEST, help="How many runs each round starts.")
+    ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", min=1, help="Places of each worker; the worker's default otherwise.")
+        int | None,
+        typer.Option("--concurrency", min=1, max=10_000, help="Places of each worker; the worker's default otherwise."),
     ] = None,
     peers_dir: Annotated[
         str | None,
@@ -61,5 +66,5 @@ def bench(
     if settings.json:
         answer(as_json(campaign))
     else:
-        say(text(campaign))
+        page(text(campaign))
     return SUCCEEDED if campaign.ok else FAILED

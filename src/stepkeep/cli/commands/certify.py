@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stepkeep.cli.arguments import RunId
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import answer, page
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -24,7 +24,7 @@ def certify(settings: Settings, run: RunId) -> int:
     if settings.json:
         answer(certificate.as_json())
     else:
-        say(certificate.page().rstrip())
+        page(certificate.page().rstrip())
     return SUCCEEDED if certificate.ok else FAILED
 
 

@@ -51,10 +51,12 @@ def check(
             }
         )
         return status
+    import msgspec
+
     for problem in report.problems:
         say(str(problem))
     for warning in report.warnings:
-        say(f"{warning.file}:{warning.line}:{warning.column}: warning: {warning.message} {warning.hint}".rstrip())
+        say(str(msgspec.structs.replace(warning, message=f"warning: {warning.message}")))
     if explain and report.definition is not None:
         from stepkeep.cli.render.explained import explained
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.printer import answer, console, page
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 from stepkeep.errors import InvalidInput
@@ -40,7 +40,7 @@ def dialects(
     elif mermaid:
         from stepkeep.cli.render.machines import mermaid_of
 
-        say("\n".join(mermaid_of(judged)))
+        page("\n".join(mermaid_of(judged)))
     else:
         from stepkeep.cli.render.machines import pages_of
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.commands.lab_campaign import campaign
 from stepkeep.cli.commands.lab_check import check
 from stepkeep.cli.commands.lab_stores import stores
 from stepkeep.cli.commands.lab_torture import torture
-from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.printer import answer, overwrite, say, warn
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Test the engine itself: simulation, planted bugs, model check, torture.", no_args_is_help=True)
 
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")]
 
 
 def simulate(
     settings: Settings,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many seeds to play.")] = 200,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, help="The first of them.")] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=LARGEST, help="How many seeds to play.")] = 200,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first of them.")] = 0,
     changes: Annotated[
         str,
         typer.Option("--with", metavar="JSON", help="Fields of the scenario to set, as a replay command names them."),
@@ -60,7 +61,9 @@ def mutants(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this bug (repeatable).")
     ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Give up on a bug after so many seeds.")] = 1000,
+    most: Annotated[
+        int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after so many seeds.")
+    ] = 1000,
     jobs: Jobs = 1,
 ) -> int:
     """Plant known bugs in memory, one at a time, and see that the simulation catches each. Exit status 1 on a miss."""
@@ -102,8 +105,7 @@ class _progress:  # noqa: N801 - reads as a verb where it is used
     def __call__(self, campaign: Campaign) -> None:
         told = f"{campaign.seeds:,} of {self._seeds:,} seeds, {campaign.runs:,} runs, {len(campaign.failures)} failed"
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r{told}" + ("\n" if campaign.seeds >= self._seeds else ""))
-            sys.stderr.flush()
+            overwrite(told, last=campaign.seeds >= self._seeds)
         elif campaign.seeds * 10 // self._seeds > self._tenth:
             self._tenth = campaign.seeds * 10 // self._seeds
             warn(told)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -24,9 +25,11 @@ TOLD_EVERY = 30.0
 def campaign(
     settings: Settings,
     report: Annotated[str, typer.Option("--report", metavar="DIR", help="Where the report goes, and what to resume.")],
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Play seeds until there were so many runs.")] = 1_000_000,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, help="The first seed.")] = 0,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, max=LARGEST, help="Play seeds until there were so many runs.")
+    ] = 1_000_000,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first seed.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,
     mutants: Annotated[bool, typer.Option("--mutants/--no-mutants", help="Hunt the planted bugs too.")] = True,
 ) -> int:
     """Play very many simulated runs, then hunt the planted bugs; write simulation.json and simulation.md.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 def check(
     settings: Settings,
-    states: Annotated[int, typer.Option("--states", min=1, help="At most this many states of each definition.")] = 4000,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes explore side by side.")] = 1,
+    states: Annotated[
+        int, typer.Option("--states", min=1, max=LARGEST, help="At most this many states of each definition.")
+    ] = 4000,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes explore side by side.")] = 1,
     case: Annotated[list[str] | None, typer.Option("--case", help="Only this definition (repeatable).")] = None,
 ) -> int:
     """Model-check the kernel: every state, every event, no violation, no dead end, an end reachable from everywhere.

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -18,9 +19,11 @@ def stores(
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this bug (repeatable).")
     ] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
-    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, help="The seed of the first life.")] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, help="Give up on a bug after so many lives.")] = 40,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
+    first: Annotated[
+        int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The seed of the first life.")
+    ] = 0,
+    most: Annotated[int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after so many lives.")] = 40,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write planted-sql.json and planted-sql.md there.")
     ] = None,

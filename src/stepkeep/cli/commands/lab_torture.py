@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST, finite
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -15,13 +16,17 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 
 def torture(
     settings: Settings,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="How long each fault goes on.")] = 15.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=86_400, callback=finite, help="How long each fault goes on.")
+    ] = 15.0,
     thorough: Annotated[
         bool, typer.Option("--thorough", help="Go on until every point was struck and hundreds of times were taken.")
     ] = False,
     only: Annotated[list[str] | None, typer.Option("--only", help="Only this scenario (repeatable).")] = None,
     store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Repeat a campaign; drawn by lot otherwise.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=LARGEST, help="Repeat a campaign; drawn by lot otherwise.")
+    ] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write torture.json and torture.md there.")
     ] = None,

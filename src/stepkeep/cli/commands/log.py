@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from stepkeep.cli.arguments import As
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import answer, binary_output, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -98,7 +98,7 @@ async def _export(settings: Settings, runs: list[str], output: str | None, as_: 
     async with open_engine(settings) as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
-            return await write_log(engine, chosen, sys.stdout.buffer, as_)
+            return await write_log(engine, chosen, binary_output(), as_)
         try:
             with Path(output).open("wb") as file:  # noqa: ASYNC230 - nothing else goes on in this process
                 return await write_log(engine, chosen, file, as_)
@@ -110,13 +110,16 @@ async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: s
     """Write the logs of these runs (none named: of all); returns how many lines that made."""
     from stepkeep.operations.lines import encode_line
     from stepkeep.operations.log import export_all, export_run
+    from stepkeep.safe_text import inert_json
     from stepkeep.store.protocol import RunFilter
 
     count = 0
     journals = [export_run(engine.transactor, run, tenant=engine.tenant, dialect=as_) for run in runs]
     for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant), dialect=as_)]:
         async for line in journal:
-            file.write(encode_line(line) + b"\n")
+            # Logs are looked at on terminals. JSON's own escapes leave the values as they are, and the chain is made
+            # over values.
+            file.write(inert_json(encode_line(line).decode()).encode() + b"\n")
             count += 1
     file.flush()
     return count
@@ -148,4 +151,4 @@ def judge(file: str, as_: str | None = None) -> Report:
         with open_log(Path(file)) as log:
             return verdict(log)
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror}.") from None
+        raise InvalidInput(f"{file} cannot be read: {error.strerror or error}.") from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import open_engine
 from stepkeep.cli.settings import Settings
@@ -28,7 +29,7 @@ def prune(
         str | None, typer.Option("--older-than", metavar="DURATION", help="Only runs that ended so long ago: 30d.")
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", min=0, metavar="N", help="Spare the newest N finished runs.")
+        int | None, typer.Option("--keep", min=0, max=LARGEST, metavar="N", help="Spare the newest N finished runs.")
     ] = None,
     workflow: Annotated[
         str | None, typer.Option("--workflow", metavar="NAME", help="Only runs of this one; --keep counts its runs.")

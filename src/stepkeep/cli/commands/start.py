@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Input, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, Input, WrittenAs
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import (
     find_run,
@@ -30,7 +30,8 @@ def start(
     app: Apps = None,
     input: Input = None,  # noqa: A002 - the option's name
     version: Annotated[
-        int | None, typer.Option("--version", min=1, help="Which published version; the highest by default.")
+        int | None,
+        typer.Option("--version", min=1, max=LARGEST, help="Which published version; the highest by default."),
     ] = None,
     idle: Annotated[bool, typer.Option("--idle", help="Create the run and start it later (with --run).")] = False,
     key: Annotated[
@@ -43,7 +44,9 @@ def start(
     correlation_id: Annotated[
         str | None, typer.Option("--correlation-id", metavar="ID", help="What the run belongs to, for searching.")
     ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Higher goes first.")] = None,
+    priority: Annotated[
+        int | None, typer.Option("--priority", min=-1_000_000, max=1_000_000, help="Higher goes first.")
+    ] = None,
     as_: WrittenAs = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
 ) -> int:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Concurrency, Threads
+from stepkeep.cli.arguments import Apps, Concurrency, Threads, finite
+from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
@@ -32,11 +33,19 @@ def worker(
     ] = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="What this worker's id begins with.")] = "worker",
     grace: Annotated[
-        float, typer.Option("--grace", min=0, metavar="SECONDS", help="How long running steps may take when it stops.")
+        float,
+        typer.Option(
+            "--grace",
+            min=0,
+            max=86_400,
+            callback=finite,
+            metavar="SECONDS",
+            help="How long running steps may take when it stops.",
+        ),
     ] = 30.0,
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    install_log(logging.INFO)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
         worker_id = asyncio.run(_serve(settings, policies, concurrency, threads, capability or [], queue, name, grace))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from rich.text import Text
-
 from stepkeep.cli.commands.show import print_report
 from stepkeep.cli.printer import console
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.screens import Screen, screen_for
 from stepkeep.cli.settings import Settings
 

@@ -10,9 +10,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from rich.table import Table
-from rich.text import Text
 from rich.tree import Tree
 
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.times import span
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.fold import Node, fold
 from stepkeep.cli.render.lanes import Line, draw_lanes
 from stepkeep.cli.render.look import look, words

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
-from rich.text import Text
 
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.tables import plain_table
 
 if TYPE_CHECKING:

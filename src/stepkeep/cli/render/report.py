@@ -11,16 +11,18 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.graph import draw_graph
 from stepkeep.cli.render.look import look, words
 from stepkeep.cli.render.remarks import began
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
 from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.safe_text import inert_json, inert_line
 
-OUTPUT_LINES = 20
+OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
+"""How much of an output is shown."""
 
 
 def report(
@@ -54,7 +56,9 @@ def head(run: Mapping[str, Any]) -> list[Text]:
     if about:
         lines.append(Text(", ".join(about), "dim"))
     if run["error"]:
-        lines.append(Text(f"{run['category']}: {run['error']}" if run["category"] else run["error"], "red"))
+        said = f"{run['category']}: {run['error']}" if run["category"] else run["error"]
+        # Indented, so that no line of an error can be taken for a line of ours.
+        lines.append(Text(said.replace("\n", "\n  "), "red"))
     return lines
 
 
@@ -62,19 +66,20 @@ def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
     """What came of it, what was tolerated, and what somebody should type."""
     parts: list[RenderableType] = []
     if run["warnings"]:
-        parts += [Text(), *(Text(f"warning: {warning}", "yellow") for warning in run["warnings"])]
+        parts += [Text(), *(Text(inert_line(f"warning: {warning}"), "yellow") for warning in run["warnings"])]
     if run["cost"]:
         spent = ", ".join(f"{amount:g} {kind}" for kind, amount in run["cost"].items())
         parts += [Text(), Text(f"cost: {spent}", "dim")]
     if run["output"] is not None:
         parts += [Text(), output_text(run["output"])]
     if hints:
-        parts += [Text(), *(Text(hint) for hint in hints)]
+        parts += [Text(), *(Text(inert_line(hint)) for hint in hints)]
     return parts
 
 
 def output_text(output: Any) -> Text:
-    lines = json.dumps(output, indent=2, ensure_ascii=False).splitlines()
-    if len(lines) > OUTPUT_LINES:
-        lines = [*lines[:OUTPUT_LINES], "… (all of it with --json)"]
-    return Text.assemble(("output ", "dim"), "\n".join(lines))
+    lines = inert_json(json.dumps(output, indent=2, ensure_ascii=False)).split("\n")
+    shown = [inert_line(line, OUTPUT_WIDTH) for line in lines[:OUTPUT_LINES]]
+    if len(lines) > OUTPUT_LINES or any(len(line) > OUTPUT_WIDTH for line in lines):
+        shown.append("… (all of it with --json)")
+    return Text("\n").join([Text.assemble(("output ", "dim"), shown[0]), *map(Text, shown[1:])])

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
+from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.remarks import shorten
 from stepkeep.cli.render.times import clock, seconds_between, span
