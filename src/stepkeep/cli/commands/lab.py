@@ -10,6 +10,7 @@ import typer
 from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.commands.lab_campaign import campaign
 from stepkeep.cli.commands.lab_check import check
+from stepkeep.cli.commands.lab_fuzz import fuzz
 from stepkeep.cli.commands.lab_stores import stores
 from stepkeep.cli.commands.lab_torture import torture
 from stepkeep.cli.printer import answer, overwrite, say, warn
@@ -19,7 +20,9 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 if TYPE_CHECKING:
     from stepkeep.simulation.campaign import Campaign, Failure, Score
 
-app = typer.Typer(help="Test the engine itself: simulation, planted bugs, model check, torture.", no_args_is_help=True)
+app = typer.Typer(
+    help="Test the engine itself: simulation, planted bugs, model check, torture, fuzzing.", no_args_is_help=True
+)
 
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")]
 
@@ -94,6 +97,7 @@ app.command("campaign")(with_settings(campaign))
 app.command("stores")(with_settings(stores))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
+app.command("fuzz")(with_settings(fuzz))
 
 
 class _progress:  # noqa: N801 - reads as a verb where it is used

@@ -1,0 +1,24 @@
+"""A defect planted behind each target is found within a few hundred cases."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz.planted import HERE
+
+from stepkeep.fuzz.campaign import play_target
+
+
+@pytest.mark.parametrize(
+    ("planted", "promise", "where", "count"),
+    [
+        ("DefinitionsWithoutPlace", "raises KeyError", "yaml", 120),
+        ("ExpressionsThatChangeTheirInput", "leaves its input alone", "input.m", 200),
+        ("ExpressionsWithoutBounds", "gives a value that a store takes", "/", 200),
+        ("LogsJudgedClean", "finds a change of meaning", "log of stories", 20),
+        ("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
+    ],
+)
+def test_a_planted_defect_is_found(planted: str, promise: str, where: str, count: int) -> None:
+    score = play_target(f"{HERE}:{planted}", seed=1, count=count)
+    assert promise in score.broken, score.broken
+    assert any(finding.promise == promise and where in finding.case for finding in score.findings), score.findings

@@ -1,0 +1,28 @@
+"""The short form: a few cases of each target with a fixed seed, and no promise broken.
+
+The long form is `stepkeep lab fuzz`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from stepkeep.fuzz.campaign import play_target
+from stepkeep.fuzz.report import finding_lines
+from stepkeep.fuzz.targets import TARGETS
+
+SEED = 1
+SHORT = {
+    "definitions": 250,
+    "expressions": 600,
+    "logs": 60,
+}
+
+
+@pytest.mark.parametrize(("name", "count"), SHORT.items())
+def test_no_promise_is_broken(name: str, count: int) -> None:
+    score = play_target(TARGETS[name], seed=SEED, count=count)
+    assert not score.findings, "\n".join(said for found in score.findings for said in finding_lines(found))
+    assert score.cases == count
+    assert score.ok
+    assert len(score.outcomes) > 1, "cases that all end alike try little"
