@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+Answer = tuple[int, dict[str, str], bytes]
+"""Status, headers and body."""
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -13,16 +17,17 @@ class Recorder(BaseHTTPRequestHandler):
     def answer(self) -> None:
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)
-        self.server.requests.append(  # type: ignore[attr-defined]
-            {
-                "method": self.command,
-                "path": self.path,
-                "headers": {name.lower(): value for name, value in self.headers.items()},
-                "body": body.decode(),
-                "peer": self.client_address,
-            }
-        )
-        status, headers, content = self.server.answers.get(self.path, (200, {}, b"{}"))  # type: ignore[attr-defined]
+        request = {
+            "method": self.command,
+            "path": self.path,
+            "headers": {name.lower(): value for name, value in self.headers.items()},
+            "body": body.decode(),
+            "peer": self.client_address,
+        }
+        server: Any = self.server
+        server.requests.append(request)
+        found = server.answers.get(self.path, (200, {}, b"{}"))
+        status, headers, content = found(request) if callable(found) else found
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
@@ -39,7 +44,7 @@ class Server:
     def __init__(self) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
         self.requests: list[dict[str, Any]] = []
-        self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+        self.answers: dict[str, Answer | Callable[[dict[str, Any]], Answer]] = {}
         self._server.requests, self._server.answers = self.requests, self.answers  # type: ignore[attr-defined]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import time
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 from stepkeep.worker.answers import StepError, wait_for
 
@@ -60,3 +62,25 @@ def unsendable() -> object:
 
 def exit_politely() -> None:
     raise SystemExit(4)
+
+
+WHO: ContextVar[str] = ContextVar("who", default="nobody")
+
+
+def swap_variable() -> str:
+    found = WHO.get()
+    WHO.set("an attempt")
+    return found
+
+
+def change_surroundings() -> dict[str, Any]:
+    found = {
+        "pid": os.getpid(),
+        "directory": os.getcwd(),
+        "variables": [os.environ.get("STEPKEEP_MARK"), os.environ.get("PATH")],
+        "mask": os.umask(0o77),
+    }
+    os.environ["STEPKEEP_MARK"] = "set"
+    os.environ["PATH"] = "/nowhere"
+    os.chdir("/")
+    return found

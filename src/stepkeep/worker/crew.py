@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
@@ -51,11 +52,12 @@ class ThreadedCrew:
         }
         self._done: deque[tuple[Job, Outcome]] = deque()
         self._signalled = False
+        self._context = copy_context()
         self._engine: asyncio.AbstractEventLoop | None = None
         self._finished: Callable[[Finished], None] = lambda batch: None
 
     def open(self, finished: Callable[[Finished], None]) -> None:
-        self._engine, self._finished = asyncio.get_running_loop(), finished
+        self._engine, self._finished, self._context = asyncio.get_running_loop(), finished, copy_context()
         for place in self._places.values():
             place.open(self._note)
 
@@ -83,7 +85,8 @@ class ThreadedCrew:
             self._signalled = True
             # A handler that outlived the worker has nobody to tell.
             with suppress(RuntimeError):
-                self._engine.call_soon_threadsafe(self._collect)
+                # Not in the context of the handler that has just ended: attempts that this starts would inherit it.
+                self._engine.call_soon_threadsafe(self._collect, context=self._context.copy())
 
     def _collect(self) -> None:
         self._signalled = False

@@ -14,6 +14,7 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -102,9 +103,36 @@ def live(descriptor: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
     tasks: SimpleQueue[tuple[Task | Exception, Cancellation]] = SimpleQueue()
     threading.Thread(target=_listen, args=(line, tasks), daemon=True).start()
+    surroundings = Surroundings()
     while True:
         task, cancelled = tasks.get()
-        line.send(_attempt(task, cancelled))
+        outcome = copy_context().run(_attempt, task, cancelled)
+        surroundings.restore()
+        line.send(outcome)
+
+
+class Surroundings:
+    """What a handler may change for the whole process, as it was at first: variables, directory, file mask.
+
+    The next task may belong to another run. What the handler's modules keep for themselves is theirs.
+    """
+
+    def __init__(self) -> None:
+        self._environment = dict(os.environb)
+        self._directory = os.getcwd()
+        self._mask = os.umask(0o77)
+        os.umask(self._mask)
+
+    def restore(self) -> None:
+        os.umask(self._mask)
+        try:
+            os.chdir(self._directory)
+        except OSError:
+            # It was removed, or closed to us; anywhere is better than where the last handler wanted to be.
+            os.chdir("/")
+        if dict(os.environb) != self._environment:
+            os.environb.clear()
+            os.environb.update(self._environment)
 
 
 def _listen(line: Connection, tasks: SimpleQueue[tuple[Task | Exception, Cancellation]]) -> None:

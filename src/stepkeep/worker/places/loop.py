@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any
 
 from stepkeep.kernel.outcomes import Outcome, Stopped
@@ -36,10 +37,11 @@ class LoopPlace:
         self._thread: threading.Thread | None = None
         self._ended: list[tuple[Job, Outcome]] = []
         self._waiting_since = 0.0
+        self._context = copy_context()
         self._done: Done = lambda ended: None
 
     def open(self, done: Done) -> None:
-        self._done = done
+        self._done, self._context = done, copy_context()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -79,7 +81,7 @@ class LoopPlace:
         assert self._loop is not None
         self._jobs.update(jobs)
         for job in jobs:
-            job.task = self._loop.create_task(self._run(job))
+            job.task = self._loop.create_task(self._run(job), context=self._context.copy())
 
     def _cancel(self, job: Job) -> None:
         # A task that is cancelled before its first step never takes it, and nobody would hear of its end. One that has

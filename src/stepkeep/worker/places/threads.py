@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextvars import copy_context
 from queue import SimpleQueue
 
 from stepkeep.kernel.outcomes import Outcome, Stopped
@@ -52,7 +53,8 @@ class ThreadPlace:
     def _live(self) -> None:
         while (job := self._queue.get()) is not None:
             try:
-                outcome = Stopped() if job.cancelled.why is not None else self._attempt(job)
+                # In a context of its own: variables that a handler sets would stay for the next attempt in this thread.
+                outcome = Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
             except BaseException as problem:  # noqa: BLE001 - no process could be had, say: the next job may fare better
                 outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
             self._jobs.discard(job)
