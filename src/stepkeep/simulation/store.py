@@ -188,6 +188,10 @@ class ModelTransaction:
     def connection(self) -> ModelTransaction:
         return self
 
+    @property
+    def is_lost(self) -> bool:
+        return not self._session.is_open
+
     def execute(self, text: str) -> None:
         self._session.note(text)
 

@@ -230,6 +230,10 @@ class _NotedTransaction:
     def connection(self) -> Any:
         return self._inner.connection
 
+    @property
+    def is_lost(self) -> bool:
+        return self._inner.is_lost
+
     async def change(self, wants: Sequence[Want], think: Think) -> None:
         noting = Noting(think)
         await self._inner.change(wants, noting)

@@ -197,10 +197,16 @@ class Renewed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Transaction(Protocol):
-    """A transaction that user code takes part in: `connection` is the driver's own, for the user's writes."""
+    """A transaction that user code takes part in: `connection` is the driver's own, for the user's writes.
+
+    `is_lost` tells that the database has ended it (a broken connection, a full disk): nothing of it can be committed.
+    """
 
     @property
     def connection(self) -> Any: ...
+
+    @property
+    def is_lost(self) -> bool: ...
 
     async def change(self, wants: Sequence[Want], think: Think) -> None: ...
 

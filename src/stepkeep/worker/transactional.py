@@ -1,7 +1,8 @@
 """Transactional steps: the handler's own writes, the fence check, the decision and the commit are one transaction.
 
 So such a step runs exactly once as far as that database can tell: if its lease was lost, its writes are rolled back
-with it. The transaction lives on the worker's loop; the handler reaches its connection through `ctx.connection`.
+with it. Where the database ends the transaction by an outage, the step is handed back and nothing is counted. The
+transaction lives on the worker's loop; the handler reaches its connection through `ctx.connection`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from stepkeep.errors import Refused, StoreError
+from stepkeep.errors import Refused, StoreError, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Transactor
 from stepkeep.worker.bridge import Bridge, bridged
@@ -23,6 +24,13 @@ from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import storable_text
 
 log = logging.getLogger("stepkeep.worker")
+
+MAX_UNCOUNTED = 20
+"""How many claims of a step may go uncounted before an outage counts as a failure: a handler whose own statement ends
+the connection, or the server, would otherwise be run for ever."""
+
+BY_THE_OUTAGE = (Category.TRANSIENT, Category.UNKNOWN)
+"""What a handler says when the database fails under it. Any other category is its own verdict, and stands."""
 
 
 class _RollBack(Exception):
@@ -54,7 +62,7 @@ async def attempt_in_transaction(
                 if isinstance(job.connection, Bridge):
                     job.connection.end()
             if not isinstance(outcome, Completed) or not is_held():
-                raise _RollBack(outcome)
+                raise _RollBack(_after_outage(job, outcome) if transaction.is_lost else outcome)
             reply = await transactor.report_in(transaction, event(outcome))
             if isinstance(reply, Refused):
                 raise _RollBack(outcome, reply)
@@ -62,11 +70,27 @@ async def attempt_in_transaction(
                 raise reply
     except _RollBack as back:
         return back.outcome, back.reply
-    except StoreError as problem:
+    except StoreUnavailable as problem:
         # It may have been committed all the same; then the step is no longer ours, and this report is refused.
-        said = storable_text(f"the transaction of the step did not commit: {problem}")
-        return Failed(category=Category.TRANSIENT, error=said), None
+        return _after_outage(job, Failed(category=Category.TRANSIENT, error=_did_not_commit(problem))), None
+    except StoreError as problem:
+        return Failed(category=Category.TRANSIENT, error=_did_not_commit(problem)), None
     except Exception as problem:
         log.exception("the transaction of step %s of run %s broke", job.claim.planned.name, job.claim.run_id)
         return failure_of(problem), None
     return outcome, reply
+
+
+def _after_outage(job: Job, outcome: Outcome) -> Outcome:
+    """What to report of an attempt whose transaction was lost: that it was handed back, or what it said."""
+    step = job.claim.step
+    is_own_verdict = isinstance(outcome, Failed) and (outcome.final or outcome.category not in BY_THE_OUTAGE)
+    if not isinstance(outcome, Failed) or is_own_verdict or step.fence - step.attempts > MAX_UNCOUNTED:
+        return outcome
+    named = (job.claim.planned.name, job.claim.run_id)
+    log.warning("step %s of run %s is handed back: the database failed under it: %s", *named, outcome.error)
+    return Released()
+
+
+def _did_not_commit(problem: Exception) -> str:
+    return storable_text(f"the transaction of the step did not commit: {problem}")

@@ -30,6 +30,10 @@ class PostgresTransaction:
         """The driver's connection, inside the transaction; committing is not for its user."""
         return self._connection
 
+    @property
+    def is_lost(self) -> bool:
+        return self._connection.is_closed()
+
     async def change(self, wants: Sequence[Want], think: Think) -> None:
         [before] = await fetch(self._connection, BORROW)
         savepoint = self._connection.transaction()

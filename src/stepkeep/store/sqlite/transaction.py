@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import apsw
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import StoreError
 from stepkeep.store.protocol import Think, Want
 from stepkeep.store.sqlite.change import change
 from stepkeep.store.sqlite.connection import open_connection, translated
@@ -37,6 +37,10 @@ class SqliteTransaction:
         """The driver's connection, inside the transaction; committing is not for its user."""
         return self._unit.live()
 
+    @property
+    def is_lost(self) -> bool:
+        return self._unit.is_lost
+
     async def change(self, wants: Sequence[Want], think: Think) -> None:
         def work() -> None:
             with translated(self._unit.path), self._unit.live():  # a savepoint of its own
@@ -53,6 +57,7 @@ class _Unit:
         self._turns = turns
         self._has_turn = False
         self._connection: apsw.Connection | None = None
+        self._is_committed = False
 
     def begin(self) -> None:
         self._turns.take()
@@ -60,10 +65,20 @@ class _Unit:
         with translated(self.path):
             self._connection = open_connection(self.path, for_users=True)
             self._connection.execute("begin immediate")
+            self._connection.set_commit_hook(self._note_commit)
+
+    def _note_commit(self) -> bool:
+        self._is_committed = True
+        return False
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether SQLite has rolled it back by itself, as it does when the disk is full."""
+        return self._connection is None or not (self._connection.in_transaction or self._is_committed)
 
     def live(self) -> apsw.Connection:
         if self._connection is None or not self._connection.in_transaction:
-            raise StoreUnavailable("the transaction has ended already; only Stepkeep may commit or roll it back")
+            raise StoreError("the transaction has ended already; only Stepkeep may commit or roll it back")
         return self._connection
 
     def commit(self) -> None:
