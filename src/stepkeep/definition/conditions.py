@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import (
     Expression,
     InvalidExpression,
@@ -50,12 +51,21 @@ class Scopes(NamedTuple):
     template: Scope
 
 
-def scopes_of(steps: Iterable[str], input_fields: Iterable[str] | None) -> Scopes:
-    """The scopes of a workflow with these steps and this declared input."""
+def scopes_of(
+    steps: Iterable[str], input_fields: Iterable[str] | None, budget: ExpressionBudget | None = None
+) -> Scopes:
+    """The scopes of a workflow with these steps and this declared input, all within one budget."""
     names, fields = frozenset(steps), None if input_fields is None else frozenset(input_fields)
 
     def scope(step_fields: tuple[str, ...], *, output: bool = False) -> Scope:
-        return Scope(names, input_fields=fields, output=output, step_fields=step_fields, run_fields=RUN_FIELDS)
+        return Scope(
+            names,
+            input_fields=fields,
+            output=output,
+            step_fields=step_fields,
+            run_fields=RUN_FIELDS,
+            budget=budget,
+        )
 
     return Scopes(
         condition=scope(("output", "state")),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stepkeep.definition.document import nearest
+from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import MAX_PATTERN, MAX_PATTERN_PROGRAM, pattern_program
 from stepkeep.definition.findings import Finding, did_you_mean
 from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select, children
@@ -19,6 +20,8 @@ from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf,
 STEP_FIELDS: Final = ("output", "state", "error")
 RUN_FIELDS: Final = ("id", "workflow", "version", "correlation_id", "business_key", "started_at")
 MAX_LOOP_DEPTH: Final = 2
+MAX_FINDINGS: Final = 20
+"""How much is said about one expression; each unknown name is looked up among all that there are."""
 
 _VARIABLES: Final = frozenset({"input", "steps", "run", "output"})
 _TYPE_NAMES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
@@ -33,7 +36,8 @@ class Scope:
     """The names that exist where an expression stands.
 
     `input_fields` are the declared fields of the run's input (None: not declared, so anything goes); `output` is
-    whether there is a result to judge, as in validation rules.
+    whether there is a result to judge, as in validation rules. `budget` bounds what is compiled in this scope and in
+    those that share it. `compiled` keeps what was compiled, by its source: equal texts are compiled once.
     """
 
     def __init__(
@@ -44,7 +48,10 @@ class Scope:
         output: bool = False,
         step_fields: Iterable[str] = STEP_FIELDS,
         run_fields: Iterable[str] = RUN_FIELDS,
+        budget: ExpressionBudget | None = None,
     ) -> None:
+        self.budget = budget
+        self.compiled: dict[str, Any] = {}
         self.steps = frozenset(steps)
         self.input_fields = None if input_fields is None else frozenset(input_fields)
         self.step_fields = tuple(step_fields)
@@ -148,6 +155,8 @@ class _Resolver:
         self.misread = range(0)
 
     def visit(self, node: Node, local: frozenset[str], loops: int) -> None:
+        if len(self.findings) >= MAX_FINDINGS:
+            return
         chain = _chain(node)
         if chain.parts or isinstance(node, Name):
             if not isinstance(chain.root, Name):
@@ -179,7 +188,7 @@ class _Resolver:
         return StaticPath(chain.root.name, tuple(keys))
 
     def _find(self, at: int, message: str, hint: str = "") -> None:
-        if at not in self.misread:
+        if at not in self.misread and len(self.findings) < MAX_FINDINGS:
             self.findings.append(Finding((), message, hint, inside=at))
 
     def _loop(self, node: Loop, local: frozenset[str], loops: int) -> None:

@@ -116,6 +116,10 @@ _CHECKS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Said]], ..
         lambda found: (f"`{found[1]}` is not supported.", "Ask with has() first."),
     ),
     (
+        re.compile(r"Maximum number of ERROR issues exceeded"),
+        lambda found: ("There is more wrong with this than can be listed.", "Mend the first of it."),
+    ),
+    (
         re.compile(r"Exceeded max recursion depth|Expression recursion limit exceeded"),
         lambda found: ("This is nested or chained more than 32 levels deep.", "Split it up."),
     ),

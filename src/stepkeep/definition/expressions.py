@@ -11,15 +11,16 @@ import datetime
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from stepkeep.definition import cel_binding
 from stepkeep.definition.cel_binding import CelRefused, Program
 from stepkeep.definition.document import nearest
-from stepkeep.definition.expression_limits import MAX_COST, check_cost, data_weight
-from stepkeep.definition.expression_scope import Resolved, Scope, StaticPath, Tree, bad_map_key, resolve
+from stepkeep.definition.expression_budget import pattern_cost, text_cost
+from stepkeep.definition.expression_limits import MAX_COST, check_cost, data_weight, pattern_program
+from stepkeep.definition.expression_scope import MAX_FINDINGS, Resolved, Scope, StaticPath, Tree, bad_map_key, resolve
 from stepkeep.definition.expression_words import compile_findings, evaluation_words
 from stepkeep.definition.findings import Finding
 from stepkeep.definition.syntax_tree import Call, Constant, Loop, MapOf, Node, decode, walk
@@ -37,8 +38,10 @@ __all__ = [
 ]
 
 MAX_SOURCE: Final = 4_096
+MAX_KEPT: Final = 4_096
+"""How many expressions, trees and programs are kept, each by its source."""
+
 MAX_TEMPLATE_DEPTH: Final = 32
-MAX_FINDINGS: Final = 20
 _LARGEST_INTEGER: Final = 2**53 - 1
 
 Json: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
@@ -96,21 +99,71 @@ def compile_expression(source: str, scope: Scope) -> Expression:
     >>> double.evaluate({"steps": {"count-rows": {"output": 21}}})
     42
     """
+    budget = scope.budget
+    if budget is not None:
+        _allow(budget.count())
+    known: Expression | None = scope.compiled.get(source)
+    if known is None:
+        known = _compile(source, scope)
+        if len(scope.compiled) < MAX_KEPT:
+            scope.compiled[source] = known
+    return known
+
+
+def _compile(source: str, scope: Scope) -> Expression:
     if len(source) > MAX_SOURCE:
         said = f"This expression is longer than {MAX_SOURCE} characters."
         raise InvalidExpression([Finding((), said, "Do it in a step.")])
     if not source.isascii() and any("\ud800" <= character <= "\udfff" for character in source):
         raise InvalidExpression([Finding((), "This expression holds half of a surrogate pair.", "Remove it.")])
-    tree = _parsed(source)
-    resolved = resolve(tree, source, scope)
+    budget = scope.budget
+    if budget is not None:
+        _allow(budget.spend(text_cost(source)))
+    by_cel = _by_cel(source)
+    resolved = resolve(by_cel.tree, source, scope)
+    if budget is not None and resolved.patterns:
+        _allow(budget.spend(sum(pattern_cost(pattern_program(pattern)) for pattern, _ in resolved.patterns)))
     findings = [*resolved.findings, *_bad_patterns(resolved)]
     if resolved.path is not None and not findings:
         return Expression(source.strip(), resolved, "dyn", _PathReader(resolved.path))
-    program, result_type = _checked(source, findings)
-    return Expression(source.strip(), resolved, result_type, _Evaluator(program, tree, resolved))
+    if findings or by_cel.program is None:
+        raise InvalidExpression(_all_findings(findings, by_cel.findings))
+    evaluate = _Evaluator(by_cel.program, by_cel.tree, resolved)
+    return Expression(source.strip(), resolved, by_cel.result_type, evaluate)
 
 
-@lru_cache(maxsize=4096)
+def _allow(refusal: str) -> None:
+    if refusal:
+        raise InvalidExpression([Finding((), refusal, "Do more of it in handlers, or split the workflow.")])
+
+
+class _Compiled(NamedTuple):
+    """What CEL makes of a text, without a look at its names: a program, or what is wrong with functions and types."""
+
+    tree: Node
+    program: Program | None
+    result_type: str
+    findings: tuple[Finding, ...]
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _by_cel(source: str) -> _Compiled:
+    try:
+        program = cel_binding.compiled(source)
+    except CelRefused as error:
+        tree = _parsed(source)
+        functions = {node.function for node in walk(tree) if isinstance(node, Call)}
+        return _Compiled(tree, None, "", tuple(compile_findings(str(error), source, functions)))
+    # The check makes one name of `google.protobuf.Duration`, which would be told at its end.
+    tree = _parsed(source) if "google" in source else decode(program.serialized())
+    try:
+        return _Compiled(tree, program, program.result_type(), ())
+    except CelRefused:
+        # CEL compiles a map whose keys it has no type for, and refuses to name the type of the whole.
+        at = next((node.at for node in walk(tree) if isinstance(node, MapOf)), 0)
+        return _Compiled(tree, None, "", (bad_map_key(at),))
+
+
 def _parsed(source: str) -> Node:
     try:
         return decode(cel_binding.parsed(source).serialized())
@@ -118,29 +171,11 @@ def _parsed(source: str) -> Node:
         raise InvalidExpression(compile_findings(str(error), source)) from None
 
 
-def _checked(source: str, findings: list[Finding]) -> tuple[Program, str]:
-    """The program and the type of its result: CEL's own check of functions and types, on top of that of the names."""
-    program, result_type, more = _program(source)
-    said = {finding.message for finding in findings}
-    more = [finding for finding in more if finding.message not in said]
-    if findings or more or program is None:
-        raise InvalidExpression(sorted([*findings, *more], key=lambda finding: finding.inside))
-    return program, result_type
-
-
-@lru_cache(maxsize=4096)
-def _program(source: str) -> tuple[Program | None, str, list[Finding]]:
-    try:
-        program = cel_binding.compiled(source)
-    except CelRefused as error:
-        functions = {node.function for node in walk(_parsed(source)) if isinstance(node, Call)}
-        return None, "", compile_findings(str(error), source, functions)
-    try:
-        return program, program.result_type(), []
-    except CelRefused:
-        # CEL compiles a map whose keys it has no type for, and refuses to name the type of the whole.
-        at = next((node.at for node in walk(_parsed(source)) if isinstance(node, MapOf)), 0)
-        return None, "", [bad_map_key(at)]
+def _all_findings(by_names: list[Finding], by_cel: tuple[Finding, ...]) -> list[Finding]:
+    """What is wrong with the names, and what CEL found that was not said yet."""
+    said = {finding.message for finding in by_names}
+    more = [finding for finding in by_cel if finding.message not in said]
+    return sorted([*by_names, *more], key=lambda finding: finding.inside)
 
 
 def _bad_patterns(resolved: Resolved) -> list[Finding]:
@@ -196,18 +231,17 @@ class _Evaluator:
 
     def __init__(self, program: Program, tree: Node, resolved: Resolved) -> None:
         self.program, self.tree, self.resolved = program, tree, resolved
-        nodes = list(walk(tree))
-        self.makes_null = any(isinstance(node, Constant) and node.value is None for node in nodes)
-        self.size = sum(_size(node) for node in nodes)
-        self.growing = any(isinstance(node, Loop) or _is_match(node) for node in nodes)
+        self.traits: _Traits | None = None
 
     def __call__(self, context: Context) -> Json:
         data = self._data(context)
         weight, data_holds_null = data_weight(data)
-        if self.growing or (weight + self.size) * self.size > MAX_COST // 10:
+        # Not before: at publication expressions are compiled by the thousand and none is evaluated.
+        traits = self.traits = self.traits or _traits(self.tree)
+        if traits.grows or (weight + traits.size) * traits.size > MAX_COST // 10:
             check_cost(self.tree, data)
         try:
-            value = self.program.evaluate(data, may_hold_null=data_holds_null or self.makes_null)
+            value = self.program.evaluate(data, may_hold_null=data_holds_null or traits.makes_null)
         except CelRefused as error:
             said, hint = evaluation_words(str(error))
             raise ExpressionError(f"{said}.", hint=hint) from None
@@ -232,6 +266,23 @@ def _projected(value: Any, tree: Tree | None) -> Any:
     if tree is None or not isinstance(value, Mapping):
         return value
     return {key: _projected(value[key], below) for key, below in tree.items() if key in value}
+
+
+class _Traits(NamedTuple):
+    """What the text of an expression tells about its cost: its size, and what may make more of the data than it is."""
+
+    size: int
+    grows: bool
+    makes_null: bool
+
+
+def _traits(tree: Node) -> _Traits:
+    nodes = list(walk(tree))
+    return _Traits(
+        size=sum(_size(node) for node in nodes),
+        grows=any(isinstance(node, Loop) or _is_match(node) for node in nodes),
+        makes_null=any(isinstance(node, Constant) and node.value is None for node in nodes),
+    )
 
 
 def _size(node: Node) -> int:
@@ -468,7 +519,7 @@ class _TemplateCompiler:
         self.expressions: list[Expression] = []
 
     def piece(self, value: Any, path: tuple[str | int, ...]) -> _Piece:
-        if len(self.findings) >= MAX_FINDINGS:
+        if self._is_done():
             return _Constant(value)
         if isinstance(value, str):
             return self._text(value, path) if OPENING in value else _Constant(value)
@@ -492,6 +543,8 @@ class _TemplateCompiler:
     def _text(self, text: str, path: tuple[str | int, ...]) -> _Piece:
         parts: list[str | Expression] = []
         for part in split(text):
+            if self._is_done():
+                break
             match part:
                 case str():
                     parts.append(part)
@@ -505,6 +558,11 @@ class _TemplateCompiler:
         if len(expressions) == 1 and not others.strip():
             return expressions[0]
         return _Text(tuple(parts))
+
+    def _is_done(self) -> bool:
+        """Enough was found, or nothing more may be compiled."""
+        budget = self.scope.budget
+        return len(self.findings) >= MAX_FINDINGS or (budget is not None and budget.is_spent)
 
     def _embedded(self, embedded: Embedded, path: tuple[str | int, ...]) -> list[Expression]:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
+from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.graph import Ancestry
@@ -22,17 +23,23 @@ MayRead = Callable[[str], bool]
 def check_expressions(
     data: Mapping[str, Any], steps: Mapping[Path, StepBlock], ancestry: Ancestry | None, names: set[str]
 ) -> Iterator[Finding]:
-    """All that is wrong with the expressions of a workflow. Without ancestry (of a bad graph), order is not judged."""
-    scopes = scopes_of(names, _declared(data.get("input")))
+    """All that is wrong with the expressions of a workflow. Without ancestry (of a bad graph), order is not judged.
+
+    All expressions share one budget; the check ends where it is spent.
+    """
+    budget = ExpressionBudget()
+    scopes = scopes_of(names, _declared(data.get("input")), budget)
     found = 0
     for path, step in steps.items():
         for finding in _in_step(step, path, scopes, ancestry):
             yield finding
             found += 1
         # Each finding looks for the nearest of all names; nobody reads thousands, so nobody waits for them.
-        if found > MAX_PROBLEMS:
+        if found > MAX_PROBLEMS or budget.is_spent:
             return
     yield from _rules(data.get("rules"), ("rules",), scopes, output="output" in data)
+    if budget.is_spent:
+        return
     yield from _template(data.get("output"), ("output",), scopes.template, "The output", lambda _: True)
 
 
@@ -90,6 +97,8 @@ def _rules(written: Any, path: Path, scopes: Scopes, *, output: bool) -> Iterato
 
 
 def _truth(text: str, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+    if _is_spent(scope):
+        return
     try:
         expression = compile_truth(text, scope)
     except InvalidExpression as error:
@@ -101,6 +110,8 @@ def _truth(text: str, path: Path, scope: Scope, who: str, may_read: MayRead) -> 
 
 
 def _template(value: Any, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+    if _is_spent(scope):
+        return
     try:
         template = compile_template(value, scope)
     except InvalidExpression as error:
@@ -109,6 +120,10 @@ def _template(value: Any, path: Path, scope: Scope, who: str, may_read: MayRead)
     for name in sorted(template.references):
         if not may_read(name):
             yield _too_early(name, (*path, *_place_of(name, value, scope)), who)
+
+
+def _is_spent(scope: Scope) -> bool:
+    return scope.budget is not None and scope.budget.is_spent
 
 
 def _too_early(name: str, path: Path, who: str) -> Finding:
@@ -127,6 +142,13 @@ def _place_of(name: str, value: Any, scope: Scope) -> Path:
             waiting.extend(((*path, key), inner) for key, inner in part.items())
         elif isinstance(part, list):
             waiting.extend(((*path, number), inner) for number, inner in enumerate(part))
-        elif isinstance(part, str) and OPENING in part and name in compile_template(part, scope).references:
+        elif isinstance(part, str) and OPENING in part and _reads(part, name, scope):
             return path
     return ()
+
+
+def _reads(text: str, name: str, scope: Scope) -> bool:
+    try:
+        return name in compile_template(text, scope).references
+    except InvalidExpression:  # it was compiled before, and only the budget can refuse it now
+        return False

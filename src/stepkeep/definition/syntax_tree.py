@@ -67,21 +67,33 @@ class Loop(NamedTuple):
 
 Node: TypeAlias = Constant | Name | Select | Call | ListOf | MapOf | Loop
 
-_Fields: TypeAlias = "Iterator[tuple[int, int | bytes]]"
+_Fields: TypeAlias = "list[tuple[int, int | bytes]]"
+
+_PLACES = {b"ParsedExpr": (2, 3), b"CheckedExpr": (4, 5)}
+"""The fields that hold the tree and what is known of its source, by the kind of message."""
+
+_FIXED = {1: 8, 5: 4}
+"""Wire types of a fixed length, in bytes."""
 
 
 def decode(serialized: bytes) -> Node:
-    """The tree in a serialised `ParsedExpr`.
+    """The tree in a serialised `ParsedExpr` or `CheckedExpr`.
 
     It recurses: CEL's parser has already refused what is nested more than 32 levels deep.
     """
-    parsed = _only(_only(serialized, 2), 2)
-    positions = {}
-    for number, value in _fields(_only(_only(serialized, 2), 3)):
+    packed = dict(_fields(serialized))
+    tree, about = _PLACES[_bytes(packed[1]).rpartition(b".")[2]]
+    parsed = dict(_fields(_bytes(packed[2])))
+    positions: dict[int, int] = {}
+    for number, value in _fields(_bytes(parsed.get(about, b""))):
         if number == 4:
-            entry = dict(_fields(_bytes(value)))
-            positions[entry.get(1, 0)] = entry.get(2, 0)
-    return _Decoder({_int(key): _int(value) for key, value in positions.items()}).node(parsed)
+            entry = _bytes(value)
+            if len(entry) == 4 and entry[0] == 8 and entry[2] == 16:  # most are two numbers below 128
+                positions[entry[1]] = entry[3]
+            else:
+                fields = dict(_fields(entry))
+                positions[_int(fields.get(1, 0))] = _int(fields.get(2, 0))
+    return _Decoder(positions).node(_bytes(parsed[tree]))
 
 
 def walk(tree: Node) -> Iterator[Node]:
@@ -201,25 +213,34 @@ def _constant(body: bytes) -> str | int | float | bool | bytes | None:
 
 def _fields(message: bytes) -> _Fields:
     """The fields of a protocol buffer: numbers as int, everything else as the bytes it holds."""
-    position = 0
-    while position < len(message):
-        key, position = _varint(message, position)
-        match key & 7:
-            case 0:
-                value, position = _varint(message, position)
-                yield key >> 3, value
-            case 1:
-                yield key >> 3, message[position : position + 8]
-                position += 8
-            case 2:
-                length, position = _varint(message, position)
-                yield key >> 3, message[position : position + length]
-                position += length
-            case 5:
-                yield key >> 3, message[position : position + 4]
-                position += 4
-            case wire_type:
-                raise ValueError(f"the syntax tree uses the unknown wire type {wire_type}")
+    found: _Fields = []
+    position, end = 0, len(message)
+    while position < end:
+        # Most of a tree is short messages in messages: numbers that fit one byte are read without a call.
+        key = message[position]
+        position += 1
+        if key >= 0x80:
+            key, position = _varint(message, position - 1)
+        if key & 7 == 2:
+            length = message[position]
+            position += 1
+            if length >= 0x80:
+                length, position = _varint(message, position - 1)
+            found.append((key >> 3, message[position : position + length]))
+            position += length
+        elif key & 7 == 0:
+            value = message[position]
+            position += 1
+            if value >= 0x80:
+                value, position = _varint(message, position - 1)
+            found.append((key >> 3, value))
+        elif key & 7 in _FIXED:
+            length = _FIXED[key & 7]
+            found.append((key >> 3, message[position : position + length]))
+            position += length
+        else:
+            raise ValueError(f"the syntax tree uses the unknown wire type {key & 7}")
+    return found
 
 
 def _varint(message: bytes, position: int) -> tuple[int, int]:
