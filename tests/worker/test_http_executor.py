@@ -309,10 +309,10 @@ def test_a_server_that_quotes_the_secrets_it_refuses_does_not_get_them_recorded(
 
 
 class RawServer:
-    """A server that reads a request and answers with these bytes."""
+    """A server that reads a request (`until` these bytes have come) and answers with others."""
 
-    def __init__(self, answer: bytes) -> None:
-        self._answer = answer
+    def __init__(self, answer: bytes, until: bytes = b'{"secret":"CANARY"}') -> None:
+        self._answer, self._until = answer, until
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
@@ -328,7 +328,7 @@ class RawServer:
         connection, _ = self._socket.accept()
         with connection:
             seen = b""
-            while not seen.endswith(b'{"secret":"CANARY"}'):
+            while self._until not in seen:
                 seen += connection.recv(65536)
             connection.sendall(self._answer)
 
@@ -416,6 +416,15 @@ def test_a_name_is_resolved_once_and_its_connection_goes_to_the_address_that_was
     assert found["status"] == 200
     assert asked == ["shop.example"]
     assert server.requests[0]["headers"]["host"] == f"shop.example:{server.port}"
+
+
+def test_tls_is_asked_for_the_name_and_not_for_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawServer(b"", until=b"shop.example") as port:
+        resolver(monkeypatch, ["127.0.0.1"])
+        outcome = call(f"https://SHOP.example.:{port}/x?key=CANARY", policy=OPEN)
+    assert isinstance(outcome, Failed)
+    assert outcome.category is Category.TRANSIENT
+    assert outcome.error.startswith(f"GET https://shop.example.:{port}/x: no connection")
 
 
 @pytest.mark.parametrize("answers", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["::ffff:7f00:1"]])

@@ -67,7 +67,7 @@ def translate(error: BaseException) -> Exception | None:
     if isinstance(error, OTHER_SCHEMA):
         return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
     if isinstance(error, UNSTORABLE):
-        return InvalidInput(f"PostgreSQL cannot store this value: {_said(error)}")
+        return InvalidInput(f"PostgreSQL cannot store this value: {_said(error).partition(': ')[0]}")
     if isinstance(error, CUT_OFF):
         return ConnectionLost(f"the connection to PostgreSQL broke ({_said(error)}); nothing was acknowledged")
     if isinstance(error, UNREACHABLE):
@@ -91,4 +91,6 @@ class translated:  # noqa: N801 - reads as a word: `async with` a connection, `w
 
 
 def _said(error: BaseException) -> str:
-    return str(error).strip().rstrip(".") or type(error).__name__
+    """The server's message without its details, which quote whole rows: errors end in logs and in the journal."""
+    said = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
+    return str(said).strip().rstrip(".") or type(error).__name__
