@@ -8,7 +8,7 @@ line breaks that forge other lines. Every edge passes such text through this mod
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, cast
 
 MAX_SHOWN: Final = 4_000
 """How many characters of one text are shown; the rest is counted."""
@@ -76,7 +76,26 @@ def exception_message(error: BaseException) -> str | None:
 
 def type_name(value: object) -> str:
     """The name of a value's type, whatever its metaclass does."""
-    return str.__add__("", type.__dict__["__name__"].__get__(type(value)))
+    return class_name(type(value))
+
+
+def class_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass does."""
+    return str.__add__("", type.__dict__["__name__"].__get__(kind))
+
+
+def plain_text(value: object) -> str | None:
+    """A text as a plain str, whatever methods a subclass has; None for anything else."""
+    return str.__add__("", cast("str", value)) if is_a(value, str) else None
+
+
+def is_a(value: object, *kinds: type) -> bool:
+    """Whether a value is of one of these classes. `isinstance` would ask `value.__class__`, which is user code.
+
+    >>> is_a(True, str, int)
+    True
+    """
+    return issubclass(type(value), kinds)
 
 
 def _bounded(text: str, limit: int) -> str:

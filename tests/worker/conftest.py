@@ -29,4 +29,11 @@ def on_postgres(postgres_dsn: str) -> On:
     return run
 
 
-__all__ = ["Bed", "on_postgres", "on_store"]
+@pytest.fixture(params=["on_store", "on_postgres"])
+def on_each(request: pytest.FixtureRequest) -> On:
+    """Runs a test's body on each store."""
+    found: On = request.getfixturevalue(request.param)
+    return found
+
+
+__all__ = ["Bed", "on_each", "on_postgres", "on_store"]

@@ -84,3 +84,62 @@ def change_surroundings() -> dict[str, Any]:
     os.environ["PATH"] = "/nowhere"
     os.chdir("/")
     return found
+
+
+def fork_and_both_return() -> dict[str, str]:
+    copy = os.fork() == 0
+    if copy:
+        # So that its answer would come while the next task of this process runs.
+        time.sleep(0.1)
+    return {"who": "copy" if copy else "original"}
+
+
+def fork_and_hold_on(marker: str) -> None:
+    copy = os.fork()
+    if copy == 0:
+        time.sleep(600)
+    Path(marker).write_text(str(copy))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def double_slowly(n: int) -> dict[str, int]:
+    time.sleep(0.3)
+    return {"twice": 2 * n}
+
+
+def answer_twice(n: int) -> dict[str, int]:
+    # What no handler should do: find the line to the worker, and speak on it.
+    from stepkeep.kernel.outcomes import Completed
+    from stepkeep.worker.places.child import pack
+
+    sent = pack(-1, Completed(output=b'{"twice":"forged"}'))
+    for descriptor in Path("/proc/self/fd").iterdir():
+        if descriptor.is_socket():
+            os.write(int(descriptor.name), len(sent).to_bytes(4, "big") + sent)
+    return {"twice": 2 * n}
+
+
+def raise_unprintable() -> None:
+    raise Unprintable
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyboardInterrupt
+
+
+def abort() -> None:
+    os.abort()
+
+
+def close_everything() -> None:
+    os.closerange(3, 64)
+
+
+def return_an_outcome() -> object:
+    from stepkeep.kernel.outcomes import Completed
+
+    return Completed(output="text")  # type: ignore[arg-type]

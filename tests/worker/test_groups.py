@@ -113,11 +113,17 @@ def test_a_job_that_is_stopped_before_it_began_is_heard_of_all_the_same() -> Non
     ended: list[tuple[Job, Outcome]] = []
     place.open(ended.extend)
     job = handler_job(quick)
-    blocked = threading.Event()
-    place.loop.call_soon_threadsafe(blocked.wait)
+    blocked, entered = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        entered.set()
+        blocked.wait()
+
+    place.start([handler_job(block)])
+    assert entered.wait(10)
     place.start([job])
     job.cancelled.set(Why.LEASE_LOST)
     place.stop(job)
     blocked.set()
     place.close()
-    assert ended == [(job, Stopped())]
+    assert (job, Stopped()) in ended

@@ -17,13 +17,6 @@ from stepkeep.worker.context import Context
 from stepkeep.worker.payloads import Unstorable
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def on_each(request: pytest.FixtureRequest) -> On:
-    """Runs a test's body on both stores, one after the other."""
-    chosen: On = request.getfixturevalue("on_store" if request.param == "sqlite" else "on_postgres")
-    return chosen
-
-
 def emits(*said: Any) -> Callable[[Any], Any]:
     def handler(ctx: Any) -> None:
         for name in said:
@@ -31,6 +24,8 @@ def emits(*said: Any) -> Callable[[Any], Any]:
 
     return handler
 
+
+NO_VALUE = "is a record of the engine"
 
 UNFIT: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a wait for a number": (lambda ctx: wait_for(5), "wait_for: the name of the event must be text"),
@@ -44,12 +39,12 @@ UNFIT: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a wait that emits a number": (lambda ctx: wait_for("paid", emit=[(5, 1)]), "the name of an event to emit"),
     "a wait that emits NUL": (lambda ctx: wait_for("paid", emit=["\x00"]), "the name of an event to emit"),
     "a wait that emits three": (lambda ctx: wait_for("paid", emit=[("a", 1, 2)]), "an event to emit is a name"),
-    "an outcome for a number": (lambda ctx: Waiting(event=5), "outcome event must be text, not int"),  # type: ignore[arg-type]
-    "an outcome without end": (lambda ctx: Waiting(event="x", timeout=10**30), "more than 64 bits"),
-    "an outcome that is no JSON": (lambda ctx: Completed(output=b"{"), "output is not JSON"),
-    "an outcome with a bad name": (lambda ctx: Completed(output=b"1", emit=(Emitted("\n", b"1"),)), "emit [0] name"),
-    "a failure for ever": (lambda ctx: Failed(category=Category.UNKNOWN, error="x", delay=10**30), "64 bits"),
-    "a failure with NUL": (lambda ctx: Failed(category=Category.UNKNOWN, error="\x00"), "outcome error has characters"),
+    "an outcome for a number": (lambda ctx: Waiting(event=5), NO_VALUE),  # type: ignore[arg-type]
+    "an outcome without end": (lambda ctx: Waiting(event="x", timeout=10**30), NO_VALUE),
+    "an outcome that is no JSON": (lambda ctx: Completed(output=b"{"), NO_VALUE),
+    "an outcome with a bad name": (lambda ctx: Completed(output=b"1", emit=(Emitted("\n", b"1"),)), NO_VALUE),
+    "a failure for ever": (lambda ctx: Failed(category=Category.UNKNOWN, error="x", delay=10**30), NO_VALUE),
+    "a failure with NUL": (lambda ctx: Failed(category=Category.UNKNOWN, error="\x00"), NO_VALUE),
 }
 
 

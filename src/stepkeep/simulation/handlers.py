@@ -23,7 +23,7 @@ from stepkeep.worker import settle
 from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.context import Context
 from stepkeep.worker.crew import Finished
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Job, Where
 from stepkeep.worker.payloads import MAX_RESULT, encode
 from stepkeep.worker.settings import Settings
 
@@ -147,8 +147,15 @@ class SimulatedCrew:
         self._running: dict[Job, asyncio.Task[None]] = {}
         self.held: Callable[[], int] = lambda: 0
 
-    def open(self, finished: Callable[[Finished], None]) -> None:
+    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = lambda: None) -> None:
         self._finished = finished
+
+    @property
+    def unable(self) -> frozenset[Where]:
+        return frozenset()
+
+    def check(self) -> None:
+        """Nothing here breaks by itself."""
 
     def start(self, jobs: Sequence[Job]) -> None:
         ledger = self._stage.ledger
@@ -190,7 +197,7 @@ class SimulatedCrew:
                 answer = job.code.executor.run(job)
                 if inspect.isawaitable(answer):
                     answer = await answer
-                outcome = settle.answered(answer, job.context, MAX_RESULT)
+                outcome = settle.answered(answer, job.context, MAX_RESULT, may_be_outcome=job.code.spec is None)
         except (SimulationOver, GeneratorExit):
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt

@@ -27,7 +27,6 @@ from stepkeep.testing.replacements import Replacement, Silence
 from stepkeep.worker import settle
 from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.code import Codes
-from stepkeep.worker.crew import Finished
 from stepkeep.worker.executor import Job
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.inputs import Inputs
@@ -113,7 +112,7 @@ class BenchWorker:
         await self._prepare(job)
         if code.is_transactional and replacement is None:
             outcome, reply = await attempt_in_transaction(
-                self._transactor, self._hand, job, lambda said: self._event(claim, said), lambda: True
+                self._transactor, self._hand.start, job, lambda said: self._event(claim, said), lambda: True
             )
             if reply is None:
                 await self._report(claim, outcome)
@@ -241,17 +240,16 @@ class _Hand:
                 answer = self._own_loop().run_until_complete(_awaited(answer))
         except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
             return settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
-        return answer if isinstance(answer, Silence) else settle.answered(answer, job.context)
+        if isinstance(answer, Silence):
+            return answer
+        return settle.answered(answer, job.context, may_be_outcome=job.code.spec is None)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
         return self._loop
 
-    # -- as a crew, for transactional steps ----------------------------------------------------------------------------
-    def open(self, finished: Callable[[Finished], None]) -> None:
-        """Nothing is delivered: whoever starts a job waits for it."""
-
+    # -- for transactional steps ---------------------------------------------------------------------------------------
     def start(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             task = asyncio.get_running_loop().create_task(self._carry(job))

@@ -12,10 +12,12 @@ from typing import Any, Literal
 import msgspec
 
 from stepkeep.definition.bounds import DEADLINE, DELAY
+from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep.kernel.states import Category
 from stepkeep.operations import edge
+from stepkeep.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
 
 OnTimeout = Literal["handler", "fail"]
 Emit = str | tuple[str, Any] | Mapping[str, Any]
@@ -38,16 +40,52 @@ class StepError(StepkeepError):
         delay: int | None = None,
         final: bool = False,
     ) -> None:
-        super().__init__(error if isinstance(error, str) else f"{type(error).__name__}: {error}")
-        if category not in list(Category):
-            raise InvalidInput(f"{str(category)!r} is no error category. Choose from {', '.join(sorted(Category))}.")
-        self.category = Category(category)
-        self.delay = delay
+        super().__init__(_words(error))
+        self.category = _category(category)
+        self.delay = _pause(delay)
+        if type(final) is not bool:
+            raise InvalidInput(f"StepError: final is True or False, not a value of type {type_name(final)}.")
         self.final = final
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are rebuilt from their arguments alone; a child process would lose the category.
-        return _rebuild, (str(self), self.category.value, self.delay, self.final)
+        return _rebuild, (exception_message(self) or type_name(self), self.category.value, self.delay, self.final)
+
+
+def _words(error: object) -> str:
+    if (text := plain_text(error)) is not None:
+        return text
+    if isinstance(error, BaseException):
+        return exception_text(error)
+    raise InvalidInput(f"StepError: the error is a text or an exception, not a value of type {type_name(error)}.")
+
+
+def _category(category: object) -> Category:
+    if (name := plain_text(category)) is not None:
+        if name in _CATEGORIES:
+            return _CATEGORIES[name]
+        raise InvalidInput(f"{inert_line(name, 100)!r} is no error category. Choose from {', '.join(_CATEGORIES)}.")
+    raise InvalidInput(f"StepError: a category is a text, not a value of type {type_name(category)}.")
+
+
+def _pause(delay: object) -> int | None:
+    if delay is None:
+        return None
+    if type(delay) is not int:
+        raise InvalidInput(
+            f"StepError: delay is a whole number of microseconds, not a value of type {type_name(delay)}. "
+            'Write sk.retry_in("30s") for a pause in words.'
+        )
+    least, most = DELAY
+    if not least <= delay <= most:
+        raise InvalidInput(
+            f"StepError: delay is out of bounds. Give {format_duration(least)} to {format_duration(most)}, "
+            "in microseconds."
+        )
+    return delay
+
+
+_CATEGORIES = {category.value: category for category in sorted(Category)}
 
 
 def _rebuild(error: str, category: str, delay: int | None, final: bool) -> StepError:

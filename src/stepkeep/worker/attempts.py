@@ -20,6 +20,7 @@ from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.deliberation import Answer
 from stepkeep.operations.transact import Claim, ClaimsInDoubt, Transactor
+from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.code import Codes
@@ -46,7 +47,7 @@ class Attempts:
     """What is held, and everything that may happen to it.
 
     `changed` is called when something was recorded or a slot came free, `more_work` when steps that nobody holds are
-    known to be ready.
+    known to be ready, `ability_changed` when a kind of work can no longer be run, or can be again.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Attempts:
         changed: Callable[[], None],
         more_work: Callable[[], None],
         due_in: Callable[[float], None],
+        ability_changed: Callable[[], None],
     ) -> None:
         self._transactor, self._crew, self._codes, self._membership = transactor, crew, codes, membership
         self._settings, self._seams, self._outage = settings, seams, outage
         self._changed, self._more_work, self._due_in = changed, more_work, due_in
+        self._ability_changed = ability_changed
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
         self.reports = Reports(transactor.store.lanes, self._commit, seams.sleep)
@@ -78,7 +81,7 @@ class Attempts:
     def open(self) -> None:
         """Belong to the loop that runs now."""
         self._inputs.open()
-        self._crew.open(self.finished)
+        self._crew.open(self.finished, self._ability_changed)
 
     # -- room ------------------------------------------------------------------------------------------------------
     def room(self, kind: Kind) -> int:
@@ -173,7 +176,7 @@ class Attempts:
         self._hold([job])
         outcome: Outcome = failure_of(problem)
         if job.code.is_rules:
-            outcome = RulesFailed(error=str(problem))
+            outcome = RulesFailed(error=storable_text(exception_text(problem)))
         self._report(job, outcome)
 
     def _lane_of(self, claim: Claim) -> int:
@@ -211,9 +214,23 @@ class Attempts:
                 self._outage.met(problem)
                 await self._outage.pause(tries)
                 tries += 1
+            except Exception as problem:  # noqa: BLE001 - a row that cannot be read fails its step, its neighbours run
+                await self._load_apart(jobs, problem)
+                return
             else:
                 self._launch([job for job in jobs if job in self.leases and not job.reported])
                 return
+
+    async def _load_apart(self, jobs: list[Job], problem: Exception) -> None:
+        """What one job needs cannot be read: load each alone, and fail the one that cannot be loaded by itself."""
+        if len(jobs) > 1:
+            for job in jobs:
+                await self._load([job])
+            return
+        [job] = jobs
+        log.error("what %s needs cannot be read", job.title, exc_info=problem)
+        said = storable_text(f"what this attempt needs cannot be read from the database: {exception_text(problem)}")
+        self._report(job, Failed(category=Category.UNKNOWN, error=said))
 
     def _launch(self, jobs: list[Job]) -> None:
         plain = []
@@ -272,7 +289,7 @@ class Attempts:
                 break
             self._outage.over()
             for (job, outcome), reply in zip(batch, replies, strict=True):
-                self._answered(job, outcome, reply)
+                self._settle(job, outcome, reply)
             self.accept(claims, batch[0][0].lane)
             for claim in claims:
                 doubtful.pop(_name(claim), None)
@@ -296,7 +313,8 @@ class Attempts:
         self._give_up(*batch[0], problem)
 
     def _give_up(self, job: Job, outcome: Outcome, problem: Exception) -> None:
-        """What cannot be recorded is a failure that can; if not even that, the lease is left to run out."""
+        """What cannot be recorded is a failure that can, without anything of the handler's own. If not even that can
+        be recorded, the lease is left to run out."""
         is_second = job.gave_up
         job.gave_up = True
         claim = job.claim
@@ -309,8 +327,17 @@ class Attempts:
             self._transactor.forget(claim)
             self._let_go(job)
             return
-        said = storable_text(f"what the handler answered cannot be recorded: {problem}")
+        said = storable_text(f"what the handler answered cannot be recorded: {exception_text(problem)}")
         self._report(job, Failed(category=Category.VALIDATION, error=said, final=True))
+
+    def _settle(self, job: Job, outcome: Outcome, reply: Answer) -> None:
+        """Act on the answer to one report; a defect here costs this job's lease and no other's."""
+        try:
+            self._answered(job, outcome, reply)
+        except Exception:
+            log.exception("the answer to the report on %s cannot be processed", job.title)
+            self._transactor.forget(job.claim)
+            self._let_go(job)
 
     def _answered(self, job: Job, outcome: Outcome, reply: Answer) -> None:
         if isinstance(reply, Refused) and not isinstance(reply, InvalidInput):
@@ -350,7 +377,7 @@ class Attempts:
         """A transactional step: its handler, its writes and its report are one transaction."""
         outcome, reply = await attempt_in_transaction(
             self._transactor,
-            self._crew,
+            self._crew.start,
             job,
             lambda outcome: _event(self._membership.row, job.claim, outcome),
             lambda: job in self.leases and not job.reported,
@@ -362,7 +389,7 @@ class Attempts:
             # Where another report is under way, as when its time ran out during the commit, the place is promised.
             if reply is not None and isinstance(outcome, Completed):
                 job.reported = True
-                self._answered(job, outcome, reply)
+                self._settle(job, outcome, reply)
             else:
                 self._report(job, outcome)
         if reply is not None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 from typing import Any
 
 from stepkeep.errors import StoreUnavailable
+from stepkeep.worker.forks import end_copy
 
 
 def bridged(connection: Any, home: asyncio.AbstractEventLoop) -> Any:
@@ -35,6 +37,7 @@ class Bridge:
 
     def __init__(self, inner: Any, home: asyncio.AbstractEventLoop, life: Life | None = None) -> None:
         self._inner, self._home, self._life = inner, home, life or Life()
+        self._pid = os.getpid()
 
     def end(self) -> None:
         """Refuse everything from now on; called on the connection's loop."""
@@ -62,6 +65,9 @@ class Bridge:
         return await self._cross(self._inner.__aexit__(*raised))
 
     def _cross(self, awaitable: Any) -> Any:
+        # In a copy of the worker that its handler forked, that loop does not run: the call would never return.
+        end_copy(self._pid)
+
         async def await_it() -> Any:
             try:
                 self._life.check()

@@ -7,6 +7,7 @@ sets it, handlers look at it through `ctx.cancelled`; one costs nothing until so
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Generator
 from enum import StrEnum
@@ -14,6 +15,9 @@ from enum import StrEnum
 import msgspec
 
 from stepkeep.errors import StepkeepError
+from stepkeep.safe_text import exception_text, inert_line
+
+log = logging.getLogger("stepkeep.handler")
 
 
 class Why(StrEnum):
@@ -30,6 +34,14 @@ class HandlerCancelled(StepkeepError):
 
 
 _lock = threading.Lock()
+
+
+def _call(callback: Callable[[], object]) -> None:
+    # The worker asks from its own loop; a callback of a handler that raises must not reach it, SystemExit included.
+    try:
+        callback()
+    except BaseException as problem:  # noqa: BLE001 - user code
+        log.warning("a callback on cancellation raised %s", inert_line(exception_text(problem)))
 
 
 class Cancellation(msgspec.Struct, eq=False):
@@ -56,7 +68,7 @@ class Cancellation(msgspec.Struct, eq=False):
             self.why = why
             callbacks, self._callbacks = self._callbacks or (), None
         for callback in callbacks:
-            callback()
+            _call(callback)
 
     def add_callback(self, callback: Callable[[], object]) -> None:
         """Call back once when it is set, from the thread that sets it (at once if it is set already)."""

@@ -3,6 +3,9 @@
 Network trouble is transient, an HTTP status says its own, a StepError says what it is. Everything else stays
 `unknown`, ValueError and TypeError too: they as often stem from a bad answer of a flaky neighbour as from a mistake in
 the input, and only the author can tell (`fail` and StepError do). Unknown errors are retried by default.
+
+Nothing here raises. Attributes and texts of an exception are user code, which may raise anything; an exception whose
+attributes cannot be read is `unknown`, and one that cannot be printed is named by its type.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import errno
 import socket
 from typing import Any
 
+from stepkeep.definition.bounds import DELAY
 from stepkeep.errors import ExpressionError, InvalidInput, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
+from stepkeep.safe_text import class_name, exception_message, exception_text, is_a, plain_text, type_name
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.payloads import Unstorable, storable_text
 
@@ -47,17 +52,19 @@ class BindingError(Exception):
 
 def failure_of(raised: BaseException, *, otherwise: Category = Category.UNKNOWN) -> Failed:
     """What an exception means for the attempt that raised it; `otherwise` is the category of the unknown."""
-    if isinstance(raised, StepError):
-        return Failed(
-            category=raised.category,
-            error=storable_text(str(raised)),
-            delay=raised.delay,
-            final=raised.final,
-        )
-    if isinstance(raised, BindingError | Unstorable | InvalidInput):
-        return Failed(category=Category.VALIDATION, error=storable_text(str(raised)), final=True)
-    if isinstance(raised, ExpressionError):
-        return Failed(category=Category.VALIDATION, error=storable_text(f"inputs: {raised}"), final=True)
+    try:
+        return _failure_of(raised, otherwise)
+    except BaseException:  # noqa: BLE001 - user code in the exception: what is left of it is the name of its type
+        return Failed(category=otherwise, error=f"{storable_text(type_name(raised))} (it cannot be read)")
+
+
+def _failure_of(raised: BaseException, otherwise: Category) -> Failed:
+    if is_a(raised, StepError):
+        return _as_it_says(raised)
+    if is_a(raised, BindingError, Unstorable, InvalidInput):
+        return Failed(category=Category.VALIDATION, error=_message(raised), final=True)
+    if is_a(raised, ExpressionError):
+        return Failed(category=Category.VALIDATION, error=storable_text(f"inputs: {_message(raised)}"), final=True)
     status, retry_after = _http_status(raised)
     if status is not None:
         category = category_of_status(status)
@@ -66,6 +73,25 @@ def failure_of(raised: BaseException, *, otherwise: Category = Category.UNKNOWN)
     if _is_network(raised):
         return Failed(category=Category.TRANSIENT, error=_text(raised))
     return Failed(category=otherwise, error=_text(raised))
+
+
+def _as_it_says(raised: BaseException) -> Failed:
+    """What a StepError says of itself. A subclass may have replaced any of it, so each part is checked again."""
+    category, delay, final = (_attribute(raised, name) for name in ("category", "delay", "final"))
+    wrong = []
+    if type(category) is not Category:
+        wrong.append("category")
+        category = Category.UNKNOWN
+    if delay is not None and (type(delay) is not int or not DELAY[0] <= delay <= DELAY[1]):
+        wrong.append("delay")
+        delay = None
+    if type(final) is not bool:
+        wrong.append("final")
+        final = False
+    said = _message(raised)
+    if wrong:
+        said = storable_text(f"{said} (the {' and '.join(wrong)} of this {type_name(raised)} cannot be used)")
+    return Failed(category=category, error=said, delay=delay, final=final)
 
 
 def category_of_status(status: int) -> Category:
@@ -87,22 +113,50 @@ def parse_retry_after(value: str | None) -> int | None:
 
 
 def _text(raised: BaseException) -> str:
-    return storable_text(f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__)
+    return storable_text(exception_text(raised))
+
+
+def _message(raised: BaseException) -> str:
+    """The message alone, of an exception that was made to be read; with its type where there is none."""
+    return storable_text(exception_message(raised) or exception_text(raised))
+
+
+def _attribute(value: object, name: str) -> Any:
+    """An attribute that user code may compute; None where it is missing or raises."""
+    try:
+        return getattr(value, name, None)
+    except BaseException:  # noqa: BLE001 - a property or `__getattr__` of user code
+        return None
 
 
 def _is_network(raised: BaseException) -> bool:
-    if isinstance(raised, TimeoutError | ConnectionError | socket.gaierror | StoreUnavailable):
+    if is_a(raised, TimeoutError, ConnectionError, socket.gaierror, StoreUnavailable):
         return True
-    if isinstance(raised, OSError) and raised.errno in _NETWORK:
-        return True
-    return any(kind.__name__ in _TRANSPORT for kind in type(raised).__mro__)
+    if is_a(raised, OSError):
+        number = _attribute(raised, "errno")
+        if type(number) is int and number in _NETWORK:
+            return True
+    return any(class_name(kind) in _TRANSPORT for kind in type.__dict__["__mro__"].__get__(type(raised)))
 
 
 def _http_status(raised: BaseException) -> tuple[int | None, str | None]:
-    response: Any = getattr(raised, "response", None)
-    status = getattr(response, "status_code", None) or getattr(raised, "status", None)
-    if not isinstance(status, int) or isinstance(status, bool) or not 400 <= status <= 599:
+    try:
+        response = _attribute(raised, "response")
+        status = _attribute(response, "status_code") or _attribute(raised, "status")
+        if not is_a(status, int) or is_a(status, bool):
+            return None, None
+        # A plain number: a subclass such as HTTPStatus may compare as it likes.
+        number = int.__add__(status, 0)
+        if not 400 <= number <= 599:
+            return None, None
+        return number, _retry_after(_attribute(response, "headers") or _attribute(raised, "headers"))
+    except BaseException:  # noqa: BLE001 - truth and comparison are user code as well
         return None, None
-    headers = getattr(response, "headers", None) or getattr(raised, "headers", None) or {}
-    asked = headers.get("Retry-After") or headers.get("retry-after")
-    return status, asked if isinstance(asked, str) else None
+
+
+def _retry_after(headers: Any) -> str | None:
+    try:
+        asked = None if headers is None else headers.get("Retry-After") or headers.get("retry-after")
+        return plain_text(asked)
+    except BaseException:  # noqa: BLE001 - the status alone still says what to do
+        return None

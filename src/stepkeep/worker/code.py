@@ -175,6 +175,10 @@ class Codes:
     async def aclose(self) -> None:
         await self._http.aclose()
 
+    def forget_loop(self) -> None:
+        """The handlers' event loop was replaced: what belongs to it is of no use on the next."""
+        self._http.forget_loop()
+
     def _make(self, claim: Claim) -> StepCode | RulesCode:
         plan, planned = claim.plan, claim.planned
         assert planned.executor is not None

@@ -84,6 +84,7 @@ class Context:
         "_emitted_bytes",
         "_input",
         "_logger",
+        "_spent",
         "attempt",
         "business_key",
         "cancelled",
@@ -136,6 +137,7 @@ class Context:
         self.cancelled = Cancellation() if cancelled is None else cancelled
         self.connection = connection
         self._cost: dict[str, float] | None = None
+        self._spent: bytes | None = None
         self._emitted: list[Emitted] | None = None
         self._emitted_bytes = 0
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
@@ -157,11 +159,14 @@ class Context:
         b'{"usd":0.02,"tokens":200}'
         """
         said = {"usd": usd, "tokens": tokens, **other}
-        added = self._cost or {}
-        for name, amount in said.items():
+        added = dict(self._cost or {})
+        for name, given in said.items():
+            # Plain numbers only: the worker reads the sum on its own loop, where no code of a handler may run.
+            amount = given if type(given) in (int, float) else float(given)
             if amount:
                 added[name] = added.get(name, 0) + amount
-        encode(added, what="the cost")
+        # Encoded before anything is kept: a sum that cannot be stored leaves what was there.
+        self._spent = encode(added, what="the cost") if added else None
         self._cost = added
 
     def emit(self, name: str, payload: Any = None) -> None:
@@ -192,7 +197,7 @@ class Context:
     @property
     def spent(self) -> bytes | None:
         """What `cost` added up to, as JSON; None when nothing was said."""
-        return None if not self._cost else encode(self._cost, what="the cost")
+        return self._spent
 
     @property
     def emitted(self) -> tuple[Emitted, ...]:

@@ -7,6 +7,7 @@ and nothing of leases or the database. A simulator may put its own in place of t
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,14 +22,30 @@ from stepkeep.worker.places.threads import RulesPlace, ThreadPlace
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.settle import sign
 
+log = logging.getLogger("stepkeep.worker")
+
 Finished = list[tuple[Job, Outcome]]
+
+
+def _nothing() -> None:
+    """What is called where nothing is to be done."""
 
 
 class Crew(Protocol):
     """What the worker asks of the handlers' side."""
 
-    def open(self, finished: Callable[[Finished], None]) -> None:
-        """Deliver finished jobs to this function, on the loop that calls now."""
+    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
+        """Deliver finished jobs to this function, on the loop that calls now; `changed` is called there when `unable`
+        has changed."""
+        ...
+
+    @property
+    def unable(self) -> frozenset[Where]:
+        """The places that cannot run work now."""
+        ...
+
+    def check(self) -> None:
+        """Look whether work still goes on everywhere. Called now and then, on the worker's loop."""
         ...
 
     def start(self, jobs: Sequence[Job]) -> None: ...
@@ -41,11 +58,16 @@ class Crew(Protocol):
 class ThreadedCrew:
     """The real one: an event loop in its own thread, pools of threads and of processes."""
 
-    def __init__(self, settings: Settings, *, on_close: Sequence[Callable[[], object]] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_close: Sequence[Callable[[], object]] = (),
+        on_replaced: Sequence[Callable[[], object]] = (),
+    ) -> None:
         size, limit = settings.pool, settings.result_limit
-        self._loop_place = LoopPlace(result_limit=limit, on_close=on_close)
         self._places: dict[Where, Place] = {
-            Where.LOOP: self._loop_place,
+            Where.LOOP: LoopPlace(result_limit=limit, on_close=on_close, on_replaced=on_replaced),
             Where.THREAD: ThreadPlace(size, result_limit=limit),
             Where.RULES: RulesPlace(size, result_limit=limit),
             Where.PROCESS: ProcessPlace(size, result_limit=limit, memory_limit=settings.process_memory),
@@ -55,11 +77,24 @@ class ThreadedCrew:
         self._context = copy_context()
         self._engine: asyncio.AbstractEventLoop | None = None
         self._finished: Callable[[Finished], None] = lambda batch: None
+        self._changed: Callable[[], None] = _nothing
 
-    def open(self, finished: Callable[[Finished], None]) -> None:
-        self._engine, self._finished, self._context = asyncio.get_running_loop(), finished, copy_context()
+    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
+        self._engine, self._context = asyncio.get_running_loop(), copy_context()
+        self._finished, self._changed = finished, changed
         for place in self._places.values():
+            place.fitness.changed = self._tell_change
             place.open(self._note)
+
+    @property
+    def unable(self) -> frozenset[Where]:
+        return frozenset(where for where, place in self._places.items() if place.fitness.is_unable)
+
+    def check(self) -> None:
+        # Also what was noted by a thread that died before it could signal.
+        self._collect()
+        for place in self._places.values():
+            place.check()
 
     def start(self, jobs: Sequence[Job]) -> None:
         first = jobs[0].code.where
@@ -75,8 +110,11 @@ class ThreadedCrew:
         self._places[job.code.where].stop(job)
 
     def close(self) -> None:
-        for place in self._places.values():
-            place.close()
+        for where, place in self._places.items():
+            try:
+                place.close()
+            except Exception:
+                log.exception("closing the %s place failed", where)
 
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the look at the flag, so that no job is left behind."""
@@ -87,6 +125,12 @@ class ThreadedCrew:
             with suppress(RuntimeError):
                 # Not in the context of the handler that has just ended: attempts that this starts would inherit it.
                 self._engine.call_soon_threadsafe(self._collect, context=self._context.copy())
+
+    def _tell_change(self) -> None:
+        """Called from any thread, before the jobs that a place hands back are noted."""
+        if self._engine is not None:
+            with suppress(RuntimeError):
+                self._engine.call_soon_threadsafe(self._changed, context=self._context.copy())
 
     def _collect(self) -> None:
         self._signalled = False

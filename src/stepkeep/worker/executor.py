@@ -25,6 +25,7 @@ from stepkeep.worker.context import Context, Outputs, Woken
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
+    from stepkeep.worker.places.fitness import Fitness
 
 
 class Where(StrEnum):
@@ -68,12 +69,20 @@ Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
 
 
 class Place(Protocol):
-    """Somewhere for jobs to run. Each job that was started is reported to `done` exactly once, from any thread."""
+    """Somewhere for jobs to run. Each job that was started is reported to `done`, from any thread, whatever its handler
+    does; a job that the place cannot run is reported as `Released`. To report one twice does no harm."""
+
+    fitness: Fitness
+    """Whether it can run work."""
 
     def open(self, done: Done) -> None: ...
 
     def start(self, jobs: Sequence[Job]) -> None:
-        """Begin all of these, with one crossing between threads."""
+        """Begin all of these, with one crossing between threads. Raises nothing."""
+        ...
+
+    def check(self) -> None:
+        """Look whether work still goes on; called now and then, on the worker's loop."""
         ...
 
     def stop(self, job: Job) -> None:

@@ -8,6 +8,7 @@ step was seen to read, since most are read by none.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from stepkeep.kernel.outcomes import Completed, Outcome
@@ -16,6 +17,7 @@ from stepkeep.kernel.states import StepState
 from stepkeep.store.protocol import RunKey, Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
+from stepkeep.worker.forks import end_copy
 
 BUDGET = 16 * 1024 * 1024
 FETCH_SECONDS = 30.0
@@ -32,10 +34,11 @@ class Inputs:
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
         self._home: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
 
     def open(self) -> None:
         """Read on the loop that runs now, whoever asks."""
-        self._home = asyncio.get_running_loop()
+        self._home, self._pid = asyncio.get_running_loop(), os.getpid()
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Give jobs what is at hand; returns those that lack something."""
@@ -77,6 +80,8 @@ class Inputs:
         no = job.claim.plan.numbers[name]
         want = (job.claim.tenant, job.claim.run_id, no)
         self._read.add((job.claim.plan.definition_id, no))
+        # In a copy of the worker that a handler forked, that loop does not run.
+        end_copy(self._pid)
         home = self._home
         assert home is not None, "the worker does not run"
         read = asyncio.run_coroutine_threadsafe(self._read_one(want), home)

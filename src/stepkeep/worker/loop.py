@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -17,10 +17,12 @@ from msgspec.structs import replace
 
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
+from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.store.protocol import RESTED, Hint
+from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.code import Codes
 from stepkeep.worker.crew import Crew, ThreadedCrew
@@ -92,7 +94,9 @@ class Worker:
         self._groups = None if queues is None else frozenset(queues)
         self._outage = Outage(self._seams)
         self._codes = Codes(registry, self._settings)
-        self._crew = crew or ThreadedCrew(self._settings, on_close=[self._codes.aclose])
+        self._crew = crew or ThreadedCrew(
+            self._settings, on_close=[self._codes.aclose], on_replaced=[self._codes.forget_loop]
+        )
         self._membership = Membership(
             transactor.store,
             tenant=tenant,
@@ -112,6 +116,7 @@ class Worker:
             changed=self._note_change,
             due_in=self._alarm.ring_in,
             more_work=self.wake,
+            ability_changed=self._choose_queues,
         )
         self._lookouts = {
             kind: Lookout(self._settings, self._seams, lambda: transactor.store.bell.is_heard) for kind in Kind
@@ -122,6 +127,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self._queues_read_at = float("-inf")
         self._queues_met = frozenset({RESTED})
+        self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
         self._tend_at = self._seams.monotonic() + self._settings.tend
         self._grace = self._settings.grace
         self.loop_lag = 0.0
@@ -134,7 +140,8 @@ class Worker:
         for which in heeded:
             loop.add_signal_handler(which, self._signalled)
         try:
-            await self._work(self._stopping.wait())
+            with forks.heeding(heeded):
+                await self._work(self._stopping.wait())
         finally:
             for which in heeded:
                 loop.remove_signal_handler(which)
@@ -358,13 +365,19 @@ class Worker:
         known = await self._transactor.store.list_queues(self._tenant)
         self._queues_read_at = self._seams.monotonic()
         self._queues_met |= {number for number, _ in known}
+        self._queues_known = known
+        self._choose_queues()
+
+    def _choose_queues(self) -> None:
+        """Serve the queues whose work can be run now, by the places that it runs in."""
         places = self._attempts.places
         places.queues = served_queues(
-            known,
+            self._queues_known,
             self._registry,
             capabilities=self._capabilities,
             groups=self._groups,
             settings=self._settings,
+            unable=self._crew.unable,
         )
         if places.queues.narrow:
             self._has_narrow.set()
@@ -392,6 +405,7 @@ class Worker:
         self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep, by=SWEEP_SPREAD)))
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
+        self._crew.check()
         if await sweep_timers(self._transactor):
             self.wake()
         if self._seams.monotonic() >= self._tend_at:

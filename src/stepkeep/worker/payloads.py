@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.safe_text import exception_message, exception_text, type_name
+
 MAX_RESULT = 256 * 1024
 MAX_DEPTH = 64
 MAX_ERROR = 4000
@@ -39,7 +41,7 @@ def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> 
     except RecursionError:
         raise Unstorable(f"{what} cannot be stored: it is nested deeper than {MAX_DEPTH} levels") from None
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as problem:
-        raise Unstorable(f"{what} cannot be stored: {problem}") from None
+        raise Unstorable(f"{what} cannot be stored: {exception_message(problem) or exception_text(problem)}") from None
     if len(encoded) > limit:
         raise Unstorable(f"{what} cannot be stored: {len(encoded)} bytes of JSON, and {limit} are the limit")
     if not _comes_back_the_same(value, encoded):
@@ -71,7 +73,7 @@ def _hook(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
-    raise TypeError(f"a value of type {type(value).__qualname__} has no JSON form")
+    raise TypeError(f"a value of type {type_name(value)} has no JSON form")
 
 
 _encode = msgspec.json.Encoder(enc_hook=_hook).encode
@@ -94,7 +96,7 @@ def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
         return False
     try:
         return bool(_decode(encoded) == value)
-    except Exception:  # noqa: BLE001 - a value may define equality as it likes; then it is inspected
+    except BaseException:  # noqa: BLE001 - a value may define equality as it likes; then it is inspected
         return False
 
 

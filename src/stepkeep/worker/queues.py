@@ -14,6 +14,8 @@ from functools import cached_property
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.worker.executor import Where
+from stepkeep.worker.executors.python import PLACES
 from stepkeep.worker.settings import Settings
 
 
@@ -47,12 +49,17 @@ def served_queues(
     capabilities: frozenset[str],
     groups: frozenset[str] | None,
     settings: Settings,
+    unable: frozenset[Where] = frozenset(),
 ) -> Served:
-    """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``."""
+    """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
+
+    `unable` names the places that cannot run work now.
+    """
     served = {
         number: _is_wide(spec, registry)
         for number, spec in known
         if _can_run(spec, registry, settings)
+        and (not unable or _where(spec, registry) not in unable)
         and capabilities.issuperset(spec.capabilities)
         and (groups is None or spec.group in groups or spec.kind == "rules")
     }
@@ -76,6 +83,13 @@ def _handler(spec: QueueSpec, registry: Registry) -> HandlerSpec | None:
 def _is_wide(spec: QueueSpec, registry: Registry) -> bool:
     handler = _handler(spec, registry)
     return handler is not None and handler.runs_in == "async" and not handler.transactional
+
+
+def _where(spec: QueueSpec, registry: Registry) -> Where:
+    handler = _handler(spec, registry)
+    if handler is not None:
+        return PLACES[handler.runs_in]
+    return Where.RULES if spec.kind == "rules" else Where.LOOP
 
 
 def _can_run(spec: QueueSpec, registry: Registry, settings: Settings) -> bool:

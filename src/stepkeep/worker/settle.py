@@ -10,10 +10,13 @@ import asyncio
 import hashlib
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
+from stepkeep.safe_text import exception_text, is_a, type_name
 from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.classify import failure_of
@@ -24,24 +27,51 @@ from stepkeep.worker.surprises import tell
 
 _NOTHING = Completed(output=b"null")
 
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
-def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT) -> Outcome:
-    """What a handler that returned has said."""
+
+def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT, *, may_be_outcome: bool = False) -> Outcome:
+    """What a handler that returned has said.
+
+    `may_be_outcome`: the answer comes from an executor of ours, which may say an outcome outright. A handler may not:
+    its fields would be of any type, and it could claim what only the worker knows.
+    """
     if answer is None and context is None:
         return _NOTHING
     try:
-        if isinstance(answer, WaitFor):
-            return _waiting(answer, context)
-        if isinstance(answer, StepError):
-            return _with_cost(failure_of(answer), context)
-        if isinstance(answer, Outcome):
-            return answer
-        output = encode(answer, limit=limit)
-        if context is None:
-            return Completed(output=output)
-        return Completed(output=output, cost=context.spent, emit=_few(context.emitted))
-    except Unstorable as problem:
+        return _answered(answer, context, limit, may_be_outcome)
+    except (Unstorable, InvalidInput, MemoryError) as problem:
         return _with_cost(failure_of(problem), context)
+    except BaseException as problem:  # noqa: BLE001 - hooks, properties and equality of the result are user code
+        said = Unstorable(f"the result cannot be stored: {exception_text(problem)}")
+        return _with_cost(failure_of(said), context)
+
+
+def _answered(answer: Any, context: Context | None, limit: int, may_be_outcome: bool) -> Outcome:
+    if is_a(answer, WaitFor):
+        return sound(_waiting(answer, context))
+    if is_a(answer, StepError):
+        return _with_cost(failure_of(answer), context)
+    if is_a(answer, Outcome):
+        if may_be_outcome:
+            return answer  # type: ignore[no-any-return]
+        raise Unstorable(
+            f"the result cannot be stored: {type_name(answer)} is a record of the engine. Return a plain value, or "
+            "what wait_for, retry_in or fail makes."
+        )
+    output = encode(answer, limit=limit)
+    if context is None:
+        return Completed(output=output)
+    return Completed(output=output, cost=context.spent, emit=_few(context.emitted))
+
+
+def sound(outcome: Outcome) -> Outcome:
+    """The outcome itself where every field has the type that the kernel expects; Unstorable otherwise."""
+    try:
+        _unpack(_pack(outcome), type=type(outcome))
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as problem:
+        raise Unstorable(f"what the handler answered cannot be stored: {exception_text(problem)}") from None
+    return outcome
 
 
 def raised(
@@ -55,9 +85,9 @@ def raised(
 
     `whose` names the step in the log, where an exception that nothing explains leaves its traceback.
     """
-    if isinstance(problem, asyncio.CancelledError | HandlerCancelled) and cancelled.why is not None:
+    if is_a(problem, asyncio.CancelledError, HandlerCancelled) and cancelled.why is not None:
         outcome: Outcome = TimedOut() if cancelled.why is Why.TIMED_OUT else Stopped()
-    elif isinstance(problem, asyncio.CancelledError):
+    elif is_a(problem, asyncio.CancelledError):
         outcome = Failed(category=Category.UNKNOWN, error="the handler cancelled itself")
     else:
         outcome = failure_of(problem, otherwise=otherwise)
@@ -96,4 +126,4 @@ def _few(emitted: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
 
 def _with_cost(outcome: Outcome, context: Context | None) -> Outcome:
     spent = None if context is None else context.spent
-    return outcome if spent is None else replace(outcome, cost=spent)
+    return outcome if type(spent) is not bytes else replace(outcome, cost=spent)

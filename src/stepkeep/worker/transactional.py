@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from stepkeep.errors import Refused, StoreError, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Reply
@@ -17,9 +17,9 @@ from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Transactor
+from stepkeep.safe_text import exception_text
 from stepkeep.worker.bridge import Bridge, bridged
 from stepkeep.worker.classify import failure_of
-from stepkeep.worker.crew import Crew
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import storable_text
 
@@ -43,7 +43,7 @@ class _RollBack(Exception):
 
 async def attempt_in_transaction(
     transactor: Transactor,
-    crew: Crew,
+    start: Callable[[Sequence[Job]], None],
     job: Job,
     event: Callable[[Outcome], StepReported],
     is_held: Callable[[], bool],
@@ -54,7 +54,7 @@ async def attempt_in_transaction(
         async with transactor.store.transaction() as transaction:
             job.connection = bridged(transaction.connection, loop)
             job.waiter = loop.create_future()
-            crew.start([job])
+            start([job])
             try:
                 outcome = await job.waiter
             finally:
@@ -93,4 +93,4 @@ def _after_outage(job: Job, outcome: Outcome) -> Outcome:
 
 
 def _did_not_commit(problem: Exception) -> str:
-    return storable_text(f"the transaction of the step did not commit: {problem}")
+    return storable_text(f"the transaction of the step did not commit: {exception_text(problem)}")

@@ -78,6 +78,10 @@ class HttpExecutor:
             await self._transport.aclose()
             self._transport = None
 
+    def forget_loop(self) -> None:
+        """Its connections belong to an event loop that is gone; the next request opens new ones."""
+        self._transport = None
+
     async def run(self, job: Job) -> Any:
         http = job.code.render_executor(job)
         assert isinstance(http, Http)

@@ -1,7 +1,8 @@
 """The other end of a handler's process: it waits for a task, finds the function, calls it and sends the outcome back.
 
 It shares no memory with the worker and never sees the database. When the line closes it ends at once, so that nothing
-outlives a worker that was killed. `processes` starts it and talks to it.
+outlives a worker that was killed. A copy of it that a handler forked has no line, and ends when the handler returns.
+`processes` starts it and talks to it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import resource
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -22,15 +25,19 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.apps import load_app
-from stepkeep.kernel.outcomes import Failed, Outcome
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
+from stepkeep.safe_text import exception_text
 from stepkeep.worker import settle
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import CallExecutor, Job
+from stepkeep.worker.forks import end_copy
+from stepkeep.worker.payloads import storable_text
 
 CANCEL = "cancel"
+READY = b"ready"
 MAIN = "__stepkeep_main__"
 
 
@@ -46,9 +53,40 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     otherwise: Category
     result_limit: int
     title: str = "a handler"
+    number: int = 0
+    """What the answer must carry: an answer to anything else is no answer to this."""
 
 
-def describe(job: Job, result_limit: int) -> Task:
+class Answer(msgspec.Struct, frozen=True):
+    """The outcome of the task of this number. Its fields are checked against the type that `kind` names."""
+
+    number: int
+    kind: str
+    outcome: msgspec.Raw
+
+
+Received = tuple[int, Task | Exception, Cancellation]
+"""A task with its number, or why it cannot be read, and the sign by which it is cancelled."""
+
+_KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (Completed, Waiting, Failed, TimedOut, Stopped)}
+
+
+def pack(number: int, outcome: Outcome) -> bytes:
+    """An answer as it travels: plain data, so that nothing a handler's process sends is run by the worker."""
+    encode = msgspec.msgpack.encode
+    return encode(Answer(number, type(outcome).__name__, msgspec.Raw(encode(outcome))))
+
+
+def unpack(sent: bytes) -> tuple[int, Outcome]:
+    """The number and the outcome of an answer. ValueError where it is none."""
+    try:
+        answer = msgspec.msgpack.decode(sent, type=Answer)
+        return answer.number, msgspec.msgpack.decode(answer.outcome, type=_KINDS[answer.kind])
+    except (msgspec.MsgspecError, KeyError, RecursionError) as problem:
+        raise ValueError(f"no answer: {exception_text(problem)}") from None
+
+
+def describe(job: Job, result_limit: int, number: int = 0) -> Task:
     """The task of a job, or BindingError when its function cannot be found by another process."""
     executor = job.code.executor
     assert isinstance(executor, CallExecutor)
@@ -71,6 +109,7 @@ def describe(job: Job, result_limit: int) -> Task:
         otherwise=job.code.otherwise,
         result_limit=result_limit,
         title=job.title,
+        number=number,
     )
 
 
@@ -97,18 +136,22 @@ def _portable(context: Context) -> dict[str, Any]:
 
 def live(descriptor: int) -> None:
     """Serve tasks from the line until it closes."""
-    line = Connection(descriptor)
+    line, pid = Connection(descriptor), os.getpid()
+    # A copy must hold no end of the line: the worker would wait for it after this process has ended.
+    os.register_at_fork(after_in_child=partial(_let_go, descriptor))
     memory_limit, sys.path[:] = line.recv()
     if memory_limit is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
-    tasks: SimpleQueue[tuple[Task | Exception, Cancellation]] = SimpleQueue()
+    tasks: SimpleQueue[Received] = SimpleQueue()
     threading.Thread(target=_listen, args=(line, tasks), daemon=True).start()
     surroundings = Surroundings()
+    line.send_bytes(READY)
     while True:
-        task, cancelled = tasks.get()
+        number, task, cancelled = tasks.get()
         outcome = copy_context().run(_attempt, task, cancelled)
+        end_copy(pid)
         surroundings.restore()
-        line.send(outcome)
+        line.send_bytes(_packed(number, outcome))
 
 
 class Surroundings:
@@ -135,25 +178,47 @@ class Surroundings:
             os.environb.update(self._environment)
 
 
-def _listen(line: Connection, tasks: SimpleQueue[tuple[Task | Exception, Cancellation]]) -> None:
-    cancelled = Cancellation()
+def _let_go(descriptor: int) -> None:
+    with suppress(OSError):
+        os.close(descriptor)
+
+
+def _packed(number: int, outcome: Outcome) -> bytes:
+    try:
+        sent = pack(number, outcome)
+        unpack(sent)
+    except Exception as problem:  # noqa: BLE001 - an outcome that cannot travel is a failure that can
+        said = storable_text(f"the result cannot be sent: {exception_text(problem)}")
+        return pack(number, Failed(category=Category.VALIDATION, error=said, final=True))
+    return sent
+
+
+def _listen(line: Connection, tasks: SimpleQueue[Received]) -> None:
+    current, cancelled = 0, Cancellation()
     while True:
         try:
-            received = line.recv()
+            number, sent = line.recv()
         except (EOFError, OSError):
             os._exit(0)
-        except Exception as problem:  # noqa: BLE001 - inputs of types that only the worker can load
-            received = problem
-        if received == CANCEL:
-            cancelled.set(Why.RUN_STOPPING)
+        if sent == CANCEL:
+            # One that was meant for the task before comes too late, and is not for this one.
+            if number == current:
+                cancelled.set(Why.RUN_STOPPING)
         else:
-            cancelled = Cancellation()
-            tasks.put((received, cancelled))
+            current, cancelled = number, Cancellation()
+            tasks.put((number, _loaded(sent), cancelled))
+
+
+def _loaded(sent: bytes) -> Task | Exception:
+    try:
+        return pickle.loads(sent)  # type: ignore[no-any-return]  # noqa: S301 - from our own worker
+    except Exception as problem:  # noqa: BLE001 - inputs of types that only the worker can load
+        return problem
 
 
 def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
     if isinstance(task, Exception):
-        return settle.raised(BindingError(f"the inputs cannot be read: {task}"), None, cancelled)
+        return settle.raised(BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled)
     context = None if task.context is None else Context(**task.context, cancelled=cancelled)
     try:
         function = _find(task)
@@ -161,10 +226,6 @@ def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
         outcome = settle.answered(function(*args, **task.kwargs), context, task.result_limit)
     except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
         outcome = settle.raised(problem, context, cancelled, task.otherwise, task.title)
-    try:
-        pickle.dumps(outcome)
-    except Exception as problem:  # noqa: BLE001 - an outcome that cannot travel is a failure that can
-        return Failed(category=Category.VALIDATION, error=f"the result cannot be sent: {problem}", final=True)
     return outcome
 
 
@@ -175,7 +236,8 @@ def _find(task: Task) -> Callable[..., Any]:
             found = getattr(found, name)
     except (ImportError, AttributeError, OSError) as problem:
         raise BindingError(
-            f"the handler {task.module}.{'.'.join(task.path)} cannot be found by its own process: {problem}"
+            f"the handler {task.module}.{'.'.join(task.path)} cannot be found by its own process: "
+            f"{exception_text(problem)}"
         ) from None
     return found  # type: ignore[no-any-return]
 

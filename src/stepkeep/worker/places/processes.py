@@ -2,11 +2,14 @@
 
 A process is fresh (never forked from the worker, whose threads and connections would come along), leads its own group
 and ends when the worker does. One that dies takes its attempt with it and nothing else: the outcome says `killed:9`.
+Tasks have numbers, which their answers carry: a process that answers twice cannot answer for another job.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -17,12 +20,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import stepkeep
-from stepkeep.kernel.outcomes import Failed, Outcome, TimedOut
+from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.kernel.states import Category
+from stepkeep.safe_text import exception_text
 from stepkeep.worker import settle
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executor import Job
-from stepkeep.worker.places.child import CANCEL, Task, describe
+from stepkeep.worker.places.child import CANCEL, READY, Task, describe, unpack
 from stepkeep.worker.places.threads import ThreadPlace
 
 # The user's directories come later, over the line: a file of theirs may bear the name of a module that we need.
@@ -37,15 +41,20 @@ class Child:
 
     def __init__(self, memory_limit: int | None) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, ours:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _START, str(theirs.fileno()), _OURS],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        self.line: Connection = Connection(ours.detach())
-        self.line.send((memory_limit, [str(Path(path).absolute()) for path in sys.path]))
+            self.line: Connection = Connection(ours.detach())
+        self.is_ready = False
+        try:
+            self.line.send((memory_limit, [str(Path(path).absolute()) for path in sys.path]))
+        except OSError:
+            self.discard()
+            raise
 
     def kill(self) -> None:
         """End it and everything it started."""
@@ -69,6 +78,7 @@ class ProcessPlace(ThreadPlace):
     """Runs functions in processes; a thread of ours sits with each while it runs."""
 
     name = "stepkeep-process"
+    work = "steps that run in processes"
 
     def __init__(self, size: int, *, result_limit: int, memory_limit: int | None = None) -> None:
         super().__init__(size, result_limit=result_limit)
@@ -76,6 +86,7 @@ class ProcessPlace(ThreadPlace):
         self._idle: list[Child] = []
         self._all: set[Child] = set()
         self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
 
     def stop(self, job: Job) -> None:
         child: Child | None = job.handle
@@ -92,40 +103,60 @@ class ProcessPlace(ThreadPlace):
             child.process.wait()
 
     def _attempt(self, job: Job) -> Outcome:
+        number = next(self._numbers)
         try:
-            task = describe(job, self._result_limit)
+            task = describe(job, self._result_limit, number)
         except BaseException as problem:  # noqa: BLE001 - rendering or binding failed: that ends the attempt
             return settle.raised(problem, job.context, job.cancelled)
-        child = self._take()
+        try:
+            child = self._take_child()
+        except (OSError, RuntimeError, subprocess.SubprocessError) as problem:
+            return self._cannot(f"no process can be started: {exception_text(problem)}")
         job.handle = child
         try:
             outcome = self._ask(child, job, task)
         except (EOFError, OSError):
+            return self._child_died(child, job)
+        except BaseException as problem:  # noqa: BLE001 - inputs that cannot be sent, or an answer that is none
+            child.kill()
+            self._child_died(child, job)
+            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+        finally:
             job.handle = None
-            return self._died(child, job)
-        job.handle = None
         with self._lock:
             self._idle.append(child)
         return outcome
 
+    def _cannot(self, why: str) -> Outcome:
+        """No attempt was made: the step is handed back, and nothing is counted."""
+        self.fitness.lost(why)
+        return Released()
+
     def _ask(self, child: Child, job: Job, task: Task) -> Outcome:
         if job.cancelled.why not in (None, Why.RUN_STOPPING):
             child.kill()
-        child.line.send(task)
+        child.line.send((task.number, pickle.dumps(task)))
         asking = [True]
 
         def tell() -> None:
             # After the answer this process runs another job, which must not hear of it.
             if asking and job.cancelled.why is Why.RUN_STOPPING:
                 with suppress(OSError):
-                    child.line.send(CANCEL)
+                    child.line.send((task.number, CANCEL))
 
         job.cancelled.add_callback(tell)
-        outcome: Outcome = child.line.recv()
-        asking.clear()
-        return outcome
+        try:
+            if not child.is_ready:
+                child.is_ready = child.line.recv_bytes() == READY
+            while True:
+                number, outcome = unpack(child.line.recv_bytes())
+                # An answer to another task comes from a copy that an earlier handler forked.
+                if number == task.number:
+                    return outcome
+        finally:
+            asking.clear()
 
-    def _take(self) -> Child:
+    def _take_child(self) -> Child:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
@@ -134,14 +165,24 @@ class ProcessPlace(ThreadPlace):
             self._all.add(child)
         return child
 
-    def _died(self, child: Child, job: Job) -> Outcome:
+    def _child_died(self, child: Child, job: Job) -> Outcome:
         with self._lock:
             self._all.discard(child)
         status = child.discard()
         if job.cancelled.why is Why.TIMED_OUT:
             return TimedOut()
+        if not child.is_ready and job.cancelled.why is None:
+            return self._cannot(f"a process ended before it could run anything (status {status})")
         if status < 0:
-            said = f"killed:{-status}: the handler's process was ended by {signal.Signals(-status).name}"
+            said = f"killed:{-status}: the handler's process was ended by {_signal_name(-status)}"
         else:
             said = f"exited:{status}: the handler's process ended without an answer"
         return Failed(category=Category.UNKNOWN, error=said)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # The realtime signals between the first and the last have no name.
+        return f"signal {number}"

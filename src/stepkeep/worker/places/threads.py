@@ -1,69 +1,176 @@
 """Threads for handlers that block: one job each, as many as the worker may have, started as they are needed.
 
 A thread cannot be ended from outside. A job that outlives its timeout or its lease is abandoned: its thread goes on,
-its result is dropped, and the slot it holds comes back only when it ends.
+its result is dropped, and the slot it holds comes back only when it ends. A thread that dies is replaced, and its job
+is reported as failed.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
 
-from stepkeep.kernel.outcomes import Outcome, Stopped
+from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
+from stepkeep.kernel.states import Category
+from stepkeep.safe_text import exception_text, inert_line
 from stepkeep.worker import settle
 from stepkeep.worker.executor import Done, Job
+from stepkeep.worker.forks import end_copy
+from stepkeep.worker.places.fitness import Fitness
+
+log = logging.getLogger("stepkeep.worker")
+
+DEATHS = 5
+"""How often a thread that is being killed tries to pass on what it holds."""
 
 
 class ThreadPlace:
-    """Runs functions."""
+    """Runs functions.
+
+    A thread takes a token from the queue and then a job from `_waiting`, which it notes in `_held` before the job
+    leaves `_waiting`: an exception that a handler sent to the thread may come at any moment, and must lose no job.
+    """
 
     name = "stepkeep-thread"
+    work = "steps that run in threads"
 
     def __init__(self, size: int, *, result_limit: int) -> None:
         self._size, self._result_limit = size, result_limit
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
+        self.fitness = Fitness(self.work)
+        self._tokens: SimpleQueue[bool] = SimpleQueue()
+        self._waiting: deque[Job] = deque()
+        self._taking = threading.Lock()
+        self._held: dict[threading.Thread, Job] = {}
+        self._threads: set[threading.Thread] = set()
+        self._started = 0
         self._jobs: set[Job] = set()
+        self._pid = os.getpid()
         self._done: Done = lambda ended: None
 
     def open(self, done: Done) -> None:
-        self._done = done
+        self._done, self._pid = done, os.getpid()
 
     def start(self, jobs: Sequence[Job]) -> None:
         self._jobs.update(jobs)
-        for job in jobs:
-            self._queue.put(job)
+        self._waiting.extend(jobs)
+        for _ in jobs:
+            self._tokens.put(True)
         for _ in range(min(self._size, len(self._jobs)) - len(self._threads)):
-            thread = threading.Thread(target=self._live, name=f"{self.name}-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+            if not self._start_thread():
+                return
 
     def stop(self, job: Job) -> None:
         """A thread cannot be stopped; a job that has not begun will not."""
 
+    def check(self) -> None:
+        """Answer for threads that died without a word, and see that something takes what waits."""
+        for thread in list(self._threads):
+            if thread.ident is not None and not thread.is_alive():
+                self._died(thread, RuntimeError("an unknown cause"))
+        if self._waiting and len(self._threads) < self._size:
+            self._tokens.put(True)
+            self._start_thread()
+
     def close(self) -> None:
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in self._threads:
+        threads = list(self._threads)
+        for _ in threads:
+            self._tokens.put(False)
+        for thread in threads:
             # Those that are in the middle of a job are left to end with the process.
             thread.join(0.2 if not self._jobs else 0)
 
+    def _start_thread(self) -> bool:
+        """One more thread. Where not even the first can be had, all jobs are handed back."""
+        self._started += 1
+        thread = threading.Thread(target=self._live, name=f"{self.name}-{self._started}", daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except (RuntimeError, MemoryError) as problem:
+            self._threads.discard(thread)
+            if not self._threads:
+                self.fitness.lost(f"no thread can be started: {exception_text(problem)}")
+                self._release_waiting()
+            return False
+        return True
+
+    def _release_waiting(self) -> None:
+        released: list[tuple[Job, Outcome]] = []
+        with suppress(IndexError):
+            while True:
+                job = self._waiting.popleft()
+                self._jobs.discard(job)
+                released.append((job, Released()))
+        if released:
+            self._done(released)
+
     def _live(self) -> None:
-        while (job := self._queue.get()) is not None:
-            try:
-                # In a context of its own: variables that a handler sets would stay for the next attempt in this thread.
-                outcome = Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
-            except BaseException as problem:  # noqa: BLE001 - no process could be had, say: the next job may fare better
-                outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
-            self._jobs.discard(job)
+        me = threading.current_thread()
+        try:
+            while self._tokens.get():
+                job = self._take(me)
+                if job is not None:
+                    self._end_one(me, job, self._outcome(job))
+        except BaseException as problem:  # noqa: BLE001 - sent to this thread from outside: no handler runs here
+            for _ in range(DEATHS):
+                # Another exception may be on its way already.
+                with suppress(BaseException):
+                    self._died(me, problem)
+                    return
+        else:
+            self._threads.discard(me)
+
+    def _take(self, me: threading.Thread) -> Job | None:
+        with self._taking:
+            if not self._waiting:
+                return None
+            job = self._held[me] = self._waiting[0]
+            self._waiting.popleft()
+        return job
+
+    def _end_one(self, me: threading.Thread, job: Job, outcome: Outcome) -> None:
+        if job in self._jobs:
+            # Said before it is forgotten: to say it twice does no harm.
             self._done([(job, outcome)])
+            self._jobs.discard(job)
+        self._held.pop(me, None)
+
+    def _died(self, me: threading.Thread, problem: BaseException) -> None:
+        said = inert_line(exception_text(problem))
+        job = self._held.get(me)
+        if job is not None:
+            error = f"the thread of this attempt was ended from outside by {said}"
+            self._end_one(me, job, Failed(category=Category.UNKNOWN, error=error))
+        if me in self._threads:
+            # With the token that this thread may have taken with it.
+            self._tokens.put(True)
+            self._threads.discard(me)
+            self._start_thread()
+            log.error("the thread %s was ended by %s; another one takes its place", me.name, said)
+
+    def _outcome(self, job: Job) -> Outcome:
+        try:
+            # In a context of its own: variables that a handler sets would stay for the next attempt in this thread.
+            return Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
+        except BaseException as problem:  # noqa: BLE001 - the place itself failed: the next job may fare better
+            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+        finally:
+            end_copy(self._pid)
 
     def _attempt(self, job: Job) -> Outcome:
         try:
-            return settle.answered(job.code.executor.run(job), job.context, self._result_limit)
+            answer = job.code.executor.run(job)
+            end_copy(self._pid)
+            ours = job.code.spec is None
+            return settle.answered(answer, job.context, self._result_limit, may_be_outcome=ours)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
+            end_copy(self._pid)
             return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
 
 
@@ -75,3 +182,4 @@ class RulesPlace(ThreadPlace):
     """
 
     name = "stepkeep-rules"
+    work = "rules"
