@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.worker.loopback import Server
-from tests.worker.making import RUN, a_job, outcome_of
+from tests.worker.making import RUN, a_job, handler_job, outcome_of, until
 
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput
@@ -438,6 +438,40 @@ def test_a_public_name_that_leads_inside_is_refused_even_by_one_of_its_addresses
     assert "--http-allow" in outcome.error
     assert "CANARY" not in outcome.error
     assert server.requests == []
+
+
+def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_busy(server: Server) -> None:
+    over = threading.Event()
+
+    async def greedy() -> str:
+        await asyncio.gather(*(asyncio.to_thread(over.wait, 60) for _ in range(100)))
+        return "done"
+
+    settings = Settings(http=OPEN, concurrency=8)
+    calling = a_job(Http(method="GET", url=f"http://localhost:{server.port}/"), settings=settings)
+
+    async def both() -> Any:
+        busy = handler_job(greedy)
+        crew = ThreadedCrew(settings)
+        ended: asyncio.Queue[Any] = asyncio.Queue()
+        crew.open(ended.put_nowait)
+        try:
+            crew.start([busy])
+            await until(lambda: busy.begun)
+            crew.start([calling])
+            async with asyncio.timeout(20):
+                [(first, outcome)] = await ended.get()
+            assert first is calling
+            over.set()
+            async with asyncio.timeout(20):
+                [(second, _)] = await ended.get()
+            assert second is busy
+            return outcome
+        finally:
+            over.set()
+            crew.close()
+
+    assert isinstance(asyncio.run(both()), Completed)
 
 
 def test_the_next_address_of_a_name_is_tried_where_one_takes_no_connection(

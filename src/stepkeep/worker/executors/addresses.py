@@ -12,6 +12,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from stepkeep.errors import InvalidInput
 
@@ -57,6 +59,10 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 
 
+RESOLVERS = 32
+"""Threads that wait for name servers. Not the event loop's own few, which any handler may keep busy."""
+
+
 class Forbidden(Exception):
     """An address that this worker's HTTP steps may not reach."""
 
@@ -75,6 +81,7 @@ class Guard:
         self._allow_internal = allow_internal
         self._networks: list[Network] = []
         self._names: set[str] = set()
+        self._resolvers: ThreadPoolExecutor | None = None
         if isinstance(allow, str):
             raise InvalidInput(f"`allow` takes several hosts, as in ({allow!r},), and not a single text.")
         for entry in allow:
@@ -82,20 +89,31 @@ class Guard:
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """The addresses of `host` (ASCII), after all of them were judged; raises Forbidden or Unresolved."""
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (socket.gaierror, UnicodeError):
-            raise Unresolved(f"the name {host} cannot be resolved") from None
-        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        if not addresses:
-            raise Unresolved(f"the name {host} has no address")
+        addresses = [host] if _is_address(host) else await self._resolve(host, port)
         for address in addresses:
             if not self.permits(host, address):
                 raise Forbidden(
                     f"{host} leads to {address}, which is not a public address. "
                     "An operator can allow it: stepkeep worker --http-allow."
                 )
+        return addresses
+
+    def close(self) -> None:
+        if self._resolvers is not None:
+            self._resolvers.shutdown(wait=False)
+            self._resolvers = None
+
+    async def _resolve(self, host: str, port: int) -> list[str]:
+        if self._resolvers is None:
+            self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="stepkeep-names")
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._resolvers, look_up)
+        except (socket.gaierror, UnicodeError):
+            raise Unresolved(f"the name {host} cannot be resolved") from None
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if not addresses:
+            raise Unresolved(f"the name {host} has no address")
         return addresses
 
     def permits(self, host: str, address: str) -> bool:
@@ -133,6 +151,14 @@ def _is_public(address: Address) -> bool:
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in _CLOSED_V4)
     return address in _OPEN_V6 and not any(address in network for network in _CLOSED_V6)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _meant(text: str) -> Address | None:

@@ -74,6 +74,7 @@ class HttpExecutor:
         return Where.LOOP
 
     async def aclose(self) -> None:
+        self._guard.close()
         if self._transport is not None:
             await self._transport.aclose()
             self._transport = None
