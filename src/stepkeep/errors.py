@@ -11,7 +11,10 @@
     │   └── Fenced             a worker's write came too late; its result is dropped
     ├── StoreError             the database could not do it
     │   ├── StoreUnavailable   not reachable, locked or full: try again later
-    │   │   └── ConnectionLost cut off in the middle: it may have happened all the same
+    │   │   ├── ConnectionLost cut off in the middle: it may have happened all the same
+    │   │   ├── Unreachable    no connection could be made: the server may be starting
+    │   │   └── LoginRefused   the server refuses this login, or has no such database
+    │   ├── PermissionDenied   the role at the database lacks a right
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
     │   └── Contended          two transactions met: re-run the whole of it
@@ -122,6 +125,18 @@ class StoreUnavailable(StoreError):
 
 class ConnectionLost(StoreUnavailable):
     """The line to the database broke under way. Whether it was committed is unknown: ask again, it is recognised."""
+
+
+class Unreachable(StoreUnavailable):
+    """No connection to the server could be made. It may be starting, so a worker waits for it."""
+
+
+class LoginRefused(StoreUnavailable):
+    """The server refuses this login, or has no such database: a new program gives up, a running one goes on trying."""
+
+
+class PermissionDenied(StoreError):
+    """The role that the program has at the database lacks a right; nothing was changed."""
 
 
 class SchemaMismatch(StoreError):

@@ -161,6 +161,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "find_claimable",
             "read_clock",
             "read_status",
+            "read_weeks",
             "write_hot",
             "write_moves",
         },

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import unquote, urlsplit
 
 import typer
 
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
     from stepkeep.store.protocol import RunKey, SchemaStatus
@@ -27,8 +30,38 @@ def status(settings: Settings) -> int:
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
 
 
+def grants(
+    settings: Settings,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the PostgreSQL server.")],
+    part: Annotated[str, typer.Option("--as", metavar="PART", help="What it is for: worker or client.")],
+) -> int:
+    """Print the statements that give a role at PostgreSQL what a worker or a client needs, and nothing more.
+
+    Nothing is run: the owner of the tables runs them, once and again after each migration.
+    """
+    from stepkeep.store.postgres.grants import Part
+    from stepkeep.store.postgres.grants import grants as statements
+
+    where = urlsplit(settings.db)
+    if not where.scheme.startswith("postgres"):
+        raise InvalidInput("grants are for PostgreSQL: name its database with --db. An SQLite file has its mode.")
+    if part not in list(Part):
+        raise InvalidInput(f"--as takes worker or client, not {inert_line(part)}.")
+    database = unquote(where.path.strip("/"))
+    if not database:
+        raise InvalidInput("the database URL names no database.")
+    said = statements(role, Part(part), database=database)
+    if settings.json:
+        answer({"grants": said})
+    else:
+        for statement in said:
+            say(statement)
+    return SUCCEEDED
+
+
 app.command("migrate")(with_settings(migrate))
 app.command("status")(with_settings(status))
+app.command("grants")(with_settings(grants))
 
 
 async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, list[RunKey]]:

@@ -11,12 +11,18 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 import msgspec
 
-from stepkeep.errors import ConnectionLost, InvalidInput, StoreUnavailable
+from stepkeep.errors import (
+    InvalidInput,
+    LoginRefused,
+    PermissionDenied,
+    StoreUnavailable,
+    Unreachable,
+)
 from stepkeep.redaction import database_url, database_url_fault, secrets_of_url, without
 from stepkeep.safe_text import exception_text
 from stepkeep.store.postgres.failures import translated
@@ -90,6 +96,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     dsn: str
     shown: str
+    role: str = ""
     secrets: tuple[str, ...] = ()
     pool_size: int = 8
     statement_cache_size: int = 200
@@ -118,7 +125,17 @@ def read_options(url: str) -> Options:
     mine = {name: _number(name, value) for name, value in query if name in OWN}
     theirs = [(name, value) for name, value in query if name not in OWN]
     dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
-    return Options(dsn=dsn, shown=database_url(url), secrets=secrets_of_url(url), **mine)
+    role = unquote(parts.username or "") or dict(theirs).get("user", "")
+    return Options(dsn=dsn, shown=database_url(url), role=role, secrets=secrets_of_url(url), **mine)
+
+
+def denied_to(role: str, denied: PermissionDenied) -> PermissionDenied:
+    """The same refusal with the role that it was given to, and where to find the rights that it needs."""
+    named = f"the role {role}" if role else "the role of this database URL"
+    return PermissionDenied(
+        f"{named} lacks a right at the database: {str(denied).rstrip('.')}. `stepkeep db grants {role or 'ROLE'} --as "
+        "worker` (or client) prints the statements that grant what is needed; the owner of the tables runs them."
+    )
 
 
 def _number(name: str, value: str) -> int:
@@ -162,6 +179,10 @@ class Pool:
             connection = await self._take()
             try:
                 yield connection
+            except PermissionDenied as denied:
+                role = getattr(connection.get_settings(), "session_authorization", self._options.role)
+                await self._abandon(connection)
+                raise denied_to(role, denied) from denied.__cause__
             except BaseException:
                 await self._abandon(connection)
                 raise
@@ -212,9 +233,13 @@ class Pool:
         try:
             with translated():
                 return await self._connect()
-        except ConnectionLost as problem:
+        except PermissionDenied as denied:
+            raise denied_to(self._options.role, denied) from denied.__cause__
+        except LoginRefused:
+            raise
+        except StoreUnavailable as problem:
             # Nothing was asked yet, so nothing can have happened.
-            raise StoreUnavailable(str(problem)) from problem.__cause__
+            raise Unreachable(str(problem)) from problem.__cause__
 
     async def _connect(self) -> Connection:
         if not self._settings or self.local:

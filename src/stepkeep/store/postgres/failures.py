@@ -6,6 +6,7 @@ It only translates; nothing is retried here. Everything in this folder that talk
 
 from __future__ import annotations
 
+import ssl
 from types import TracebackType
 
 import asyncpg
@@ -15,6 +16,8 @@ from stepkeep.errors import (
     Contended,
     InvalidInput,
     InvariantBroken,
+    LoginRefused,
+    PermissionDenied,
     SchemaMismatch,
     StoreError,
     StoreUnavailable,
@@ -44,12 +47,17 @@ UNREACHABLE = (
     asyncpg.PostgresSystemError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
     asyncpg.InterfaceError,
     OSError,
     TimeoutError,
 )
+
+REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    ssl.SSLCertVerificationError,
+)
+"""The server answers, and will answer the same when asked again."""
 
 OTHER_SCHEMA = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
 
@@ -68,6 +76,10 @@ def translate(error: BaseException) -> Exception | None:
         return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
     if isinstance(error, UNSTORABLE):
         return InvalidInput(f"PostgreSQL cannot store this value: {_said(error).partition(': ')[0]}")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return PermissionDenied(_said(error))
+    if isinstance(error, REFUSED):
+        return LoginRefused(f"PostgreSQL refuses the connection ({_said(error)}); nothing was acknowledged")
     if isinstance(error, CUT_OFF):
         return ConnectionLost(f"the connection to PostgreSQL broke ({_said(error)}); nothing was acknowledged")
     if isinstance(error, UNREACHABLE):

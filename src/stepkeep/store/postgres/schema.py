@@ -1,8 +1,9 @@
 """The schema of one database: which migrations it has, bringing it up to date, and tending the weeks of the journal.
 
-Migrating takes an advisory lock for its one transaction, so that of many processes that start at once one does it and
-the others find it done. It waits only briefly for tables in use and tries again, because a migration that queues for
-a lock makes everybody else queue behind it.
+A database that is up to date is only looked at, so that a program needs no right to change the schema. Migrating takes
+an advisory lock for its one transaction, so that of many processes that start at once one does it and the others find
+it done. It waits only briefly for tables in use and tries again, because a migration that queues for a lock makes
+everybody else queue behind it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 
 import asyncpg
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import PermissionDenied, StoreUnavailable
 from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
 from stepkeep.store.postgres.connections import Connection, commit, fetch
 from stepkeep.store.postgres.failures import translated
@@ -28,7 +29,6 @@ PAUSE_SECONDS = 0.2
 WEEKS_AHEAD = 2
 """How many weeks of the journal are there before their time; what fits none goes into the default partition."""
 
-TENDED = {"extend_journal": (WEEKS_AHEAD,), "drop_empty_weeks": ()}
 BRIEFLY = "set local lock_timeout = '200ms'; set local statement_timeout = '5s'"
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,21 @@ log = logging.getLogger(__name__)
 
 async def migrate(connection: Connection, url: str) -> None:
     """Apply what is missing; refuse a database that a newer or another Stepkeep has made."""
+    found = await status(connection, url)
+    if not found.pending:
+        return
     for _ in range(TRIES):
         with translated():
             try:
                 await _migrate(connection, url)
             except asyncpg.LockNotAvailableError:
                 await connection.execute("rollback")
+            except asyncpg.InsufficientPrivilegeError as denied:
+                wanted = ", ".join(f"{version:04d}_{name}" for version, name in found.pending)
+                raise PermissionDenied(
+                    f"{url} lacks the migrations {wanted}, and this role may not apply them ({denied}). Run "
+                    "`stepkeep db migrate` as the owner of the tables"
+                ) from denied
             else:
                 return
         await asyncio.sleep(PAUSE_SECONDS)
@@ -67,7 +76,18 @@ async def tend(connection: Connection) -> None:
 
     Never worth waiting for: whoever queues for a lock here makes others queue behind, and rows always have a place.
     """
-    for name, arguments in TENDED.items():
+    [(missing, may_change)] = await fetch(connection, SQL.read_weeks, WEEKS_AHEAD)
+    if not may_change:
+        if missing:
+            log.warning(
+                "%d weeks of the journal are missing, and this role may not make them; their entries go into the "
+                "default partition. Run `stepkeep db migrate` as the owner of the tables every %d weeks.",
+                missing,
+                WEEKS_AHEAD,
+            )
+        return
+    tended = {"extend_journal": (WEEKS_AHEAD,)} if missing else {}
+    for name, arguments in {**tended, "drop_empty_weeks": ()}.items():
         with translated():
             try:
                 await connection.execute(f"begin; {BRIEFLY}")
@@ -85,7 +105,9 @@ async def tend(connection: Connection) -> None:
 
 async def status(connection: Connection, url: str) -> SchemaStatus:
     """What the database has and what it lacks; refuses like `migrate`."""
-    [(is_there, size)] = await fetch(connection, SQL.read_status)
+    [(is_there, size, named_schema)] = await fetch(connection, SQL.read_status)
+    if named_schema is None:
+        raise PermissionDenied(f"{url} has no schema that this role may use: USAGE on the schema is missing")
     applied = [Applied(*row) for row in await fetch(connection, SQL.list_migrations)] if is_there else []
     return SchemaStatus(
         url=url,

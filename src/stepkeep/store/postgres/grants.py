@@ -1,0 +1,73 @@
+"""What each part of a deployment may do at PostgreSQL: the rights of a worker and of a client, as GRANT statements.
+
+It prints statements and runs none. `stepkeep db grants` calls it; `docs/databases.md` shows the result for two roles,
+and a test holds the page to it and runs programs with exactly these rights.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from stepkeep.errors import InvalidInput
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+MAX_NAME_BYTES = 63
+
+CHANGES_RUNS = {
+    "insert": ("steps", "attempts", "journal", "messages", "outbox"),
+    "update": ("runs", "steps", "messages"),
+    "delete": ("business_keys",),
+}
+"""What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""
+
+
+class Part(StrEnum):
+    """A part of a deployment that has a role of its own. The owner of the tables needs no grants."""
+
+    WORKER = "worker"
+    CLIENT = "client"
+
+
+RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
+    Part.WORKER: {
+        "insert": (*CHANGES_RUNS["insert"], "workers", "worker_journal"),
+        "update": (*CHANGES_RUNS["update"], "workers"),
+        "delete": CHANGES_RUNS["delete"],
+    },
+    Part.CLIENT: {
+        "insert": (
+            *("definitions", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
+            *CHANGES_RUNS["insert"],
+        ),
+        "update": CHANGES_RUNS["update"],
+        "delete": CHANGES_RUNS["delete"],
+    },
+}
+"""A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a
+definition or the journal, and neither deletes a run: retention is for the owner."""
+
+
+def grants(role: str, part: Part, *, database: str, schema: str = "public") -> list[str]:
+    """The statements that give a role the rights of this part, one after the other.
+
+    >>> grants("app", Part.WORKER, database="shop")[0]
+    'grant connect on database shop to app;'
+    """
+    name, where = quoted("the role", role), quoted("the schema", schema)
+    said = [
+        f"grant connect on database {quoted('the database', database)} to {name};",
+        f"grant usage on schema {where} to {name};",
+        f"grant select on all tables in schema {where} to {name};",
+    ]
+    for right, tables in RIGHTS[part].items():
+        listed = ", ".join(table if schema == "public" else f"{where}.{table}" for table in tables)
+        said.append(f"grant {right} on {listed} to {name};")
+    return said
+
+
+def quoted(what: str, name: str) -> str:
+    """An identifier as it stands in a statement."""
+    if not 0 < len(name.encode()) <= MAX_NAME_BYTES or not name.isprintable():
+        raise InvalidInput(f"{what} must have 1 to {MAX_NAME_BYTES} bytes of printable characters")
+    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

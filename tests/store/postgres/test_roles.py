@@ -1,0 +1,318 @@
+"""The roles that the documentation names: made by its own statements, they can do their part and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from stepkeep.cli.main import main
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import LoginRefused, PermissionDenied
+from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
+from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.store.connect import connect
+from stepkeep.store.postgres import schema
+from stepkeep.store.postgres.grants import Part, grants, quoted
+from stepkeep.testing.postgres import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+PAGE = Path(__file__).parents[3] / "docs" / "databases.md"
+OWNER, WORKER, CLIENT = "stepkeep_owner", "stepkeep_worker", "stepkeep_client"
+TABLES = {
+    *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
+    *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations"),
+}
+
+
+def blocks() -> list[list[str]]:
+    """The statements of each SQL block of the page, in order."""
+    section = PAGE.read_text().split("## Roles at PostgreSQL")[1].split("\n## ")[0]
+    return [block.strip().splitlines() for block in re.findall(r"```sql\n(.*?)```", section, re.DOTALL)]
+
+
+def as_role(dsn: str, role: str) -> str:
+    parts = urlsplit(dsn)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{role}@{host}"))
+
+
+@asynccontextmanager
+async def session(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def execute(dsn: str, *statements: str) -> None:
+    async with session(dsn) as connection:
+        for statement in statements:
+            await connection.execute(statement)
+
+
+@pytest.fixture
+def roles(postgres_server: PostgresServer) -> Iterator[str]:
+    """The database of the page with its three roles, migrated by the owner and granted as the page says."""
+    server = postgres_server.dsn()
+    make, take_away, for_worker, for_client = blocks()
+
+    async def prepare() -> str:
+        await execute(server, *make)
+        database = postgres_server.dsn("stepkeep")
+        await execute(database, *take_away)
+        return database
+
+    async def grant(database: str) -> None:
+        await execute(as_role(database, OWNER), *for_worker, *for_client)
+
+    try:
+        database = asyncio.run(prepare())
+        assert main(["db", "migrate", "--db", as_role(database, OWNER)]) == 0
+        asyncio.run(grant(database))
+        yield database
+    finally:
+        gone = [f"drop role if exists {role}" for role in (OWNER, WORKER, CLIENT)]
+        asyncio.run(execute(server, "drop database if exists stepkeep with (force)", *gone))
+
+
+def registry() -> Registry:
+    made = Registry()
+    made.register(HandlerSpec(name="pay", function=lambda: "paid"))
+    made.register(HandlerSpec(name="fail", function=lambda: 1 / 0))
+    return made
+
+
+ORDER = Definition(
+    name="order",
+    version=1,
+    steps=(
+        StepDefinition(name="payment", order=0, executor=Handler(name="pay"), undo=Undo(executor=Handler(name="pay"))),
+        StepDefinition(name="shipped", order=1, wait=Wait(event="shipped")),
+    ),
+)
+BROKEN = Definition(
+    name="broken",
+    version=1,
+    on_failure=OnFailure.COMPENSATE,
+    steps=(
+        StepDefinition(name="one", order=0, executor=Handler(name="pay"), undo=Undo(executor=Handler(name="pay"))),
+        StepDefinition(name="two", order=1, executor=Handler(name="fail"), on_failure=OnFailure.COMPENSATE),
+    ),
+)
+
+
+def test_a_client_and_a_worker_do_their_parts_with_the_rights_of_the_page(roles: str) -> None:
+    async def go() -> None:
+        async with (
+            AsyncEngine(as_role(roles, CLIENT), actor="client") as client,
+            AsyncEngine(as_role(roles, WORKER), actor="worker", registry=registry()) as serving,
+        ):
+            worker = serving.worker(concurrency=4)
+            task = asyncio.create_task(worker.serve())
+            ordered = await client.start(ORDER, business_key="order-1", idempotency_key="k-1")
+            broken = await client.start(BROKEN)
+            cancelled = await client.start(ORDER)
+            await client.cancel(cancelled.run_id, reason="too late")
+            await client.send(ordered.run_id, "shipped", {"by": "post"}, message_id="m-1")
+            done = await asyncio.wait_for(client.wait(ordered.run_id), 30)
+            undone = await asyncio.wait_for(client.wait(broken.run_id), 60)
+            assert (done.state, undone.state) == (RunState.SUCCEEDED, RunState.ROLLED_BACK)
+            assert (await client.certify(ordered.run_id)).ok
+            assert len(await client.store.list_workers("default")) == 1
+            await serving.store.tend()
+            worker.stop()
+            await asyncio.wait_for(task, 30)
+
+    asyncio.run(go())
+
+
+DDL = ("create table more (id int)", "alter table runs add column more int", "drop table outbox", "truncate journal")
+RECORD = (
+    "update journal set at = 1",
+    "update definitions set version = 2",
+    "update attempts set number = 9",
+    *(f"delete from {table}" for table in ("runs", "steps", "attempts", "journal", "definitions", "worker_journal")),
+    "insert into migrations values (99, 'x', 'x', 1)",
+    "drop trigger journal_never_changes on journal",
+)
+NOT_FOR = {
+    WORKER: (
+        "insert into definitions (version) values (1)",
+        "insert into runs (tenant) values ('x')",
+        "insert into idempotency_keys (tenant) values ('x')",
+        "insert into queues (tenant) values ('x')",
+    ),
+    CLIENT: (
+        "insert into workers (tenant) values ('x')",
+        "update workers set state = 'shutdown'",
+        "insert into worker_journal (tenant) values ('x')",
+    ),
+}
+
+
+@pytest.mark.parametrize("role", [WORKER, CLIENT])
+def test_neither_may_change_the_schema_or_the_record_nor_do_the_others_part(roles: str, role: str) -> None:
+    async def go() -> list[str]:
+        let_through = []
+        async with session(as_role(roles, role)) as connection:
+            for statement in (*DDL, *RECORD, *NOT_FOR[role]):
+                try:
+                    await connection.execute(statement)
+                except asyncpg.InsufficientPrivilegeError:
+                    continue
+                let_through.append(statement)
+        return let_through
+
+    assert asyncio.run(go()) == []
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    for role, part, block in ((WORKER, "worker", blocks()[2]), (CLIENT, "client", blocks()[3])):
+        assert main(["db", "grants", role, "--as", part, "--db", f"postgresql://{OWNER}:secret@host/stepkeep"]) == 0
+        assert capsys.readouterr().out.splitlines() == block
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("app", "--as", "owner", "--db", "postgresql://u@h/d"),
+        ("app", "--as", "worker", "--db", "sqlite:///x.db"),
+        ("app", "--as", "worker", "--db", "postgresql://u@h"),
+        ("", "--as", "worker", "--db", "postgresql://u@h/d"),
+        ("a\x1bb", "--as", "worker", "--db", "postgresql://u@h/d"),
+        ("x" * 64, "--as", "worker", "--db", "postgresql://u@h/d"),
+    ],
+    ids=str,
+)
+def test_grants_for_what_there_is_not_are_refused_as_usage(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["db", "grants", *arguments]) == 2
+    assert "grant " not in capsys.readouterr().out
+
+
+def test_odd_names_are_quoted() -> None:
+    assert quoted("the role", 'a"b; drop table runs') == '"a""b; drop table runs"'
+    assert grants("App", Part.CLIENT, database="my db")[0] == 'grant connect on database "my db" to "App";'
+
+
+def test_every_table_is_granted_on_purpose(roles: str) -> None:
+    """A new table must be thought of here: `select on all tables` alone may be too little, or too much."""
+
+    async def go() -> set[str]:
+        async with session(roles) as connection:
+            found = await connection.fetch(
+                "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"
+                " and relname !~ '^journal_'"
+            )
+        return {str(name) for (name,) in found}
+
+    assert asyncio.run(go()) == TABLES
+
+
+# -- what is missing is said -----------------------------------------------------------------------------------------
+MISSING = {
+    "connect": (f"revoke connect on database stepkeep from {WORKER}", "permission denied for database"),
+    "usage": (f"revoke usage on schema public from {WORKER}", "USAGE on the schema is missing"),
+    "select": (f"revoke select on migrations from {WORKER}", "permission denied for table migrations"),
+    "update": (f"revoke update on workers from {WORKER}", "permission denied for table workers"),
+}
+
+
+@pytest.mark.parametrize("right", MISSING)
+def test_a_missing_right_is_named_with_the_role_and_the_remedy(roles: str, right: str) -> None:
+    statement, said = MISSING[right]
+
+    async def go() -> str:
+        await execute(as_role(roles, OWNER), statement)
+        with pytest.raises(PermissionDenied) as denied:
+            async with AsyncEngine(as_role(roles, WORKER), actor="w") as engine:
+                await engine.store.beat("default", 1, 1)
+        return str(denied.value)
+
+    message = asyncio.run(go())
+    assert f"the role {WORKER} lacks a right" in message
+    assert said in message
+    assert f"stepkeep db grants {WORKER} --as worker" in message
+
+
+def test_the_command_line_says_so_too_and_ends_with_1(roles: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(execute(as_role(roles, OWNER), f"revoke select on runs from {CLIENT}"))
+    assert main(["runs", "--db", as_role(roles, CLIENT)]) == 1
+    said = capsys.readouterr().err
+    assert f"the role {CLIENT} lacks a right" in said
+    assert "should not have happened" not in said
+
+
+def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str) -> None:
+    async def go() -> str:
+        await execute(as_role(roles, OWNER), "delete from migrations where version > 1")
+        with pytest.raises(PermissionDenied) as denied:
+            async with AsyncEngine(as_role(roles, CLIENT), actor="c"):
+                pytest.fail("it opened")
+        return str(denied.value)
+
+    message = asyncio.run(go())
+    assert "0002_message_numbers" in message
+    assert "Run `stepkeep db migrate` as the owner of the tables" in message
+
+
+def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:
+    """Not even a transaction id is used, so a standby's rules or a lock on the table would not matter."""
+
+    async def go() -> tuple[str, str]:
+        latest = "select pg_snapshot_xmax(pg_current_snapshot())::text"
+        async with session(roles) as watching, watching.transaction():
+            # The lock stands in the way of whoever would create or change the table.
+            await watching.execute("lock table migrations in share row exclusive mode")
+            before = await watching.fetchval(latest)
+            for role in (OWNER, WORKER, CLIENT):
+                async with AsyncEngine(as_role(roles, role), actor="x") as engine:
+                    assert await engine.runs() is not None
+            return before, await watching.fetchval(latest)
+
+    before, after = asyncio.run(go())
+    assert before == after
+
+
+def test_a_role_that_may_not_make_weeks_says_which_command_does(
+    roles: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "WEEKS_AHEAD", 5)
+
+    async def tend_as(role: str) -> int:
+        store = connect(as_role(roles, role))
+        await store.open()
+        try:
+            await store.tend()
+        finally:
+            await store.close()
+        async with session(roles) as connection:
+            weeks = "select count(*) from pg_class where relname ~ '^journal_[0-9]{8}$' and relkind = 'r'"
+            return int(await connection.fetchval(weeks))
+
+    assert asyncio.run(tend_as(WORKER)) == 3
+    assert "3 weeks of the journal are missing" in caplog.text
+    assert "`stepkeep db migrate` as the owner" in caplog.text
+    caplog.clear()
+    assert asyncio.run(tend_as(OWNER)) == 6
+    assert caplog.text == ""
+
+
+def test_a_login_that_is_refused_is_not_waited_for(roles: str) -> None:
+    async def go() -> None:
+        for wrong in (as_role(roles, "nobody_at_all"), roles.replace("/stepkeep?", "/no_such_database?")):
+            with pytest.raises(LoginRefused, match="refuses the connection"):
+                await asyncio.wait_for(connect(wrong).open(), 30)
+
+    asyncio.run(go())
