@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Any
 
+import stepkeep as sk
 from stepkeep.fuzz.program import Said, run_command
 from stepkeep.fuzz.targets import definitions, expressions
 from stepkeep.fuzz.targets.api import Api
+from stepkeep.fuzz.targets.databases import Databases
+from stepkeep.fuzz.targets.handlers import Handlers, Misdeed
 from stepkeep.fuzz.targets.logs import Logs
+from stepkeep.fuzz.targets.terminal import Terminal
 from stepkeep.kernel.definition import Definition
 
 HERE = "tests.fuzz.planted"
@@ -48,3 +54,36 @@ class LogsJudgedClean(Logs):
 class ApiThatRaises(Api):
     def __init__(self) -> None:
         super().__init__({"engine.show": lambda **given: {}[given["run_id"]] if "run_id" in given else None})
+
+
+class HandlersThatHoldTheirThread(Handlers):
+    def __init__(self) -> None:
+        super().__init__(self.misbehaved)
+
+    @staticmethod
+    def misbehaved(case: Misdeed, ctx: sk.Context) -> object:
+        if case.mode == "thread":
+            time.sleep(12)
+        return {"mode": case.mode}
+
+
+class DatabasesWithATraceback(Databases):
+    def __init__(self) -> None:
+        super().__init__(self.told)
+
+    @staticmethod
+    def told(arguments: Sequence[str]) -> Said:
+        said = run_command(arguments)
+        return (
+            Said(said.status, said.out, said.err + b"\nTraceback (most recent call last):\n") if said.status else said
+        )
+
+
+class TerminalWithEscapes(Terminal):
+    def __init__(self) -> None:
+        super().__init__(self.told)
+
+    @staticmethod
+    def told(arguments: Sequence[str]) -> Said:
+        said = run_command(arguments)
+        return Said(said.status, said.out.replace(b"\\x1b", b"\x1b"), said.err.replace(b"\\x1b", b"\x1b"))

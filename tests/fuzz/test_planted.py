@@ -15,6 +15,9 @@ from stepkeep.fuzz.campaign import play_target
         ("ExpressionsThatChangeTheirInput", "leaves its input alone", "input.m", 200),
         ("ExpressionsWithoutBounds", "gives a value that a store takes", "/", 200),
         ("LogsJudgedClean", "finds a change of meaning", "log of stories", 20),
+        ("HandlersThatHoldTheirThread", "gives its slot back", "thread", 2),
+        ("DatabasesWithATraceback", "ends in words", "then of run", 4),
+        ("TerminalWithEscapes", "writes no control character", "through", 8),
         ("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
     ],
 )

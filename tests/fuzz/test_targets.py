@@ -15,7 +15,9 @@ SEED = 1
 SHORT = {
     "definitions": 250,
     "expressions": 600,
+    "handlers": 20,
     "logs": 60,
+    "terminal": 15,
 }
 
 

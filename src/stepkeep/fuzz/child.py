@@ -25,7 +25,7 @@ from stepkeep.fuzz.play import Played, made_smaller, play
 from stepkeep.fuzz.target import Limits, Target
 
 MB = 1 << 20
-MADE_SMALLER = 2
+MADE_SMALLER = 1
 """So many cases of a batch that break the same promise are made smaller."""
 
 

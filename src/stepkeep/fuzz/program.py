@@ -7,6 +7,7 @@ is the command line call it.
 from __future__ import annotations
 
 import io
+import logging
 import os
 import pkgutil
 import sys
@@ -23,6 +24,12 @@ class Said(NamedTuple):
     status: int
     out: bytes
     err: bytes
+
+    @property
+    def is_in_words(self) -> bool:
+        """Whether it ended as a command should: without a traceback, and not by surprise."""
+        lines = self.err.split(b"\n")
+        return not any(line.startswith((b"Traceback (", b"This should not have happened")) for line in lines)
 
 
 def run_command(arguments: Sequence[str], given: bytes = b"") -> Said:
@@ -45,6 +52,9 @@ def _captured(given: bytes) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     sys.stdout = io.TextIOWrapper(out, encoding="utf-8", errors="surrogateescape", write_through=True)
     sys.stderr = io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", write_through=True)
     os.environ["COLUMNS"] = "200"
+    # A command may set up logging on its streams, which end with it.
+    handlers, level = list(logging.root.handlers), logging.root.level
+    logging.root.handlers.clear()
     try:
         yield out, err
     finally:
@@ -53,6 +63,8 @@ def _captured(given: bytes) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             stream.detach()
         sys.stdin, sys.stdout, sys.stderr = kept
+        logging.root.handlers[:] = handlers
+        logging.root.setLevel(level)
         if width is None:
             del os.environ["COLUMNS"]
         else:

@@ -12,6 +12,9 @@ from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
+PIECE = 3_000
+"""A long input is told in lines of so many characters; the printer cuts longer ones."""
+
 
 def fuzz(
     settings: Settings,
@@ -46,7 +49,8 @@ def fuzz(
             raise InvalidInput("--case is a case of one target: name it with --only.")
         shown, score = replay(only[0], seed, case)
         campaign = Campaign(seed=seed, first=case, count=1, seconds_each=None, scores=[score], seconds=score.seconds)
-        tell(f"input: {shown}")
+        for at in range(0, len(shown), PIECE):
+            tell(f"input: {shown[at : at + PIECE]}")
         tell(line(score))
     else:
         campaign = run_campaign(
