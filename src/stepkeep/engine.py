@@ -21,7 +21,7 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
-from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
+from stepkeep.errors import ConnectionLost, DefinitionChanged, InvalidInput, NotFound, Unreachable
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
@@ -37,7 +37,9 @@ from stepkeep.operations.waiting import Waiting
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
+from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings as WorkerSettings
 
 if TYPE_CHECKING:
@@ -76,10 +78,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 class AsyncEngine:
     """A database and everything one can do with it, for programs that have an event loop.
 
-    `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run.
+    `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run. With
+    `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
     """
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
+    _waits = False
 
     def __init__(
         self,
@@ -91,7 +95,9 @@ class AsyncEngine:
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
         process_memory: int | None = None,
+        wait_for_database: bool = False,
     ) -> None:
+        self._waits = wait_for_database
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
         WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
@@ -107,13 +113,27 @@ class AsyncEngine:
         self._waiting = Waiting(store)
 
     async def __aenter__(self) -> Self:
+        outage, tries = Outage(Seams()), 0
+        while True:
+            try:
+                await self._open()
+            except (Unreachable, ConnectionLost) as problem:
+                if not self._waits:
+                    raise
+                outage.met(problem)
+                await outage.pause(tries)
+                tries += 1
+            else:
+                outage.over()
+                return self
+
+    async def _open(self) -> None:
         await self.store.open()
         try:
             await self.store.migrate()
         except BaseException:
             await self.store.close()
             raise
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

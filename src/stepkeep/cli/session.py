@@ -32,11 +32,14 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
 @asynccontextmanager
-async def open_engine(settings: Settings, policies: Policies | None = None) -> AsyncIterator[AsyncEngine]:
+async def open_engine(
+    settings: Settings, policies: Policies | None = None, *, wait_for_database: bool = False
+) -> AsyncIterator[AsyncEngine]:
     """The engine for the database that was named, acting as the user of this process."""
     from stepkeep.engine import AsyncEngine
 
     options = {} if policies is None else policies.options()
+    options["wait_for_database"] = wait_for_database
     async with AsyncEngine(settings.db, tenant=settings.tenant, actor=actor(), **options) as engine:
         yield engine
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Annotated
 
 import typer
@@ -67,7 +70,13 @@ async def _serve(
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
-    async with open_engine(settings, policies) as engine:
+    async with AsyncExitStack() as stack:
+        with _interrupted_by_signals():
+            try:
+                engine = await stack.enter_async_context(open_engine(settings, policies, wait_for_database=True))
+            except asyncio.CancelledError:
+                warn("stopped before the database answered")
+                return None
         devote_process()
         worker = engine.worker(
             app=name,
@@ -83,3 +92,17 @@ async def _serve(
         await worker.serve(signals=True)
         warn(f"worker {worker.id} has drained and stopped")
         return worker.id
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """While the database is waited for, a signal ends the wait; nothing is held yet that would have to be drained."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for which in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(which, task.cancel)
+    try:
+        yield
+    finally:
+        for which in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(which)
