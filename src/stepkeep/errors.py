@@ -8,7 +8,8 @@
     │   ├── NotFound           no such thing (or it belongs to another tenant)
     │   ├── Conflict           somebody else decided first; carries the winner
     │   ├── KeyReused          an idempotency key came back with another body
-    │   └── Fenced             a worker's write came too late; its result is dropped
+    │   ├── Fenced             a worker's write came too late; its result is dropped
+    │   └── Quarantined        an operator has set the run aside; nothing moves it until it is released
     ├── StoreError             the database could not do it
     │   ├── StoreUnavailable   not reachable, locked or full: try again later
     │   │   ├── ConnectionLost cut off in the middle: it may have happened all the same
@@ -18,6 +19,7 @@
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
     │   └── Contended          two transactions met: re-run the whole of it
+    ├── Unreadable             a row is damaged, or from another version; names the run, the table and the row
     └── Broken                 a promise of the engine does not hold: a defect, never swallowed
         ├── IllegalTransition  a (state, trigger) pair that has no row in the table
         └── InvariantBroken    rows that contradict each other
@@ -113,6 +115,41 @@ class Fenced(Refused):
     """The lease is gone: another claim, an expiry or a cancel came first, and this result is dropped."""
 
     code = "fenced"
+
+
+class Quarantined(Refused):
+    """An operator has set the run aside (`stepkeep quarantine`); nothing moves it until it is released."""
+
+    code = "quarantined"
+
+
+class Unreadable(StepkeepError):
+    """A row of the database cannot be read: it is damaged, or a program of another version wrote it.
+
+    It concerns one run, never the database as a whole, and looking again does not help.
+    """
+
+    def __init__(
+        self, table: str, row: str, reason: str, *, tenant: str | None = None, run_id: str | None = None
+    ) -> None:
+        self.table, self.row, self.reason, self.tenant, self.run_id = table, row, reason, tenant, run_id
+        where = f"{table} ({row})" if row else table
+        if run_id is None:
+            said = f"a row of {where} cannot be read: {reason}. Restore it from a backup."
+        else:
+            said = (
+                f"run {run_id} cannot be read: its row in {where} is damaged, or another version of Stepkeep wrote it: "
+                f"{reason}. Restore the row from a backup, or set the run aside: "
+                f"stepkeep quarantine {run_id} --reason TEXT"
+            )
+        super().__init__(said)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild_unreadable, (self.table, self.row, self.reason, self.tenant, self.run_id)
+
+
+def _rebuild_unreadable(table: str, row: str, reason: str, tenant: str | None, run_id: str | None) -> Unreadable:
+    return Unreadable(table, row, reason, tenant=tenant, run_id=run_id)
 
 
 class StoreError(StepkeepError):

@@ -26,6 +26,7 @@ from stepkeep.errors import (
     StepkeepError,
     StoreError,
     StoreUnavailable,
+    Unreadable,
 )
 from stepkeep.safe_text import exception_message, exception_text, type_name
 
@@ -83,6 +84,7 @@ def _code(error: StepkeepError) -> str:
         (PermissionDenied, "permission_denied"),
         (Contended, "contended"),
         (StoreError, "store"),
+        (Unreadable, "unreadable"),
         (Broken, "broken"),
     ):
         if isinstance(error, kind):

@@ -148,7 +148,8 @@ async def find_run(engine: AsyncEngine, text: str) -> str:
         return text
     if len(text) < SHORTEST_ID:
         raise InvalidInput(f"{text!r} is too short for a run: give at least {SHORTEST_ID} characters of its id.")
-    recent = (await engine.runs(limit=LOOK_BACK))["runs"]
+    listed = await engine.runs(limit=LOOK_BACK)
+    recent = [*listed["runs"], *listed.get("unreadable", [])]
     found = [run["id"] for run in recent if run["id"].startswith(text) or run["id"].endswith(text)]
     if len(found) == 1:
         return str(found[0])

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stepkeep.errors import InvalidInput, NotFound
+import msgspec
+
+from stepkeep.errors import InvalidInput, NotFound, Quarantined, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -27,6 +29,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
+from stepkeep.store.reading import misfit, unreadable
 
 NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled)
 
@@ -133,16 +136,16 @@ class Deliberation:
         return tuple(sorted(unknown))
 
     def _decide(self, loaded: Loaded, key: RunKey, events: Sequence[tuple[int, Event]]) -> Need | None:
+        if loaded.barred and (reason := loaded.barred.get(key)) is not None:
+            self._refuse(events, reason)
+            return None
         run = loaded.runs.get(key)
         if run is None:
-            for place, _ in events:
-                self.replies[place] = NotFound(f"there is no run {key[1]}")
+            self._refuse(events, NotFound(f"there is no run {key[1]}"))
             return None
         plan = self._plans.get(run.definition_id)
         if plan is None:
-            refusal = self._plans.refusal(key[1], run.definition_id)
-            for place, _ in events:
-                self.replies[place] = refusal
+            self._refuse(events, self._plans.refusal(key[1], run.definition_id))
             return None
         snapshot = Snapshot(
             plan=plan,
@@ -159,6 +162,10 @@ class Deliberation:
         try:
             answer = decide_quickly(snapshot, [event for _, event in events], loaded.now, claimer)
         except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it
+            if (damage := _damage(snapshot)) is not None:
+                loaded.barred[key] = damage
+                self._refuse(events, damage)
+                return None
             sound = self._sound(snapshot, events, loaded.now, claimer)
             if isinstance(sound, Need):
                 return sound
@@ -172,6 +179,20 @@ class Deliberation:
         for (place, _), reply in zip(events, answer.replies, strict=True):
             self.replies[place] = reply
         return None
+
+    def _refuse(self, events: Sequence[tuple[int, Event]], problem: Exception) -> None:
+        for place, _ in events:
+            self.replies[place] = problem
+
+    @property
+    def barred(self) -> Mapping[RunKey, Unreadable | Quarantined]:
+        """The runs that this transaction had to leave as they are, with the reasons."""
+        return {} if self._loaded is None else self._loaded.barred
+
+    @property
+    def passed_over(self) -> int:
+        """How many claimable steps were not proposed because they belong to such runs."""
+        return 0 if self._loaded is None else self._loaded.passed_over
 
     def _sound(
         self, snapshot: Snapshot, events: Sequence[tuple[int, Event]], now: int, claimer: Claimer | None
@@ -219,6 +240,16 @@ class Deliberation:
         """Every step that was claimed in this transaction, with its plan."""
         decisions = self.decisions.values()
         return [(self.plan_of(decision.run), step) for decision in decisions for step in decision.claimed]
+
+
+def _damage(snapshot: Snapshot) -> Unreadable | None:
+    """Which row made a decision break, where it was a row: its fields are not of the types that they should be."""
+    run = snapshot.run
+    for table, row in (("runs", run), *(("steps", step) for step in snapshot.steps.values())):
+        if (said := misfit(row)) is not None:
+            named = msgspec.structs.astuple(row)
+            return unreadable(table, (run.tenant, run.id), named, said)
+    return None
 
 
 def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:

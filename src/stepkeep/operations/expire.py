@@ -6,12 +6,14 @@ Late, doubled or interrupted sweeps do no harm: the kernel checks each timer aga
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
-from stepkeep.errors import Refused
+from stepkeep.errors import Refused, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import TimeCame
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.transact import MOST_HIDDEN, Transactor
 from stepkeep.operations.workers import retire_silent
+from stepkeep.store.protocol import Due
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +26,25 @@ async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep
 
 
 async def sweep_timers(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
-    """Let time act on steps and runs that are due, oldest first. Returns how many were found."""
-    due = await transactor.store.find_due(limit)
-    if due:
-        events = [TimeCame(tenant=d.tenant, run_id=d.run_id, actor=actor, no=d.no) for d in due]
-        for answer in await transactor.submit_all(events):
-            if not isinstance(answer, Accepted | Refused):
-                log.error("something that is due cannot be moved", exc_info=answer)
-    return len(due)
+    """Let time act on steps and runs that are due, oldest first. Returns how many were found, those of runs that cannot
+    be read left aside."""
+    unreadable = transactor.unreadable
+    while True:
+        beyond = unreadable.due
+        due = await transactor.store.find_due(limit + beyond)
+        hopeless = await _move(transactor, due, actor) if due else 0
+        unreadable.due = min(hopeless, MOST_HIDDEN)
+        # What cannot be read stays the oldest that is due: the next look reaches beyond it.
+        if len(due) > hopeless or unreadable.due <= beyond:
+            return len(due) - hopeless
+
+
+async def _move(transactor: Transactor, due: Sequence[Due], actor: str) -> int:
+    """Let time act on these; returns how many belong to runs that cannot be read."""
+    hopeless = 0
+    events = [TimeCame(tenant=one.tenant, run_id=one.run_id, actor=actor, no=one.no) for one in due]
+    for answer in await transactor.submit_all(events):
+        hopeless += isinstance(answer, Unreadable)
+        if not isinstance(answer, Accepted | Refused | Unreadable):
+            log.error("something that is due cannot be moved", exc_info=answer)
+    return hopeless

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
+from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
@@ -81,13 +81,28 @@ async def _export_run(
 
 
 async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:
-    """Every run that the filter lets through (its `limit` and `before` aside), newest first, each whole."""
+    """Every run that the filter lets through (its `limit` and `before` aside), newest first, each whole.
+
+    A run that cannot be read ends where that shows, without its closing line; after all others it raises Unreadable.
+    """
     page = replace(which, limit=RUNS_PAGE, before=None)
-    while runs := await transactor.store.list_runs(page):
-        for record in runs:
-            async for line in export_run(transactor, record.run.id, tenant=which.tenant, dialect=dialect):
-                yield line
-        page = replace(page, before=runs[-1].run.id)
+    problems: list[Unreadable] = []
+    while True:
+        unreadable: list[Unreadable] = []
+        runs = [record.run.id for record in await transactor.store.list_runs(page, unreadable)]
+        problems += unreadable
+        for run_id in runs:
+            try:
+                async for line in export_run(transactor, run_id, tenant=which.tenant, dialect=dialect):
+                    yield line
+            except Unreadable as problem:
+                problems.append(problem)
+        listed = [*runs, *(str(problem.run_id) for problem in unreadable)]
+        if not listed:
+            break
+        page = replace(page, before=min(listed))
+    if problems:
+        raise problems[0]
 
 
 async def export_worker(

@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.registry import dialect as dialect_named
+from stepkeep.errors import Unreadable
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.log import export_run
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import describe_run, list_runs
+from stepkeep.operations.views import describe_run, list_runs, unreadable_view
 from stepkeep.store.protocol import RunFilter
 
 
@@ -35,10 +36,16 @@ async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -
     """
     words = dialect_named(dialect).words
     rows = []
-    for run in (await list_runs(transactor, which))["runs"]:
-        lines = await dialect_log(transactor, run["id"], dialect, tenant=which.tenant)
-        rows.append(words.summary(run, lines[-1]["to_state"] or ""))
-    return {"runs": rows}
+    listed = await list_runs(transactor, which)
+    unreadable = listed.get("unreadable", [])
+    for run in listed["runs"]:
+        try:
+            lines = await dialect_log(transactor, run["id"], dialect, tenant=which.tenant)
+        except Unreadable as problem:
+            unreadable.append(unreadable_view(problem))
+        else:
+            rows.append(words.summary(run, lines[-1]["to_state"] or ""))
+    return {"runs": rows, "unreadable": unreadable} if unreadable else {"runs": rows}
 
 
 async def dialect_log(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> list[dict[str, Any]]:

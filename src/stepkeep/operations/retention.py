@@ -16,12 +16,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import InvalidInput, InvariantBroken, NotFound
+from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import edge
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Finished, Store, WholeRun
+from stepkeep.store.reading import damage_of
 
 BATCH = 500
 MOST_FLAWS = 100
@@ -159,12 +160,15 @@ class _Pass:
         if self._folder is None:
             await self._delete(run_ids)
             return
-        left: Sequence[WholeRun] = await self._store.read_whole(self._tenant, run_ids)
+        unreadable: list[Unreadable] = []
+        left: Sequence[WholeRun] = await self._store.read_whole(self._tenant, run_ids, unreadable)
+        if unreadable:
+            self._flawed([(str(problem.run_id), str(problem)) for problem in unreadable])
         await self._learn(left)
         while left:
             left, flawed = await asyncio.to_thread(self._fill, self._folder, left)
             if flawed:
-                self._tell(flawed=(*self.pruned.flawed, *flawed)[:MOST_FLAWS])
+                self._flawed(flawed)
             if left:
                 await self.finish(batch)
 
@@ -220,6 +224,8 @@ class _Pass:
             return self._plans.problem(made_from)
         if (flaw := flaw_of(whole)) is not None:
             return flaw
+        if (damage := damage_of(whole)) is not None:
+            return str(damage)
         try:
             archive.add(whole, plan)
         except InvariantBroken as broken:
@@ -232,6 +238,9 @@ class _Pass:
         self._tell(deleted=self.pruned.deleted + len(deleted))
         # As long a rest as the work took: whoever else needs the disk has it half of the time.
         await asyncio.sleep(time.monotonic() - began)
+
+    def _flawed(self, flawed: Sequence[Flaw]) -> None:
+        self._tell(flawed=(*self.pruned.flawed, *flawed)[:MOST_FLAWS])
 
     def _tell(self, **changes: Any) -> None:
         self.pruned = replace(self.pruned, **changes)

@@ -10,14 +10,14 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import TypeVar
 
 import msgspec
 
-from stepkeep.errors import Contended, Refused, StoreUnavailable
+from stepkeep.errors import Contended, Refused, StoreUnavailable, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
@@ -32,6 +32,9 @@ from stepkeep.store.protocol import Loaded, More, Propose, Store, Transaction, W
 
 MEETINGS = 12
 """How often a transaction that met another one is run again before the caller hears of it."""
+
+MOST_HIDDEN = 10_000
+"""How many claimable steps of runs that cannot be read a claim looks beyond."""
 
 WARY = 2.0
 """How long (seconds) a worker that met another one while it claimed takes locks before it looks."""
@@ -63,6 +66,30 @@ class ClaimsInDoubt(StoreUnavailable):
         self.claims = tuple(claims)
 
 
+class UnreadableRuns:
+    """The runs that this process has found unreadable: each is told of once."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._told: dict[tuple[str | None, str | None], None] = {}
+        self.due = 0
+        """How many of them the last sweep found due: the next one looks at so many more."""
+
+    def note_all(self, problems: Iterable[Exception]) -> None:
+        for problem in problems:
+            if isinstance(problem, Unreadable):
+                self.note(problem)
+
+    def note(self, problem: Unreadable) -> None:
+        key = (problem.tenant, problem.run_id)
+        if key in self._told:
+            return
+        while len(self._told) >= self._most:
+            del self._told[next(iter(self._told))]
+        self._told[key] = None
+        log.error("%s", problem)
+
+
 class Transactor:
     """One per process: the store, the plans it has met, and the lanes that group what callers ask for."""
 
@@ -75,6 +102,8 @@ class Transactor:
         self._monotonic, self._locks_until = monotonic, -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)
+        self._hidden_steps = 0
+        self.unreadable = UnreadableRuns()
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -89,7 +118,9 @@ class Transactor:
         return await all_or_each(list(events), self._submit_together)
 
     async def _submit_together(self, events: list[Event]) -> list[Answer]:
-        return answers(await self._in_transaction(lambda: Deliberation(self.plans, events)))
+        thought = await self._in_transaction(lambda: Deliberation(self.plans, events))
+        self.unreadable.note_all(thought.barred.values())
+        return answers(thought)
 
     async def _submit_batch(self, events: list[Event]) -> list[Answer]:
         return await self.submit_all(events)
@@ -99,19 +130,31 @@ class Transactor:
         """Claim up to `limit` ready steps of the worker's queues."""
         if limit <= 0 or not claimer.queues:
             return []
-        propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit, after=after)
+        while True:
+            beyond = self._hidden_steps
+            thought = await self._claim_beyond(claimer, limit, beyond, after)
+            self._hidden_steps = min(thought.passed_over, MOST_HIDDEN)
+            claimed = claims_of(thought)
+            # Steps of runs that cannot be read stay in front of the queue: the next look reaches beyond them.
+            if claimed or self._hidden_steps <= beyond:
+                return claimed
+
+    async def _claim_beyond(self, claimer: Claimer, limit: int, beyond: int, after: int | None) -> Deliberation:
+        """Claim up to `limit` steps, and look at so many more, because as many are known to be no use."""
+        propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit + beyond, after=after)
 
         def think_of() -> Deliberation:
-            return _Claiming(self.plans, claimer)
+            return _Claiming(self.plans, claimer, limit)
 
         thought = await self._claim_lightly(think_of(), propose)
         if thought is None:
             thought = await self._in_transaction(think_of, propose)
+        self.unreadable.note_all(thought.barred.values())
         for answer in answers(thought):
-            if not isinstance(answer, Accepted | Refused):
+            if not isinstance(answer, Accepted | Refused | Unreadable):
                 log.error("a step that is ready cannot be claimed", exc_info=answer)
         self._memory.hold(thought)
-        return claims_of(thought)
+        return thought
 
     async def _claim_lightly(self, thought: Deliberation, propose: Propose) -> Deliberation | None:
         """Look for work that nobody else seems to want, and record the claim: two round trips instead of five.
@@ -122,6 +165,9 @@ class Transactor:
         if not self.store.looks_first or self._monotonic() < self._locks_until:
             return None
         known = await self.store.find_claimable(propose)
+        if known.passed_over and not known.proposed:
+            thought.think(known)
+            return thought
         if not known.proposed or await self._record(thought, known, patient=False):
             return thought
         self._locks_until = self._monotonic() + WARY
@@ -139,6 +185,7 @@ class Transactor:
             thought = await self._in_transaction(lambda: Deliberation(self.plans, events, claimer, expected))
             self._memory.forget(events)
             self._memory.hold(thought)
+            self.unreadable.note_all(thought.barred.values())
         return answers(thought), claims_of(thought)
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
@@ -233,15 +280,17 @@ def answers(thought: Deliberation) -> list[Answer]:
 class _Claiming(Deliberation):
     """A deliberation whose events are the claims that the store proposed."""
 
-    def __init__(self, plans: PlanCache, claimer: Claimer) -> None:
+    def __init__(self, plans: PlanCache, claimer: Claimer, limit: int) -> None:
         super().__init__(plans)
-        self._for = claimer
+        self._for, self._limit = claimer, limit
 
     def think(self, loaded: Loaded) -> More | Write:
         unknown = self._unknown(loaded)
         if unknown:
             return More(definitions=unknown)
-        self._given = tuple(self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed)
+        self._given = tuple(
+            self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed[: self._limit]
+        )
         return super().think(loaded)
 
     def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:

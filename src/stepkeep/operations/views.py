@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.conditions import render_output
-from stepkeep.errors import ExpressionError, InvalidInput, NotFound
+from stepkeep.errors import ExpressionError, InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
@@ -81,7 +81,23 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
             edge.key(f"the {name} to look for", key)
     if which.before is not None:
         edge.run_id(which.before)
-    return {"runs": [summarise(record) for record in await transactor.store.list_runs(which)]}
+    unreadable: list[Unreadable] = []
+    found = await transactor.store.list_runs(which, unreadable)
+    listed: dict[str, Any] = {"runs": [summarise(record) for record in found]}
+    if unreadable:
+        listed["unreadable"] = [unreadable_view(problem) for problem in unreadable]
+    return listed
+
+
+def unreadable_view(problem: Unreadable) -> dict[str, Any]:
+    """A run of which only the name is known."""
+    return {
+        "id": problem.run_id,
+        "table": problem.table,
+        "row": problem.row,
+        "reason": problem.reason,
+        "message": str(problem),
+    }
 
 
 def summarise(record: RunRecord) -> dict[str, Any]:

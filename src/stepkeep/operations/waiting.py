@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from stepkeep.errors import NotFound, StoreUnavailable
+from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bell import within
 from stepkeep.store.protocol import RESTED, Hint, RunKey, Store
@@ -93,6 +93,11 @@ class Waiting:
         except StoreUnavailable as problem:
             log.debug("cannot look at the moment: %s", problem)
             return False
+        except Unreadable as problem:
+            for wish in wishes:
+                if wish.key == (problem.tenant, problem.run_id):
+                    _answer(wish, problem)
+            return True
         except Exception as problem:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             for wish in wishes:
                 _answer(wish, problem)

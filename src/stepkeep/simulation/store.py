@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Contended
+from stepkeep.errors import Broken, Contended, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -396,7 +396,7 @@ class ModelStore:
         known = self._tables.details
         return await self._read("read", lambda: {key: known[key] for key in keys if key in known})
 
-    async def list_runs(self, which: RunFilter) -> list[RunRecord]:
+    async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         return await self._read("read", lambda: queries.runs(self._tables, which))
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
@@ -417,7 +417,9 @@ class ModelStore:
 
         return await self._read("find finished", work)
 
-    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+    async def read_whole(
+        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+    ) -> list[WholeRun]:
         return await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:

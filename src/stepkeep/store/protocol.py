@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -93,7 +94,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
     `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of
     messages asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim
-    order; the runs and steps it names are locked and loaded with it.
+    order; the runs and steps it names are locked and loaded with it. `barred` has runs that exist and must be left as
+    they are, with the reason: rows of theirs are Unreadable, or they are Quarantined. `passed_over` counts claimable
+    steps that are not proposed because they belong to one of these.
     """
 
     now: int
@@ -109,6 +112,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
     business_keys: dict[tuple[str, str], str] = {}
     proposed: list[tuple[str, str, int]] = []
+    barred: dict[RunKey, Unreadable | Quarantined] = {}
+    passed_over: int = 0
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -408,7 +413,11 @@ class Store(Protocol):
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]: ...
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]: ...
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]: ...
-    async def list_runs(self, which: RunFilter) -> list[RunRecord]: ...
+    async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
+        """One page of runs. Those that cannot be read are added to `unreadable`; without such a list the first of them
+        raises."""
+        ...
+
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait,
@@ -422,8 +431,11 @@ class Store(Protocol):
         """The finished run (of a workflow) with so many finished ones after it; None where there are not as many."""
         ...
 
-    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
-        """Everything about these runs, in this order; those that are not there are left out."""
+    async def read_whole(
+        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+    ) -> list[WholeRun]:
+        """Everything about these runs, in this order; those that are not there are left out. For those that cannot be
+        read, see `list_runs`."""
         ...
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:

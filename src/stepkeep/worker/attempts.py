@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from stepkeep.errors import InvalidInput, Refused, StoreError
+from stepkeep.errors import InvalidInput, Refused, StoreError, Unreadable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
@@ -342,6 +342,11 @@ class Attempts:
     def _answered(self, job: Job, outcome: Outcome, reply: Answer) -> None:
         if isinstance(reply, Refused) and not isinstance(reply, InvalidInput):
             log.info("dropped: %s", reply)
+            self._let_go(job)
+            return
+        if isinstance(reply, Unreadable):
+            self._transactor.unreadable.note(reply)
+            self._transactor.forget(job.claim)
             self._let_go(job)
             return
         if not isinstance(reply, Accepted):

@@ -11,7 +11,7 @@ from stepkeep.cli.arguments import As
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.redaction import database_url
 
 
@@ -33,8 +33,12 @@ def runs(
 ) -> int:
     """List runs, newest first."""
     found = asyncio.run(_list(settings, state or [], workflow, business_key, limit, before, as_))
+    unreadable = found.get("unreadable", [])
     if settings.json:
         answer(found)
+        return FAILED if unreadable else SUCCEEDED
+    if not found["runs"] and unreadable:
+        say(f"no readable runs in {database_url(settings.db)}")
     elif not found["runs"]:
         which = "such runs" if state or workflow or business_key or before else "runs"
         say(f"no {which} in {database_url(settings.db)}")
@@ -49,7 +53,9 @@ def runs(
         screen.print(runs_table(found["runs"], screen.width))
         if len(found["runs"]) == limit:
             say(f"older ones: {settings.command('runs', '--before', found['runs'][-1]['id'])}")
-    return SUCCEEDED
+    for run in unreadable:
+        say(run["message"])
+    return FAILED if unreadable else SUCCEEDED
 
 
 async def _list(

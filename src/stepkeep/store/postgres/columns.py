@@ -24,7 +24,8 @@ from stepkeep.kernel.states import (
     WorkerState,
 )
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, json_text, names, numbers, packed, words
-from stepkeep.store.protocol import Loaded, RunRecord, StoredDefinition
+from stepkeep.store.protocol import Loaded, RunKey, RunRecord, StoredDefinition
+from stepkeep.store.reading import read_row, unreadable, unreadable_worker
 
 RUN_STATES = {state.value: state for state in RunState}
 STEP_STATES = {state.value: state for state in StepState}
@@ -362,10 +363,19 @@ def claimable_from(found: Iterable[Sequence[Any]]) -> Loaded:
     for row in found:
         loaded.now, tenant, run_id, no = row[:4]
         key = (tenant, run_id)
-        if key not in loaded.runs:
-            loaded.runs[key], loaded.steps[key] = run_from(tenant, run_id, row[19:]), {}
-        loaded.steps[key][no] = step_from(tenant, run_id, no, row[4:19])
+        table = "runs"
+        try:
+            if key not in loaded.runs:
+                loaded.runs[key], loaded.steps[key] = run_from(tenant, run_id, row[19:]), {}
+            table = "steps"
+            loaded.steps[key][no] = step_from(tenant, run_id, no, row[4:19])
+        except Exception as problem:  # noqa: BLE001 - it is this run's alone
+            loaded.barred.setdefault(key, unreadable(table, key, (*key, no), problem))
         loaded.proposed.append((tenant, run_id, no))
+    if loaded.barred:
+        readable = [one for one in loaded.proposed if (one[0], one[1]) not in loaded.barred]
+        loaded.passed_over = len(loaded.proposed) - len(readable)
+        loaded.proposed = readable
     return loaded
 
 
@@ -379,6 +389,12 @@ def output_from(note: str | None, output: bytes | None) -> bytes | None:
 def details_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Details:
     names = Details.__struct_fields__[2:]
     return Details(tenant=tenant, run_id=run_id, **dict(zip(names, columns, strict=True)))
+
+
+def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunState]:
+    """A run's key and its state."""
+    key = (columns[0], columns[1])
+    return key, read_row("runs", lambda row: RUN_STATES[row[2]], columns, key)
 
 
 def record_from(columns: Sequence[Any]) -> RunRecord:
@@ -409,6 +425,22 @@ def definition_from(columns: Sequence[Any]) -> StoredDefinition:
 
 
 def worker_from(columns: Sequence[Any]) -> Worker:
+    """A worker, or Unreadable."""
+    try:
+        return _worker(columns)
+    except Exception as problem:
+        raise unreadable_worker(columns, problem) from problem
+
+
+def worker_or_none(columns: Sequence[Any]) -> Worker | None:
+    """A worker for a sweep, which leaves out one that cannot be read."""
+    try:
+        return _worker(columns)
+    except Exception:  # noqa: BLE001 - the sweep serves the others; `stepkeep workers` says what is wrong with this one
+        return None
+
+
+def _worker(columns: Sequence[Any]) -> Worker:
     values = dict(zip(Worker.__struct_fields__, columns, strict=True))
     values["state"] = WorkerState(values["state"])
     values["capabilities"] = _names(values["capabilities"])

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stepkeep.kernel.rows import Run
 from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
+from stepkeep.store.reading import unreadable
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -84,8 +84,7 @@ class Loading:
         for row in await fetch(self.connection, SQL.lock_runs, names(tenants), ids(run_ids), self.clock_offset):
             place = row[1]
             if place is not None:
-                key = ordered[place - 1]
-                self._keep_run(key, columns.run_from(key[0], key[1], row[2:]))
+                self._keep_run(ordered[place - 1], row[2:])
             loaded.now = row[0]
 
     async def _propose(self, propose: Propose) -> list[tuple[str, str, int]]:
@@ -106,21 +105,41 @@ class Loading:
             if tenant is None:
                 continue
             key = (tenant, run_id)
-            if key not in runs:
-                self._keep_run(key, columns.run_from(tenant, run_id, row[4:]))
+            if key not in runs and key not in self.loaded.barred:
+                self._keep_run(key, row[4:])
                 self._looked.add(key)
                 self._last = max(self._last, lock_order(key))
-            proposed.append((tenant, run_id, no))
+            if key in self.loaded.barred:
+                self.loaded.passed_over += 1
+            else:
+                proposed.append((tenant, run_id, no))
         return proposed
 
-    def _keep_run(self, key: RunKey, run: Run) -> None:
-        self.loaded.runs[key] = run
-        self.loaded.steps[key] = {}
+    def _keep_run(self, key: RunKey, row: Sequence[Any]) -> None:
+        try:
+            self.loaded.runs[key] = columns.run_from(key[0], key[1], row)
+        except Exception as problem:  # noqa: BLE001 - it is this run's alone
+            self._bar("runs", key, key, problem)
+        else:
+            self.loaded.steps[key] = {}
+
+    def _keep_step(self, key: RunKey, no: int, row: Sequence[Any]) -> None:
+        try:
+            self.loaded.steps[key][no] = columns.step_from(key[0], key[1], no, row)
+        except Exception as problem:  # noqa: BLE001 - it is this run's alone
+            self._bar("steps", key, (*key, no), problem)
+
+    def _bar(self, table: str, key: RunKey, row: Sequence[Any], problem: Exception) -> None:
+        """Leave a run out of this transaction because one of its rows cannot be read."""
+        self.loaded.barred.setdefault(key, unreadable(table, key, row, problem))
 
     def _keep_claimable(self, proposed: list[tuple[str, str, int]], propose: Propose) -> None:
-        """Leave out what was claimed between being found and being locked."""
-        steps = self.loaded.steps
+        """Leave out what was claimed between being found and being locked, and what cannot be read."""
+        steps, barred = self.loaded.steps, self.loaded.barred
         for tenant, run_id, no in proposed:
+            if (tenant, run_id) in barred:
+                self.loaded.passed_over += 1
+                continue
             step = steps[tenant, run_id].get(no)
             if step is not None and step.ready_at is not None and step.queue in propose.queues:
                 self.loaded.proposed.append((tenant, run_id, no))
@@ -142,7 +161,10 @@ class Loading:
                 loaded.inbox[key] = ()
             for row in await self._fetch(SQL.load_inbox, keys):
                 key = keys[row[0] - 1]
-                loaded.inbox[key] += (columns.message_from((*key, *row[1:])),)
+                try:
+                    loaded.inbox[key] += (columns.message_from((*key, *row[1:])),)
+                except Exception as problem:  # noqa: BLE001 - it is this run's alone
+                    self._bar("messages", key, (*key, *row[1:]), problem)
         if messages := [(*want.key, message) for want in there for message in want.messages]:
             loaded.seen.update([messages[row[0] - 1] for row in await self._fetch(SQL.load_seen_messages, messages)])
         if outputs := [(*want.key, no) for want in there for no in want.outputs]:
@@ -150,7 +172,10 @@ class Loading:
                 loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
             for place, note, output in await load_outputs(self.connection, outputs):
                 tenant, run_id, no = outputs[place - 1]
-                loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
+                try:
+                    loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
+                except Exception as problem:  # noqa: BLE001 - it is this run's alone
+                    self._bar("steps", (tenant, run_id), (tenant, run_id, no), problem)
         if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
             for place, given in await self._fetch(SQL.load_inputs, inputs):
                 loaded.inputs[inputs[place - 1]] = given
@@ -169,14 +194,12 @@ class Loading:
         tenants, run_ids, nos = zip(*missing, strict=True)
         for row in await fetch(self.connection, SQL.load_steps, names(tenants), ids(run_ids), numbers(nos)):
             tenant, run_id, no = missing[row[0] - 1]
-            steps[tenant, run_id][no] = columns.step_from(tenant, run_id, no, row[1:])
+            self._keep_step((tenant, run_id), no, row[1:])
 
     async def _load_runs_steps(self, statement: str, keys: Iterable[RunKey]) -> None:
-        steps = self.loaded.steps
         ordered = list(keys)
         for row in await self._fetch(statement, ordered):
-            tenant, run_id = key = ordered[row[0] - 1]
-            steps[key][row[1]] = columns.step_from(tenant, run_id, row[1], row[2:])
+            self._keep_step(ordered[row[0] - 1], row[1], row[2:])
 
     async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[Any]:
         """Run a statement whose parameters are the columns of `wanted`: tenants, run ids, perhaps texts."""

@@ -10,13 +10,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Step
 from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.load import SQL
-from stepkeep.store.protocol import WholeRun
+from stepkeep.store.protocol import RunRecord, WholeRun
+from stepkeep.store.reading import read_row
+from stepkeep.store.reading import unreadable as unreadable_row
 
 T = TypeVar("T")
 
@@ -32,25 +35,54 @@ PARTS = (
 """Statements, in an order in which nothing is left without what it belongs to."""
 
 
-async def read_whole(connection: Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | None) -> list[RunRecord]:
+    """Runs with their details; those that cannot be read are noted, or raise."""
+    records = []
+    for row in found:
+        try:
+            records.append(read_row("runs", columns.record_from, row, (row[0], row[1])))
+        except Unreadable as problem:
+            if unreadable is None:
+                raise
+            unreadable.append(problem)
+    return records
+
+
+async def read_whole(
+    connection: Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
+) -> list[WholeRun]:
     """Everything about these runs; six statements, however many they are."""
     wanted = ids(run_ids)
+    problems: dict[str, Unreadable] = {}
 
-    async def by_run(statement: str, convert: Callable[[Sequence[Any]], T]) -> dict[str, list[T]]:
+    def keep(table: str, into: list[T], convert: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> None:
+        try:
+            into.append(convert(row))
+        except Exception as problem:  # noqa: BLE001 - whatever a damaged row leads to, it is the row's fault
+            problems.setdefault(row[1], unreadable_row(table, (tenant, row[1]), row, problem))
+
+    async def by_run(table: str, statement: str, convert: Callable[[Sequence[Any]], T]) -> dict[str, list[T]]:
         found: dict[str, list[T]] = defaultdict(list)
         for row in await fetch(connection, statement, tenant, wanted):
-            found[row[1]].append(convert(row))
+            keep(table, found[row[1]], convert, row)
         return found
 
-    records = [columns.record_from(row) for row in await fetch(connection, SQL.read_runs, tenant, wanted)]
+    noted: list[Unreadable] = []
+    records = records_from(await fetch(connection, SQL.read_runs, tenant, wanted), noted)
     steps: dict[str, list[Step]] = defaultdict(list)
     for row in await fetch(connection, SQL.load_all_steps, names([tenant] * len(run_ids)), wanted):
         run_id = run_ids[row[0] - 1]
-        steps[run_id].append(columns.step_from(tenant, run_id, row[1], row[2:]))
-    attempts = await by_run(SQL.read_attempts_of, columns.attempt_from)
-    entries = await by_run(SQL.read_journal_of, lambda row: SealedEntry(*row))
-    messages = await by_run(SQL.read_messages_of, columns.message_from)
-    outbox = await by_run(SQL.read_outbox_of, columns.outbox_from)
+        full = (tenant, run_id, *row[1:])
+        keep("steps", steps[run_id], lambda full: columns.step_from(full[0], full[1], full[2], full[3:]), full)
+    attempts = await by_run("attempts", SQL.read_attempts_of, columns.attempt_from)
+    entries = await by_run("journal", SQL.read_journal_of, lambda row: SealedEntry(*row))
+    messages = await by_run("messages", SQL.read_messages_of, columns.message_from)
+    outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from)
+    noted += problems.values()
+    if noted and unreadable is None:
+        raise noted[0]
+    if unreadable is not None:
+        unreadable += noted
     return [
         WholeRun(
             record=record,
@@ -61,6 +93,7 @@ async def read_whole(connection: Connection, tenant: str, run_ids: Sequence[str]
             outbox=tuple(outbox[record.run.id]),
         )
         for record in records
+        if record.run.id not in problems
     ]
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import ConnectionLost, StoreUnavailable
+from stepkeep.errors import ConnectionLost, StoreUnavailable, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -50,6 +50,7 @@ from stepkeep.store.protocol import (
     WorkerChange,
     Write,
 )
+from stepkeep.store.reading import read_row
 
 T = TypeVar("T")
 
@@ -162,7 +163,13 @@ class PostgresStore:
                 numbers([lease.lease for lease in ordered]),
                 self.clock_offset,
             )
-        return [Renewed(run_id, no, fence, RunState(state)) for run_id, no, fence, state in found]
+        states = columns.RUN_STATES
+        return [
+            # A lease of a run whose state cannot be read is not renewed in its worker's eyes.
+            Renewed(run_id, no, fence, states[state])
+            for run_id, no, fence, state in found
+            if state in states
+        ]
 
     async def publish(
         self,
@@ -218,56 +225,72 @@ class PostgresStore:
         return await self._read(columns.definition_from, SQL.list_definitions, tenant)
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return _first(await self._read_of_run(columns.record_from, SQL.read_run, tenant, run_id))
+        return _first(await self._read_of_run("runs", columns.record_from, SQL.read_run, tenant, run_id))
 
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
-        return dict(
-            await self._read(lambda row: ((row[0], row[1]), RunState(row[2])), SQL.read_states, tenants, run_ids)
-        )
+        return dict(await self._read(columns.state_from, SQL.read_states, tenants, run_ids))
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         def step(row: Sequence[Any]) -> Step:
-            return columns.step_from(tenant, run_id, row[0], row[1:])
+            return read_row(
+                "steps",
+                lambda row: columns.step_from(tenant, run_id, row[2], row[3:]),
+                (tenant, run_id, *row),
+                (tenant, run_id),
+            )
 
-        return await self._read_of_run(step, SQL.read_steps, tenant, run_id)
+        return await self._read(step, SQL.read_steps, tenant, run_id) if is_run_id(run_id) else []
 
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
-        return await self._read_of_run(columns.attempt_from, SQL.read_attempts, tenant, run_id)
+        return await self._read_of_run("attempts", columns.attempt_from, SQL.read_attempts, tenant, run_id)
 
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
-        return await self._read_of_run(columns.message_from, SQL.read_messages, tenant, run_id)
+        return await self._read_of_run("messages", columns.message_from, SQL.read_messages, tenant, run_id)
 
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._read_of_run(_entry, SQL.read_journal, tenant, run_id, after, limit)
+        return await self._read_of_run("journal", _entry, SQL.read_journal, tenant, run_id, after, limit)
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
-        return await self._read_of_run(columns.outbox_from, SQL.read_outbox, tenant, run_id)
+        return await self._read_of_run("outbox", columns.outbox_from, SQL.read_outbox, tenant, run_id)
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
         if asked := [want for want in outputs if is_run_id(want[1])]:
             async with self._looking() as connection:
                 for place, note, output in await load_outputs(connection, asked):
-                    outputs[asked[place - 1]] = columns.output_from(note, output)
+                    tenant, run_id, no = asked[place - 1]
+                    row = (tenant, run_id, no, note, output)
+                    outputs[asked[place - 1]] = read_row(
+                        "steps", lambda row: columns.output_from(row[3], row[4]), row, (tenant, run_id)
+                    )
         return outputs
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
         found = await self._read(
-            lambda row: columns.details_from(row[0], row[1], row[2:]), SQL.read_details, tenants, run_ids
+            lambda row: read_row(
+                "run_details",
+                lambda row: columns.details_from(row[0], row[1], row[2:]),
+                row,
+                (row[0], row[1]),
+            ),
+            SQL.read_details,
+            tenants,
+            run_ids,
         )
         return {(details.tenant, details.run_id): details for details in found}
 
-    async def list_runs(self, which: RunFilter) -> list[RunRecord]:
+    async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         if which.before is not None and not is_run_id(which.before):
             return []
         name = finder(which)
         own_run = which.correlation_id if which.correlation_id and is_run_id(which.correlation_id) else None
         found = await self._find(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
-        return await self._read(columns.record_from, SQL.read_runs, which.tenant, ids(found)) if found else []
+        read = await self._read(tuple, SQL.read_runs, which.tenant, ids(found)) if found else []
+        return retention.records_from(read, unreadable)
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._read(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
@@ -287,12 +310,14 @@ class PostgresStore:
             return _first(await self._find(_only, SQL.find_newest_finished, tenant, after_it))
         return _first(await self._find(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
 
-    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+    async def read_whole(
+        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+    ) -> list[WholeRun]:
         asked = [run_id for run_id in dict.fromkeys(run_ids) if is_run_id(run_id)]
         if not asked:
             return []
         async with self._looking() as connection:
-            return await retention.read_whole(connection, tenant, asked)
+            return await retention.read_whole(connection, tenant, asked, unreadable)
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         async with self._transaction() as connection:
@@ -338,7 +363,8 @@ class PostgresStore:
         return _first(await self._read(columns.worker_from, SQL.find_worker, tenant, worker_id))
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        return await self._find(columns.worker_from, SQL.silent_workers, self.clock_offset, silence, limit)
+        found = await self._find(columns.worker_or_none, SQL.silent_workers, self.clock_offset, silence, limit)
+        return [worker for worker in found if worker is not None]
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
         return await self._read(_entry, SQL.read_worker_journal, tenant, worker_id)
@@ -396,10 +422,23 @@ class PostgresStore:
             return [convert(row) for row in await fetch(connection, statement, *arguments)]
 
     async def _read_of_run(
-        self, convert: Callable[[Sequence[Any]], T], statement: str, tenant: str, run_id: str, *arguments: Any
+        self,
+        table: str,
+        convert: Callable[[Sequence[Any]], T],
+        statement: str,
+        tenant: str,
+        run_id: str,
+        *arguments: Any,
     ) -> list[T]:
-        """Read rows of one run; what is no run id names no run."""
-        return await self._read(convert, statement, tenant, run_id, *arguments) if is_run_id(run_id) else []
+        """Rows of one run, each held to its type; the first that cannot be read raises Unreadable. What is no run id
+        names no run."""
+        if not is_run_id(run_id):
+            return []
+
+        def checked(row: Sequence[Any]) -> T:
+            return read_row(table, convert, row, (tenant, run_id))
+
+        return await self._read(checked, statement, tenant, run_id, *arguments)
 
 
 def _entry(row: Sequence[Any]) -> SealedEntry:

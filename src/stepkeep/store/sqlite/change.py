@@ -6,7 +6,8 @@ many runs it touches. The transaction itself, and what becomes of it, belongs to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 import apsw
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
+from stepkeep.store.reading import unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.statements import load_statements
@@ -61,22 +63,29 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
     waiting = {want.key for want in there if want.waiting} - loaded.waiting - loaded.whole - whole
     _load_steps(connection, [(*want.key, no) for want in there for no in want.steps], loaded)
     if whole:
-        _keep_steps(_read(connection, SQL.load_all_steps, whole), loaded)
+        _keep_steps(_read_each(connection, SQL.load_all_steps, whole, loaded, "steps"), loaded)
         loaded.whole |= whole
     if waiting:
-        _keep_steps(_read(connection, SQL.load_waiting_steps, waiting), loaded)
+        _keep_steps(_read_each(connection, SQL.load_waiting_steps, waiting, loaded, "steps"), loaded)
     loaded.waiting |= {want.key for want in there if want.waiting}
     if inbox := {want.key for want in there if want.inbox} - loaded.inbox.keys():
         loaded.inbox.update(dict.fromkeys(inbox, ()))
-        for row in _read(connection, SQL.load_inbox, inbox):
-            loaded.inbox[row[0], row[1]] += (rows.to_message(row),)
+        for row in _read_each(connection, SQL.load_inbox, inbox, loaded, "messages"):
+            try:
+                loaded.inbox[row[0], row[1]] += (rows.to_message(row),)
+            except Exception as problem:  # noqa: BLE001 - it is this run's alone
+                _bar("messages", row, problem, loaded)
     if messages := [(*want.key, message) for want in there for message in want.messages]:
         loaded.seen.update(_read(connection, SQL.load_seen_messages, messages))
     if outputs := [(*want.key, no) for want in there for no in want.outputs]:
         for tenant, run_id, no in outputs:
             loaded.outputs.setdefault((tenant, run_id), {}).setdefault(no, None)
-        for tenant, run_id, no, note, output in _read(connection, SQL.load_outputs, outputs):
-            loaded.outputs[tenant, run_id][no] = rows.to_output(note, output)
+        for row in _read_each(connection, SQL.load_outputs, outputs, loaded, "attempts"):
+            tenant, run_id, no, note, output = row
+            try:
+                loaded.outputs[tenant, run_id][no] = rows.to_output(note, output)
+            except Exception as problem:  # noqa: BLE001 - it is this run's alone
+                _bar("steps", row, problem, loaded)
     if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
         for tenant, run_id, given in _read(connection, SQL.load_inputs, inputs):
             loaded.inputs[tenant, run_id] = given
@@ -91,9 +100,15 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
         # Each queue's rows come in claim order; the best of all queues are the best of the best of each.
         found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
         del found[propose.limit :]
-    loaded.proposed = [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
-    _load_runs(connection, {(tenant, run_id) for tenant, run_id, _ in loaded.proposed} - loaded.runs.keys(), loaded)
+    proposed = [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
+    runs = {(tenant, run_id) for tenant, run_id, _ in proposed}
+    _load_runs(connection, runs - loaded.runs.keys(), loaded)
+    for key in runs - loaded.runs.keys() - loaded.barred.keys():
+        loaded.barred[key] = unreadable("runs", key, (), "the run has steps and no row of its own")
+    loaded.proposed = _not_barred(proposed, loaded)
     _load_steps(connection, loaded.proposed, loaded)
+    loaded.proposed = _not_barred(loaded.proposed, loaded)
+    loaded.passed_over = len(proposed) - len(loaded.proposed)
 
 
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
@@ -115,26 +130,60 @@ def _read(connection: apsw.Connection, statement: str, wanted: Iterable[object])
     return connection.execute(statement, (json_text(list(wanted)),)).fetchall()
 
 
+def _read_each(
+    connection: apsw.Connection, statement: str, wanted: Collection[tuple[Any, ...]], loaded: Loaded, table: str
+) -> list[Row]:
+    """Rows of several runs. Text that is not Unicode breaks the whole statement: then each is read by itself."""
+    try:
+        return _read(connection, statement, wanted)
+    except UnicodeDecodeError:
+        found: list[Row] = []
+        for one in wanted:
+            try:
+                found += _read(connection, statement, [one])
+            except UnicodeDecodeError as problem:
+                _bar(table, one, problem, loaded)
+        return found
+
+
+def _bar(table: str, row: Sequence[Any], problem: Exception, loaded: Loaded) -> None:
+    """Leave a run out of this transaction because one of its rows cannot be read."""
+    key = (row[0], row[1])
+    loaded.barred.setdefault(key, unreadable(table, key, row, problem))
+
+
+def _not_barred(proposed: list[tuple[str, str, int]], loaded: Loaded) -> list[tuple[str, str, int]]:
+    barred = loaded.barred
+    return [one for one in proposed if (one[0], one[1]) not in barred] if barred else proposed
+
+
 def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: Loaded) -> None:
     if keys:
         to_run = rows.to_run
-        for row in _read(connection, SQL.lock_runs, keys):
+        for row in _read_each(connection, SQL.lock_runs, keys, loaded, "runs"):
             key = (row[0], row[1])
-            loaded.runs[key] = to_run(row)
-            loaded.steps.setdefault(key, {})
+            try:
+                loaded.runs[key] = to_run(row)
+            except Exception as problem:  # noqa: BLE001 - it is this run's alone
+                _bar("runs", row, problem, loaded)
+            else:
+                loaded.steps.setdefault(key, {})
 
 
 def _load_steps(connection: apsw.Connection, wanted: list[tuple[str, str, int]], loaded: Loaded) -> None:
     steps = loaded.steps
     missing = [(tenant, run_id, no) for tenant, run_id, no in wanted if no not in steps[tenant, run_id]]
     if missing:
-        _keep_steps(_read(connection, SQL.load_steps, missing), loaded)
+        _keep_steps(_read_each(connection, SQL.load_steps, missing, loaded, "steps"), loaded)
 
 
 def _keep_steps(found: list[Row], loaded: Loaded) -> None:
     steps, to_step = loaded.steps, rows.to_step
     for row in found:
-        steps[row[0], row[1]][row[2]] = to_step(row)
+        try:
+            steps[row[0], row[1]][row[2]] = to_step(row)
+        except Exception as problem:  # noqa: BLE001 - it is this run's alone
+            _bar("steps", row, problem, loaded)
 
 
 # -- write -----------------------------------------------------------------------------------------------------

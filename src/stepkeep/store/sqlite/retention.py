@@ -12,7 +12,9 @@ from typing import TypeVar
 
 import apsw
 
-from stepkeep.store.protocol import WholeRun
+from stepkeep.errors import Unreadable
+from stepkeep.store.protocol import RunRecord, WholeRun
+from stepkeep.store.reading import apart, named, read_row, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.change import SQL
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -31,22 +33,48 @@ PARTS = (
 """Statements, in an order in which nothing is left without what it belongs to."""
 
 
-def read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
-    """Everything about these runs; six statements, however many they are."""
+def read_records(
+    connection: apsw.Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
+) -> list[RunRecord]:
+    """Runs with their details, in this order."""
+
+    def read(some: Sequence[str]) -> list[RunRecord]:
+        with named("runs", tenant, some):
+            found: list[Row] = connection.execute(SQL.read_runs, (tenant, json_text(some))).fetchall()
+        return [read_row("runs", rows.to_record, row, (row[0], row[1])) for row in found]
+
+    return apart(run_ids, read, unreadable)
+
+
+def read_whole(
+    connection: apsw.Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
+) -> list[WholeRun]:
+    """Everything about these runs; six statements, however many they are, unless one of them cannot be read."""
+    return apart(run_ids, lambda some: _read_whole(connection, tenant, some), unreadable)
+
+
+def _read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
     wanted = (tenant, json_text(run_ids))
 
-    def by_run(statement: str, convert: Callable[[Row], T], asked: tuple[str, ...] = wanted) -> dict[str, list[T]]:
+    def by_run(
+        table: str, statement: str, convert: Callable[[Row], T], asked: tuple[str, ...] = wanted
+    ) -> dict[str, list[T]]:
         found: dict[str, list[T]] = defaultdict(list)
-        for row in connection.execute(statement, asked):
-            found[row[1]].append(convert(row))
+        with named(table, tenant, run_ids):
+            selected: list[Row] = connection.execute(statement, asked).fetchall()
+        for row in selected:
+            try:
+                found[row[1]].append(convert(row))
+            except Exception as problem:
+                raise unreadable(table, (tenant, row[1]), row, problem) from problem
         return found
 
-    records = [rows.to_record(row) for row in connection.execute(SQL.read_runs, wanted)]
-    steps = by_run(SQL.load_all_steps, rows.to_step, (json_text([(tenant, run_id) for run_id in run_ids]),))
-    attempts = by_run(SQL.read_attempts_of, rows.to_attempt)
-    entries = by_run(SQL.read_journal_of, rows.to_entry)
-    messages = by_run(SQL.read_messages_of, rows.to_message)
-    outbox = by_run(SQL.read_outbox_of, rows.to_outbox)
+    records = read_records(connection, tenant, run_ids, None)
+    steps = by_run("steps", SQL.load_all_steps, rows.to_step, (json_text([(tenant, run_id) for run_id in run_ids]),))
+    attempts = by_run("attempts", SQL.read_attempts_of, rows.to_attempt)
+    entries = by_run("journal", SQL.read_journal_of, rows.to_entry)
+    messages = by_run("messages", SQL.read_messages_of, rows.to_message)
+    outbox = by_run("outbox", SQL.read_outbox_of, rows.to_outbox)
     return [
         WholeRun(
             record=record,

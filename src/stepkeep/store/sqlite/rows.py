@@ -22,12 +22,13 @@ from stepkeep.kernel.states import (
     StopCause,
     WorkerState,
 )
-from stepkeep.store.protocol import IdempotencyKey, RunRecord, StoredDefinition
+from stepkeep.store.protocol import IdempotencyKey, RunKey, RunRecord, StoredDefinition
+from stepkeep.store.reading import read_row, unreadable_worker
 
 Row = tuple[Any, ...]
 
 # Looking a member up in a dict takes a fifth of the time of calling the enum.
-_RUN_STATE: Final = {state.value: state for state in RunState}
+RUN_STATES: Final = {state.value: state for state in RunState}
 _STEP_STATE: Final = {state.value: state for state in StepState}
 _CATEGORY: Final[dict[str | None, Category | None]] = {None: None, **{each.value: each for each in Category}}
 _CAUSE: Final[dict[str | None, StopCause | None]] = {None: None, **{each.value: each for each in StopCause}}
@@ -78,7 +79,7 @@ def to_run(row: Row) -> Run:
         tenant=row[0],
         id=row[1],
         definition_id=row[2],
-        state=_RUN_STATE[row[3]],
+        state=RUN_STATES[row[3]],
         priority=row[4],
         seq=row[5],
         head=row[6],
@@ -180,6 +181,12 @@ def to_details(row: Row) -> Details:
     return Details(**dict(zip(Details.__struct_fields__, row, strict=True)))
 
 
+def to_state(row: Row) -> tuple[RunKey, RunState]:
+    """A run's key and its state."""
+    key = (row[0], row[1])
+    return key, read_row("runs", lambda row: RUN_STATES[row[2]], row, key)
+
+
 def to_record(row: Row) -> RunRecord:
     """A run and what it was given, from one row that has both."""
     return RunRecord(run=to_run(row), details=to_details((*row[:2], *row[23:])))
@@ -266,6 +273,22 @@ def worker_row(worker: Worker) -> Row:
 
 
 def to_worker(row: Row) -> Worker:
+    """A worker, or Unreadable."""
+    try:
+        return _worker(row)
+    except Exception as problem:
+        raise unreadable_worker(row, problem) from problem
+
+
+def worker_or_none(row: Row) -> Worker | None:
+    """A worker for a sweep, which leaves out one that cannot be read."""
+    try:
+        return _worker(row)
+    except Exception:  # noqa: BLE001 - the sweep serves the others; `stepkeep workers` says what is wrong with this one
+        return None
+
+
+def _worker(row: Row) -> Worker:
     named = dict(zip(Worker.__struct_fields__, row, strict=True))
     named["state"] = WorkerState(named["state"])
     named["capabilities"] = _decode_names(named["capabilities"])

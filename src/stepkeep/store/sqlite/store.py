@@ -17,7 +17,7 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import StoreUnavailable, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -45,6 +45,8 @@ from stepkeep.store.protocol import (
     WorkerChange,
     Write,
 )
+from stepkeep.store.reading import read_row
+from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
@@ -154,7 +156,13 @@ class SqliteStore:
             now = self._clock.now()
             claims = [(one.tenant, one.run_id, one.no, one.fence, now, one.lease) for one in leases]
             found: list[Row] = c.executemany(SQL.renew_leases, claims).fetchall()
-            return [Renewed(run_id, no, fence, RunState(state)) for run_id, no, fence, state in found]
+            states = rows.RUN_STATES
+            return [
+                # A lease of a run whose state cannot be read is not renewed in its worker's eyes.
+                Renewed(run_id, no, fence, states[state])
+                for run_id, no, fence, state in found
+                if state in states
+            ]
 
         return await self._write(work) if leases else []
 
@@ -217,45 +225,51 @@ class SqliteStore:
         return await self._rows(rows.to_definition, SQL.list_definitions, tenant)
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return _first(await self._rows(rows.to_record, SQL.read_run, tenant, run_id))
+        return _first(await self._rows_of("runs", rows.to_record, SQL.read_run, tenant, run_id))
 
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
         asked = json_text(list(keys))
-        return dict(await self._rows(lambda row: ((row[0], row[1]), RunState(row[2])), SQL.read_states, asked))
+        return dict(await self._rows(rows.to_state, SQL.read_states, asked))
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
-        return await self._rows(rows.to_step, SQL.read_steps, tenant, run_id)
+        return await self._rows_of("steps", rows.to_step, SQL.read_steps, tenant, run_id)
 
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
-        return await self._rows(rows.to_attempt, SQL.read_attempts, tenant, run_id)
+        return await self._rows_of("attempts", rows.to_attempt, SQL.read_attempts, tenant, run_id)
 
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
-        return await self._rows(rows.to_message, SQL.read_messages, tenant, run_id)
+        return await self._rows_of("messages", rows.to_message, SQL.read_messages, tenant, run_id)
 
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._rows(rows.to_entry, SQL.read_journal, tenant, run_id, after, limit)
+        return await self._rows_of("journal", rows.to_entry, SQL.read_journal, tenant, run_id, after, limit)
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
-        return await self._rows(rows.to_outbox, SQL.read_outbox, tenant, run_id)
+        return await self._rows_of("outbox", rows.to_outbox, SQL.read_outbox, tenant, run_id)
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
         found = await self._rows(tuple, SQL.load_outputs, json_text(wants))
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
-        outputs.update({(row[0], row[1], row[2]): rows.to_output(row[3], row[4]) for row in found})
+        for row in found:
+            key = (row[0], row[1])
+            outputs[(*key, row[2])] = read_row("steps", lambda row: rows.to_output(row[3], row[4]), row, key)
         return outputs
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
-        found = await self._rows(rows.to_details, SQL.read_details, json_text(keys))
+        found = await self._rows(
+            lambda row: read_row("run_details", rows.to_details, row, (row[0], row[1])),
+            SQL.read_details,
+            json_text(keys),
+        )
         return {(details.tenant, details.run_id): details for details in found}
 
-    async def list_runs(self, which: RunFilter) -> list[RunRecord]:
+    async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         name = finder(which)
         tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
 
         def look(c: apsw.Connection) -> list[RunRecord]:
             asked = (tenant, before, limit, json_text(states), *rest)
             found = [run_id for (run_id,) in c.execute(getattr(SQL, name), asked)]
-            return [rows.to_record(row) for row in c.execute(SQL.read_runs, (tenant, json_text(found)))]
+            return retention.read_records(c, which.tenant, found, unreadable)
 
         return await self._look(look)
 
@@ -277,8 +291,10 @@ class SqliteStore:
             return _first(await self._rows(_only, SQL.find_newest_finished, tenant, after_it))
         return _first(await self._rows(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
 
-    async def read_whole(self, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
-        return await self._look(lambda c: retention.read_whole(c, tenant, list(dict.fromkeys(run_ids))))
+    async def read_whole(
+        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+    ) -> list[WholeRun]:
+        return await self._look(lambda c: retention.read_whole(c, tenant, list(dict.fromkeys(run_ids)), unreadable))
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         return await self._write(lambda c: retention.delete_runs(c, tenant, run_ids))
@@ -328,7 +344,8 @@ class SqliteStore:
         return _first(await self._rows(rows.to_worker, SQL.find_worker, tenant, worker_id))
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        return await self._rows(rows.to_worker, SQL.silent_workers, self._clock.now() - silence, limit)
+        found = await self._rows(rows.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
+        return [worker for worker in found if worker is not None]
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
         return await self._rows(rows.to_entry, SQL.read_worker_journal, tenant, worker_id)
@@ -350,7 +367,23 @@ class SqliteStore:
         return await self._live()[1].run(look)
 
     async def _rows(self, convert: Callable[[Row], T], statement: str, *bindings: object) -> list[T]:
-        return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings)])
+        # All of them before any is converted: a statement that an error leaves half read keeps its snapshot open.
+        return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings).fetchall()])
+
+    async def _rows_of(
+        self, table: str, convert: Callable[[Row], T], statement: str, tenant: str, run_id: str, *bindings: object
+    ) -> list[T]:
+        """Rows of one run, each held to its type; the first that cannot be read raises Unreadable."""
+        key = (tenant, run_id)
+
+        def look(c: apsw.Connection) -> list[T]:
+            try:
+                found = c.execute(statement, (tenant, run_id, *bindings)).fetchall()
+            except UnicodeDecodeError as problem:
+                raise unreadable_row(table, key, (), problem) from problem
+            return [read_row(table, convert, row, key) for row in found]
+
+        return await self._look(look)
 
 
 def _only(row: Row) -> str:

@@ -1,0 +1,139 @@
+"""Rows that cannot be read: turned into an error that names the run, the table and the row.
+
+A row may have been damaged, or written by a newer program. It stops nobody but those that ask for its run. The stores
+convert rows inside `read_row` where people read them, and catch what conversion raises where a batch is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+from stepkeep.errors import Unreadable
+from stepkeep.kernel.fitting import misfit_of_json, misfit_of_row
+from stepkeep.kernel.journal import SealedEntry, open_entry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
+from stepkeep.safe_text import inert_line
+from stepkeep.store.protocol import RunKey, RunRecord, WholeRun
+
+T = TypeVar("T")
+
+ROW_KEYS: dict[str, dict[str, int]] = {
+    "runs": {},
+    "run_details": {},
+    "steps": {"no": 2},
+    "attempts": {"no": 2, "fence": 3},
+    "journal": {"seq": 2},
+    "messages": {"id": 2},
+    "outbox": {"seq": 2, "number": 3},
+}
+"""Which columns tell the rows of one run apart, by their places behind tenant and run id."""
+
+LONGEST_REASON = 300
+
+
+def unreadable(table: str, key: RunKey, row: Sequence[Any], problem: object) -> Unreadable:
+    """The error for a row of a run; `row` begins with tenant and run id, and may be cut short."""
+    places = ROW_KEYS.get(table, {})
+    named = ", ".join(f"{name} {row[place]!a:.40}" for name, place in places.items() if place < len(row))
+    return Unreadable(table, named, reason(problem), tenant=key[0], run_id=key[1])
+
+
+def reason(problem: object) -> str:
+    """Why a row cannot be read, short enough for one line."""
+    said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
+    return inert_line(said, limit=LONGEST_REASON)
+
+
+def read_row(table: str, convert: Callable[[Any], T], row: Sequence[Any], key: RunKey, given: Any = None) -> T:
+    """A row as its value, or Unreadable. `given` is what `convert` takes where that is not the row itself."""
+    try:
+        value = convert(row if given is None else given)
+        said = misfit(value)
+    except Exception as problem:
+        raise unreadable(table, key, row, problem) from problem
+    if said is not None:
+        raise unreadable(table, key, row, said)
+    return value
+
+
+def apart(
+    run_ids: Sequence[str], read: Callable[[Sequence[str]], list[T]], unreadable: list[Unreadable] | None
+) -> list[T]:
+    """Read runs together; where one cannot be read, in halves until it stands alone and is noted, or raises."""
+    try:
+        return read(run_ids)
+    except Unreadable as problem:
+        if unreadable is None:
+            raise
+        if len(run_ids) == 1:
+            unreadable.append(problem)
+            return []
+    middle = len(run_ids) // 2
+    return [*apart(run_ids[:middle], read, unreadable), *apart(run_ids[middle:], read, unreadable)]
+
+
+@contextmanager
+def named(table: str, tenant: str, run_ids: Sequence[str]) -> Iterator[None]:
+    """A statement whose text may not be Unicode: the driver does not say in which row."""
+    try:
+        yield
+    except UnicodeDecodeError as problem:
+        raise unreadable(table, (tenant, run_ids[0]), (), problem) from problem
+
+
+def unreadable_worker(row: Sequence[Any], problem: object) -> Unreadable:
+    """The error for the row of a worker, which begins with its tenant and its id."""
+    return Unreadable("workers", f"id {row[1]!a:.80}", reason(problem), tenant=None)
+
+
+def damage_of(whole: WholeRun) -> Unreadable | None:
+    """The first row of a run that was read whole and does not hold what it should."""
+    run = whole.record.run
+    tables = {
+        "runs": (whole.record,),
+        "steps": whole.steps,
+        "attempts": whole.attempts,
+        "journal": whole.entries,
+        "messages": whole.messages,
+        "outbox": whole.outbox,
+    }
+    for table, rows in tables.items():
+        for row in rows:
+            try:
+                read_row(table, lambda value: value, msgspec.structs.astuple(row), (run.tenant, run.id), row)
+            except Unreadable as problem:
+                return problem
+    return None
+
+
+def misfit(value: object) -> str | None:
+    """What in a row that was read is not as its type and its meaning ask; None where all of it is."""
+    if isinstance(value, RunRecord):
+        return misfit(value.run) or misfit(value.details)
+    if not isinstance(value, msgspec.Struct):
+        return None
+    return misfit_of_row(value) or _misfit_of_payloads(value)
+
+
+def _misfit_of_payloads(value: msgspec.Struct) -> str | None:
+    if isinstance(value, Attempt):
+        return misfit_of_json({"output": value.output, "cost": value.cost})
+    if isinstance(value, Details):
+        return misfit_of_json({"input": value.input, "labels": value.labels})
+    if isinstance(value, Message | OutboxEntry):
+        return misfit_of_json({"payload": value.payload})
+    if isinstance(value, Step) and value.note is not None:
+        note = value.note
+        return misfit_of_json(
+            {
+                f"note {name}": None if text is None else text.encode()
+                for name, text in (("output", note.output), ("record", note.record))
+            }
+        )
+    if isinstance(value, SealedEntry):
+        open_entry(value.body)
+    return None
