@@ -16,6 +16,7 @@
     │   │   ├── Unreachable    no connection could be made: the server may be starting
     │   │   └── LoginRefused   the server refuses this login, or has no such database
     │   ├── PermissionDenied   the role at the database lacks a right
+    │   ├── DatabaseGone       the file was moved, deleted or replaced while it was open
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
     │   └── Contended          two transactions met: re-run the whole of it
@@ -170,6 +171,10 @@ class Unreachable(StoreUnavailable):
 
 class LoginRefused(StoreUnavailable):
     """The server refuses this login, or has no such database: a new program gives up, a running one goes on trying."""
+
+
+class DatabaseGone(StoreError):
+    """The database file was moved, deleted or replaced while it was open. No further try can help."""
 
 
 class PermissionDenied(StoreError):

@@ -185,13 +185,14 @@ class Worker:
         deafen = self._transactor.store.bell.listen(self._heard)
         chores: list[asyncio.Task[None]] = []
         ending = asyncio.ensure_future(end)
+        self._outage.give_up = ending.cancel
         try:
             await self._join(ending)
             if not ending.done():
                 work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
-            await ending
+            await self._until(ending)
         except BaseException:
             # Whoever ended it like this does not wait, but what it holds must not wait for its leases to run out.
             self._grace = 0.0
@@ -207,6 +208,15 @@ class Worker:
                 tasks = self._attempts.cancel_tasks()
                 self._crew.close()
                 await asyncio.gather(*chores, *tasks, ending, return_exceptions=True)
+
+    async def _until(self, ending: asyncio.Future[object]) -> None:
+        """Wait for the end; a database that is gone for good is one, too."""
+        try:
+            await ending
+        except asyncio.CancelledError:
+            if self._outage.gone is None:
+                raise
+            raise self._outage.gone from None
 
     async def _join(self, ending: asyncio.Future[object]) -> None:
         """Register, waiting for the database if it must."""
@@ -258,7 +268,7 @@ class Worker:
         self._attempts.release_rest()
         with suppress(StoreError):
             await self._attempts.settle_doubts()
-        until = self._seams.monotonic() + self._settings.closing
+        until = self._seams.monotonic() + (self._settings.closing if self._outage.gone is None else 0.0)
         while not self._attempts.reports.idle and (left := until - self._seams.monotonic()) > 0:
             self._progress.clear()
             await self._seams.wait(self._progress, min(left, WATCH))

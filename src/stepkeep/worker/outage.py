@@ -6,7 +6,9 @@ Every chore of the worker meets the same outage; each backs off on its own, and 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from stepkeep.errors import DatabaseGone
 from stepkeep.worker.seams import Seams
 
 log = logging.getLogger("stepkeep.worker")
@@ -21,13 +23,21 @@ class Outage:
     def __init__(self, seams: Seams) -> None:
         self._seams = seams
         self._since: float | None = None
+        self.gone: DatabaseGone | None = None
+        self.give_up: Callable[[], object] = lambda: None
+        """Called when the database is gone for good: no try after that can help."""
 
     @property
     def lasts(self) -> bool:
         return self._since is not None
 
     def met(self, problem: Exception) -> None:
-        if self._since is None:
+        if isinstance(problem, DatabaseGone):
+            if self.gone is None:
+                self.gone = problem
+                log.error("the worker ends: %s", problem)
+                self.give_up()
+        elif self._since is None:
             self._since = self._seams.monotonic()
             log.warning("the database does not answer; trying again until it does: %s", problem)
 

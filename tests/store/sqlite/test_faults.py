@@ -13,7 +13,7 @@ import pytest
 from tests.store.test_contract_change import increment
 from tests.store.values import details, key, load, new_run, ready, save, want, writes
 
-from stepkeep.errors import StoreUnavailable
+from stepkeep.errors import StoreError, StoreUnavailable
 from stepkeep.store.protocol import Loaded, Write
 from stepkeep.store.sqlite import connection
 from stepkeep.store.sqlite.store import SqliteStore
@@ -174,7 +174,7 @@ async def test_a_reader_can_never_write(tmp_path: Path) -> None:
 async def test_a_transaction_the_user_ended_is_not_passed_off_as_committed(tmp_path: Path) -> None:
     async with opened(tmp_path / "app.db") as store:
         await save(store, new_run(1))
-        with pytest.raises(StoreUnavailable, match="only Stepkeep may commit"):
+        with pytest.raises(StoreError, match="only Stepkeep may commit"):
             await _end_it_early(store)
         await store.change([want(1)], increment(1))
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -70,33 +70,32 @@ async def _serve(
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
-    async with AsyncExitStack() as stack:
-        with _interrupted_by_signals():
-            try:
-                engine = await stack.enter_async_context(open_engine(settings, policies, wait_for_database=True))
-            except asyncio.CancelledError:
-                warn("stopped before the database answered")
-                return None
-        devote_process()
-        worker = engine.worker(
-            app=name,
-            concurrency=concurrency,
-            threads=threads,
-            capabilities=capabilities,
-            queues=queues or None,
-            settings=WorkerSettings(grace=grace),
-        )
-        handlers = ", ".join(spec.name for spec in engine.registry) or "none"
-        places = f"{concurrency} places and {min(threads, concurrency)} threads"
-        warn(f"worker of tenant {engine.tenant} serves with {places}; handlers: {handlers}")
-        await worker.serve(signals=True)
-        warn(f"worker {worker.id} has drained and stopped")
-        return worker.id
+    with _interrupted_by_signals():
+        try:
+            async with open_engine(settings, policies, wait_for_database=True) as engine:
+                devote_process()
+                worker = engine.worker(
+                    app=name,
+                    concurrency=concurrency,
+                    threads=threads,
+                    capabilities=capabilities,
+                    queues=queues or None,
+                    settings=WorkerSettings(grace=grace),
+                )
+                handlers = ", ".join(spec.name for spec in engine.registry) or "none"
+                places = f"{concurrency} places and {min(threads, concurrency)} threads"
+                warn(f"worker of tenant {engine.tenant} serves with {places}; handlers: {handlers}")
+                await worker.serve(signals=True)
+                warn(f"worker {worker.id} has drained and stopped")
+                return worker.id
+        except asyncio.CancelledError:
+            warn("stopped before it served: nothing was claimed")
+            return None
 
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """While the database is waited for, a signal ends the wait; nothing is held yet that would have to be drained."""
+    """Until the worker heeds signals itself, one ends the task: nothing is held yet that would have to be drained."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for which in (signal.SIGTERM, signal.SIGINT):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class SqliteBell(CoalescingBell):
     def __init__(self, database: Path) -> None:
         super().__init__()
         # One file, by whatever name it is opened.
-        real = Path(os.path.realpath(database))
+        self._database = real = Path(os.path.realpath(database))
         self._file = real.with_name(real.name + "-bell")
         self._mine = 0
 
@@ -49,7 +50,7 @@ class SqliteBell(CoalescingBell):
     async def attend(self) -> None:
         while True:
             try:
-                self._file.touch()
+                self._file.touch(mode=self._mode())
                 watch = inotify.watch(self._file)
             except OSError as problem:
                 log.warning("no hints: %s; work is found by polling alone, a little later", problem)
@@ -61,6 +62,10 @@ class SqliteBell(CoalescingBell):
                 await (self._look() if watch is None else self._await_kernel(watch))
             finally:
                 self.is_heard = False
+
+    def _mode(self) -> int:
+        """The mode of the database: whoever may use that may ring."""
+        return stat.S_IMODE(self._database.stat().st_mode)
 
     async def _await_kernel(self, watch: int) -> None:
         """Pass on what the kernel tells, until the file is gone."""

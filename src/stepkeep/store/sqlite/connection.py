@@ -14,6 +14,7 @@ from pathlib import Path
 import apsw
 
 from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StepkeepError, StoreUnavailable
+from stepkeep.store.sqlite.file import DatabaseFile
 
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction that user code takes part in."""
@@ -37,19 +38,19 @@ UNSTORABLE = (UnicodeError, OverflowError, apsw.TooBigError)
 """Half a surrogate pair, a number of more than 64 bits, a gigabyte of text."""
 
 
-ONE_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
-ANY_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_FULLMUTEX
+ONE_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX
+ANY_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_FULLMUTEX
 """SQLite's own locks around each of its calls cost a seventh of the call; a thread that is alone needs none."""
 
 
-def open_connection(path: Path, *, read_only: bool = False, for_users: bool = False) -> apsw.Connection:
-    """Open the file (and make it, with its directory, where it is missing).
+def open_connection(file: DatabaseFile, *, read_only: bool = False, for_users: bool = False) -> apsw.Connection:
+    """Open the file, which must be there and be the one that the store holds.
 
     The connection is for one thread at a time, unless it is `for_users`, who may do with it what they like.
     """
+    path = file.path
     with translated(path):
-        if not read_only:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        file.check()
         # Never read-only for SQLite itself: the first reader of a file after a crash has to recover its log.
         flags = ANY_THREAD if for_users else ONE_THREAD
         connection = apsw.Connection(os.fspath(path), flags=flags, statementcachesize=256)

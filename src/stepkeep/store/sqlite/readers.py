@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Lock, local
 from typing import TypeVar
 
 import apsw
 
 from stepkeep.store.sqlite.connection import open_connection, translated
+from stepkeep.store.sqlite.file import DatabaseFile
 
 T = TypeVar("T")
 
@@ -24,8 +24,8 @@ THREADS = 4
 class Readers:
     """A pool whose connections open when they are first needed."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="stepkeep-reader")
         self._mine = local()
         self._guard = Lock()
@@ -41,10 +41,11 @@ class Readers:
         self._opened.clear()
 
     def _look(self, look: Callable[[apsw.Connection], T]) -> T:
-        with translated(self._path):
+        with translated(self._file.path):
+            self._file.check()
             connection = getattr(self._mine, "connection", None)
             if connection is None:
-                connection = self._mine.connection = open_connection(self._path, read_only=True)
+                connection = self._mine.connection = open_connection(self._file, read_only=True)
                 with self._guard:
                     self._opened.append(connection)
             return look(connection)

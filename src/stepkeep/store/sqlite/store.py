@@ -51,6 +51,7 @@ from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock
+from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.sqlite.transaction import open_transaction
@@ -70,8 +71,9 @@ class SqliteStore:
     looks_first = False
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-        self.url = f"sqlite:///{self._path}"
+        self._file = DatabaseFile(path)
+        self._path = self._file.path
+        self.url = f"sqlite:///{Path(path)}"
         self._clock = Clock()
         self._turns = Turns()
         self.bell = SqliteBell(self._path)
@@ -96,8 +98,8 @@ class SqliteStore:
         forks.note_open(self._path)
         try:
             self._pid, self._turns = os.getpid(), Turns()
-            self._writer = await Writer.start(self._path, self._turns)
-            self._readers = Readers(self._path)
+            self._writer = await Writer.start(self._file, self._turns)
+            self._readers = Readers(self._file)
             await self.status()
         except BaseException:
             await self._end()
@@ -149,7 +151,7 @@ class SqliteStore:
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._live()
-        return ringing(open_transaction(self._path, self._turns, self._clock.now), self.bell)
+        return ringing(open_transaction(self._file, self._turns, self._clock.now), self.bell)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         def work(c: apsw.Connection) -> list[Renewed]:

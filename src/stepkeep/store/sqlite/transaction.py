@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TypeVar
 
 import apsw
@@ -19,6 +18,7 @@ from stepkeep.errors import StoreError
 from stepkeep.store.protocol import Think, Want
 from stepkeep.store.sqlite.change import change
 from stepkeep.store.sqlite.connection import open_connection, translated
+from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.turns import Turns
 
 T = TypeVar("T")
@@ -52,8 +52,8 @@ class SqliteTransaction:
 class _Unit:
     """The connection and what is to be given back; each method runs in the transaction's own thread."""
 
-    def __init__(self, path: Path, turns: Turns) -> None:
-        self.path = path
+    def __init__(self, file: DatabaseFile, turns: Turns) -> None:
+        self._file, self.path = file, file.path
         self._turns = turns
         self._has_turn = False
         self._connection: apsw.Connection | None = None
@@ -63,7 +63,7 @@ class _Unit:
         self._turns.take()
         self._has_turn = True
         with translated(self.path):
-            self._connection = open_connection(self.path, for_users=True)
+            self._connection = open_connection(self._file, for_users=True)
             self._connection.execute("begin immediate")
             self._connection.set_commit_hook(self._note_commit)
 
@@ -84,6 +84,8 @@ class _Unit:
     def commit(self) -> None:
         with translated(self.path):
             self.live().execute("commit")
+            # What was written to a file that is gone must not be acknowledged.
+            self._file.check()
 
     def end(self) -> None:
         """Undo what was not committed, and let the next one in."""
@@ -98,9 +100,11 @@ class _Unit:
 
 
 @asynccontextmanager
-async def open_transaction(path: Path, turns: Turns, clock: Callable[[], int]) -> AsyncIterator[SqliteTransaction]:
+async def open_transaction(
+    file: DatabaseFile, turns: Turns, clock: Callable[[], int]
+) -> AsyncIterator[SqliteTransaction]:
     thread = ThreadPoolExecutor(1, thread_name_prefix="stepkeep-transaction")
-    unit = _Unit(path, turns)
+    unit = _Unit(file, turns)
     try:
         await _run(thread, unit.begin)
         yield SqliteTransaction(unit, thread, clock)

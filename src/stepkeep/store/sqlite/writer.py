@@ -18,8 +18,9 @@ from typing import Any, Self, TypeVar
 
 import apsw
 
-from stepkeep.errors import StoreUnavailable
-from stepkeep.store.sqlite.connection import UNSTORABLE, explain, open_connection
+from stepkeep.errors import DatabaseGone, StoreUnavailable
+from stepkeep.store.sqlite.connection import UNSTORABLE, explain, open_connection, translated
+from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.turns import Turns
 
 T = TypeVar("T")
@@ -59,17 +60,17 @@ class Writer:
     """The one connection that writes, and its thread."""
 
     @classmethod
-    async def start(cls, path: Path, turns: Turns) -> Self:
-        """Open the file, which may have to wait, and begin to take work."""
-        return cls(path, turns, await asyncio.to_thread(open_connection, path))
+    async def start(cls, file: DatabaseFile, turns: Turns) -> Self:
+        """Open the file (made where it is missing), which may have to wait, and begin to take work."""
+        return cls(file, turns, await asyncio.to_thread(_make_and_open, file))
 
-    def __init__(self, path: Path, turns: Turns, connection: apsw.Connection) -> None:
-        self._path = path
+    def __init__(self, file: DatabaseFile, turns: Turns, connection: apsw.Connection) -> None:
+        self._file, self._path = file, file.path
         self._turns = turns
         self._connection = connection
         self._queue: SimpleQueue[_Call | None] = SimpleQueue()
         self._closed = False
-        self._thread = Thread(target=self._loop, name=f"stepkeep-writer {path.name}", daemon=True)
+        self._thread = Thread(target=self._loop, name=f"stepkeep-writer {self._path.name}", daemon=True)
         self._thread.start()
 
     async def run(self, work: Work[T]) -> T:
@@ -136,11 +137,14 @@ class Writer:
         """One transaction for all of them; what becomes of each stands in the call."""
         connection = self._connection
         try:
+            self._file.check()
             connection.execute("begin immediate")
             for call in batch:
                 run(connection, call)
             connection.execute("commit")
-        except apsw.Error as error:
+            # What was written to a file that is gone must not be acknowledged.
+            self._file.check()
+        except (apsw.Error, DatabaseGone) as error:
             # The disk is full, the file is locked: the transaction is gone, and with it everybody's work.
             log.warning("a transaction of %d calls failed: %s", len(batch), error)
             for call in batch:
@@ -154,6 +158,14 @@ class Writer:
         for call in batch:
             if isinstance(call.error, (apsw.Error, *UNSTORABLE)):
                 call.error = _explained(call.error, self._path)
+
+
+def _make_and_open(file: DatabaseFile) -> apsw.Connection:
+    with translated(file.path):
+        file.make()
+        connection = open_connection(file)
+        file.hold()
+    return connection
 
 
 class _Spoilt(Exception):
