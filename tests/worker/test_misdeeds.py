@@ -582,3 +582,45 @@ def test_a_copy_that_does_not_return_obeys_a_signal_that_the_worker_does_not_hea
         await serving
 
     on_store(body)
+
+
+# -- what stands between a claim and its report ------------------------------------------------------------------------
+def test_a_callback_on_cancellation_that_raises_does_not_reach_the_worker(on_store: On) -> None:
+    async def patient(ctx: Context) -> None:
+        ctx.cancelled.add_callback(sys.exit)
+        await asyncio.sleep(60)
+
+    async def body(bed: Bed) -> None:
+        bed.handler("patient", patient)
+        bed.handler("honest", honest)
+        late = [await bed.start(step("patient", timeout=100_000, **ONCE), name=f"late-{n}") for n in range(3)]
+        right = await bed.start(step("honest"), name="right")
+        assert await bed.finish(right, *late) is RunState.SUCCEEDED
+        assert {(await bed.attempts(run_id))[0].state for run_id in late} == {"timed_out"}
+
+    on_store(body)
+
+
+def test_a_step_whose_input_cannot_be_read_fails_and_its_neighbours_run(on_each: On) -> None:
+    async def takes(ctx: Context) -> Any:
+        return ctx.input
+
+    async def body(bed: Bed) -> None:
+        bed.handler("takes", takes)
+        runs = [await bed.start(step("takes", **ONCE), name=f"takes-{n}", given=n) for n in range(4)]
+        store: Any = bed.store
+        real = store.read_details
+
+        async def read_details(keys: Any) -> Any:
+            if any(run_id == runs[1] for _, run_id in keys):
+                raise ValueError("a damaged row")
+            return await real(keys)
+
+        store.read_details = read_details
+        await bed.finish(*runs)
+        assert [(await bed.run(run_id)).state for run_id in runs] == ["succeeded", "failed", "succeeded", "succeeded"]
+        [attempt] = await bed.attempts(runs[1])
+        said = "what this attempt needs cannot be read from the database: ValueError: a damaged row"
+        assert attempt.error == said
+
+    on_each(body)

@@ -175,6 +175,11 @@ class Worker:
         return len(self._attempts.leases)
 
     @property
+    def room(self) -> int:
+        """How many of its places nothing holds: no attempt, and no handler that outlived its attempt."""
+        return self._attempts.places.free.total
+
+    @property
     def id(self) -> str | None:
         """Its name in the database, once it is registered."""
         return self._membership.row.id if self._membership.is_registered else None

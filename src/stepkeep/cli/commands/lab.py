@@ -11,6 +11,7 @@ from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.commands.lab_campaign import campaign
 from stepkeep.cli.commands.lab_check import check
 from stepkeep.cli.commands.lab_fuzz import fuzz
+from stepkeep.cli.commands.lab_misdeeds import misdeeds
 from stepkeep.cli.commands.lab_stores import stores
 from stepkeep.cli.commands.lab_torture import torture
 from stepkeep.cli.printer import answer, overwrite, say, warn
@@ -97,6 +98,7 @@ app.command("campaign")(with_settings(campaign))
 app.command("stores")(with_settings(stores))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
+app.command("misdeeds")(with_settings(misdeeds))
 app.command("fuzz")(with_settings(fuzz))
 
 

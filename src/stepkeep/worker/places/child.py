@@ -151,7 +151,11 @@ def live(descriptor: int) -> None:
         outcome = copy_context().run(_attempt, task, cancelled)
         end_copy(pid)
         surroundings.restore()
-        line.send_bytes(_packed(number, outcome))
+        try:
+            line.send_bytes(_packed(number, outcome))
+        except OSError:
+            # The handler closed the line, so that nothing can be said: the end of the process says it.
+            os._exit(1)
 
 
 class Surroundings:
