@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.kernel.driver import (
     LEASE,
+    When,
     World,
     allowing,
     bytes_of,
@@ -174,6 +175,36 @@ def test_a_condition_may_read_the_runs_input() -> None:
     world = World(work("a", condition="c"), conditions={"c": condition}, given=b"{}", start=False)
     world.start()
     assert world.run.state is RunState.SUCCEEDED
+
+
+def test_the_conditions_of_a_fan_out_ask_for_all_that_they_read_at_once() -> None:
+    """Each question begins the decision anew, inside the transaction, with every condition evaluated so far."""
+    evaluated: list[str] = []
+
+    def reading(name: str) -> When:
+        def read(view: ConditionView) -> bool:
+            evaluated.append(name)
+            return view.outputs[name] == b"1" and view.input == b"7"
+
+        return when(read, name, input=True)
+
+    early = [f"e{n}" for n in range(30)]
+    late = [work(f"l{n}", "hub", condition=f"c{n}") for n in range(30)]
+    world = World(
+        *(work(name) for name in early),
+        work("hub", *early),
+        *late,
+        conditions={f"c{n}": reading(f"e{n}") for n in range(30)},
+        given=b"7",
+        watched=False,
+    )
+    for name in early:
+        world.finish(name, output=b"1")
+    evaluated.clear()
+    world.finish("hub")
+    assert sorted(world.ready()) == sorted(f"l{n}" for n in range(30))
+    assert world.rounds <= 4
+    assert len(evaluated) == 2 * 30, "once each, by each of the two ways to decide"
 
 
 def test_a_condition_reads_what_a_gate_a_wait_and_a_person_said() -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stepkeep.definition.expression_budget import ExpressionBudget
+from stepkeep.definition.expression_limits import MAX_COST, CostBudget, condition_cost, rule_cost
 from stepkeep.definition.expressions import (
     Expression,
     InvalidExpression,
@@ -99,19 +100,32 @@ def _one_expression(text: str) -> tuple[str, int]:
 
 
 class CompiledCondition:
-    """An `if` or a rule, of the kernel's `Condition` protocol. `own` makes what it calls `output`."""
+    """An `if` or a rule, of the kernel's `Condition` protocol. `own` makes what it calls `output`.
 
-    def __init__(self, expression: Expression, definition: Definition, own: Template | None = None) -> None:
+    An `if` is evaluated while a transaction holds locks, so it may cost a small part of what a rule may cost.
+    """
+
+    def __init__(
+        self,
+        expression: Expression,
+        definition: Definition,
+        own: Template | None = None,
+        *,
+        max_cost: int = MAX_COST,
+        is_rule: bool = False,
+    ) -> None:
         self._expression, self._definition, self._own = expression, definition, own
+        self._max_cost, self._is_rule = max_cost, is_rule
         self.reads: frozenset[str] = expression.references | (own.references if own else frozenset())
         self.reads_input: bool = expression.uses_input or (own is not None and own.uses_input)
 
     def holds(self, view: ConditionView) -> bool:
         """Whether it is true of this view; ExpressionError when it cannot say."""
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         if self._own is not None:
-            context["output"] = self._own.render(context)
-        found = self._expression.evaluate(context)
+            context["output"] = self._own.render(context, budget)
+        found = self._expression.evaluate(context, budget)
         if not isinstance(found, bool):
             raise ExpressionError(f"`{self._expression.source}` comes to {shown(found)}, not to true or false.")
         return found
@@ -131,20 +145,30 @@ class CompiledTemplate:
 
 
 def compile_condition(source: str, definition: Definition) -> CompiledCondition:
-    """Compile an `if` of a definition."""
-    return CompiledCondition(compile_truth(source, _scopes(definition).condition), definition)
+    """Compile an `if` of a definition.
+
+    One decision may have to evaluate all conditions of a definition, so the more there are, the less each may cost.
+    """
+    known = _of(definition)
+    max_cost = condition_cost(known.conditions)
+    return CompiledCondition(compile_truth(source, known.scopes.condition), definition, max_cost=max_cost)
 
 
-def compile_rule(source: str, definition: Definition, step: str) -> CompiledCondition:
-    """Compile a rule of a step, whose result it calls `output`. For the final check that is the run's own output."""
-    scopes = _scopes(definition)
+def compile_rule(source: str, definition: Definition, step: str, among: int = 1) -> CompiledCondition:
+    """Compile a rule of a step, whose result it calls `output`. For the final check that is the run's own output.
+
+    It is one `among` so many, which are evaluated together.
+    """
+    scopes, max_cost = _scopes(definition), rule_cost(among)
     try:
-        return CompiledCondition(compile_truth(source, scopes.condition), definition)
+        expression = compile_truth(source, scopes.condition)
+        return CompiledCondition(expression, definition, max_cost=max_cost, is_rule=True)
     except InvalidExpression:
         # It looks at `output`, or it is wrong: the wider scope knows which.
         expression = compile_truth(source, scopes.rule)
     value = definition.output if step not in scopes.rule.steps else own_output(step)
-    return CompiledCondition(expression, definition, compile_template(value, scopes.template))
+    own = compile_template(value, scopes.template)
+    return CompiledCondition(expression, definition, own, max_cost=max_cost, is_rule=True)
 
 
 def compile_inputs(inputs: Any, definition: Definition) -> CompiledTemplate:
@@ -164,31 +188,63 @@ def render_output(
     return compile_inputs(definition.output, definition).render(view)
 
 
-def _context(view: ConditionView, definition: Definition, reads: Iterable[str], *, reads_input: bool) -> dict[str, Any]:
-    """The names of an expression. A step that has no output lacks the field, so that has() can ask for it."""
+def _context(
+    view: ConditionView,
+    definition: Definition,
+    reads: Iterable[str],
+    *,
+    reads_input: bool,
+    kept: dict[str, tuple[bytes, Any]] | None = None,
+) -> dict[str, Any]:
+    """The names of an expression. A step that has no output lacks the field, so that has() can ask for it.
+
+    `kept` holds what was decoded before, for conditions, which change nothing. What handlers are given is decoded anew.
+    """
     steps: dict[str, dict[str, Any]] = {}
     for name in reads:
         steps[name] = fields = {}
         if (state := view.states.get(name)) is not None:
             fields["state"] = str(state)
         if (output := view.outputs.get(name)) is not None:
-            fields["output"] = _decode(output)
+            fields["output"] = _decoded(output, f"steps.{name}", kept)
     run = {"id": view.run_id, "workflow": definition.name, "version": definition.version}
     context: dict[str, Any] = {"steps": steps, "run": run}
     if reads_input:
-        context["input"] = _decode(view.input)
+        context["input"] = _decoded(view.input, "input", kept)
     return context
 
 
-_recent: dict[int, tuple[Definition, Scopes]] = {}
+def _decoded(encoded: bytes, name: str, kept: dict[str, tuple[bytes, Any]] | None) -> Any:
+    if kept is None:
+        return _decode(encoded)
+    known = kept.get(name)
+    if known is None or known[0] != encoded:
+        known = kept[name] = (encoded, _decode(encoded))
+    return known[1]
+
+
+class _Known(NamedTuple):
+    """What all expressions of a definition need."""
+
+    definition: Definition
+    scopes: Scopes
+    conditions: int
+
+
+_recent: dict[int, _Known] = {}
+
+
+def _of(definition: Definition) -> _Known:
+    # A plan compiles all conditions of one definition in a row; making the scope anew for each would cost the square.
+    known = _recent.get(id(definition))
+    if known is None or known.definition is not definition:
+        scopes = scopes_of((step.name for step in definition.steps), definition.input_fields)
+        conditions = sum(step.condition is not None for step in definition.steps)
+        if len(_recent) >= 32:
+            _recent.clear()
+        known = _recent[id(definition)] = _Known(definition, scopes, conditions)
+    return known
 
 
 def _scopes(definition: Definition) -> Scopes:
-    # A plan compiles all conditions of one definition in a row; making the scope anew for each would cost the square.
-    known = _recent.get(id(definition))
-    if known is None or known[0] is not definition:
-        made = scopes_of((step.name for step in definition.steps), definition.input_fields)
-        if len(_recent) >= 32:
-            _recent.clear()
-        known = _recent[id(definition)] = (definition, made)
-    return known[1]
+    return _of(definition).scopes

@@ -1,30 +1,70 @@
 """How much work an expression may be: an upper bound of its cost on given data, taken before CEL evaluates it.
 
-CEL holds the interpreter's lock while it works and cannot be interrupted, loops cost the square of their length, and
-text doubles with every `x + x`. So the tree is walked once with sizes in place of values, and too much is refused.
+CEL holds the interpreter's lock while it works and cannot be interrupted, and conditions are evaluated while a
+transaction holds locks. So the tree is walked once with sizes in place of values, and too much is refused: `contains`
+costs the product of its texts, loops that build lists the square of their length, and text doubles with every `x + x`.
 It also refuses lists built from maps, whose order CEL changes from one process to the next. Called by `expressions`.
+
+The unit of cost is about a nanosecond. `scripts/expression_costs.py` measures what each function takes and how far the
+estimate lies above it; the weights below are rounded up from that.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select
+from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select, walk
 from stepkeep.errors import ExpressionError
 
 MAX_DATA: Final = 1_000_000
 """The most that one expression may read, in bytes of JSON; a plain path such as `input.file` passes any size."""
 
+MAX_COST: Final = 150_000_000
+"""What all expressions of one value (inputs of a step, a rule, an output) may cost together: some 100 ms at most."""
+
+MAX_CONDITION_COST: Final = 5_000_000
+"""What one condition may cost: at most 5 ms."""
+
+MAX_CONDITIONS_COST: Final = 200_000_000
+"""What all conditions of a definition may cost together, because one decision may have to evaluate all of them."""
+
+MAX_RULES_COST: Final = 1_000_000_000
+"""What all rules of a step may cost together."""
+
+MIN_CONDITION_COST: Final = 100_000
+"""What each condition and each rule may cost in any case, however many there are."""
+
 MAX_LIST: Final = 1_000
-MAX_COST: Final = 10_000_000
 MAX_PATTERN: Final = 256
 MAX_PATTERN_PROGRAM: Final = 20_000
-_MAX_LOOKS: Final = 500_000
-_SCALAR_WEIGHT: Final = 32
+
+# Costs. A mass is the bytes of a value and _ITEM for each value in it.
+_ITEM: Final = 32
+_EVALUATION: Final = 10_000
+_READ_ITEM: Final = 150
+_READ_ENTRY: Final = 400
+_READ_BYTE: Final = 3
+_MADE_ITEM: Final = 300
+_MADE_NULL: Final = 700
+_LITERAL_ITEM: Final = 300
+_NODE: Final = 200
+_LOOK: Final = 100
+_COMPARED: Final = 3
+_COPIED_BYTE: Final = 6
+_COPIED_ITEM: Final = 80
+_SCANNED: Final = 35
+_SEARCHED: Final = 10
+_SEARCHED_TWICE: Final = 60
+"""`contains` compares so many characters in one unit, at each place of the text."""
+_BUILT_LIST: Final = 35
+_PATTERN: Final = 15_000
+_PATTERN_COMPILED: Final = 1_000
+_PATTERN_MATCHED: Final = 10
+_CALENDAR: Final = 2_000
 
 _PATTERN_TOKEN = re.compile(
     r"""
@@ -38,11 +78,60 @@ _PATTERN_TOKEN = re.compile(
 _encode = msgspec.json.Encoder().encode
 
 
-def data_weight(data: object) -> tuple[int, bool]:
-    """The size of data as JSON, and whether there may be a null in it.
+class Weight(NamedTuple):
+    """The size of data: bytes of JSON, values, those that have a key, and whether there may be a null among them."""
 
-    Raises ExpressionError for what CEL would cut short, round or crash on.
-    """
+    size: int
+    items: int
+    entries: int
+    may_hold_null: bool
+
+    @property
+    def mass(self) -> int:
+        return self.size + _ITEM * self.items
+
+    @property
+    def reading_cost(self) -> int:
+        """What it costs to hand the data to CEL."""
+        return _EVALUATION + _READ_BYTE * self.size + _READ_ITEM * self.items + _READ_ENTRY * self.entries
+
+
+class CostBudget:
+    """What evaluations may still cost together. One for each rendering or condition; not shared between threads."""
+
+    __slots__ = ("_refusal", "remaining")
+
+    def __init__(self, cost: int = MAX_COST, *, is_condition: bool = False) -> None:
+        self.remaining = cost
+        self._refusal = _CONDITION_REFUSAL if is_condition else _REFUSAL
+
+    def spend(self, cost: int) -> None:
+        """Take this much, or raise ExpressionError."""
+        self.remaining -= cost
+        if self.remaining < 0:
+            said, hint = self._refusal
+            raise ExpressionError(said, hint=hint)
+
+
+_REFUSAL: Final = ("it is too much work for the data that it reads.", "Do it in a step.")
+_CONDITION_REFUSAL: Final = (
+    "it is too much work for a condition on the data that it reads.",
+    "Do it in a step before, and let the condition read its output.",
+)
+
+
+def condition_cost(conditions: int) -> int:
+    """What each of so many conditions of a definition may cost."""
+    return max(MIN_CONDITION_COST, min(MAX_CONDITION_COST, MAX_CONDITIONS_COST // max(conditions, 1)))
+
+
+def rule_cost(rules: int) -> int:
+    """What each of so many rules of a step may cost."""
+    return max(MIN_CONDITION_COST, min(MAX_COST, MAX_RULES_COST // max(rules, 1)))
+
+
+def data_weight(data: object) -> Weight:
+    """The size of data; raises ExpressionError for what CEL would cut short, round or crash on."""
     try:
         encoded = _encode(data)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -55,11 +144,39 @@ def data_weight(data: object) -> tuple[int, bool]:
     # CEL ends a text at its first NUL and says nothing. The escape may also be part of the text itself.
     if b"\\u0000" in encoded and _holds_nul(data):
         raise ExpressionError("the data that it reads holds a NUL character.")
-    return len(encoded), b"null" in encoded
+    return Weight(len(encoded), _items(encoded), encoded.count(b'":'), b"null" in encoded)
+
+
+def _items(encoded: bytes) -> int:
+    """At most so many values are in this JSON, a mapping for four. What looks like one inside a text counts, too."""
+    return encoded.count(b",") + encoded.count(b"[") + 4 * encoded.count(b"{") + 1
 
 
 def pattern_program(pattern: str) -> int:
     """A generous guess at how many instructions a regular expression compiles to."""
+    return _pattern_units(pattern, _PROGRAM)
+
+
+def _pattern_cost(pattern: str, size: int) -> int:
+    """What it costs to compile a regular expression, which CEL does for each call, and to match a text with it."""
+    compiled = _PATTERN_COMPILED * _pattern_units(pattern, _COMPILING)
+    return _PATTERN + compiled + _PATTERN_MATCHED * _pattern_units(pattern, _MATCHING) * size
+
+
+class _Atoms(NamedTuple):
+    """What a Unicode class, another class (or any character) and a single character count for in a pattern."""
+
+    unicode: int
+    some: int
+    one: int
+
+
+_PROGRAM: Final = _Atoms(500, 20, 1)
+_COMPILING: Final = _Atoms(1_600, 6, 1)
+_MATCHING: Final = _Atoms(20, 6, 1)
+
+
+def _pattern_units(pattern: str, atoms: _Atoms) -> int:
     groups, last = [0], 0
     for token in _PATTERN_TOKEN.finditer(pattern):
         match token[0][0]:
@@ -74,48 +191,102 @@ def pattern_program(pattern: str) -> int:
                 last *= copies
                 continue
             case _:
-                last = _instructions(token[0])
-        groups[-1] = min(groups[-1] + last, MAX_PATTERN_PROGRAM + 1)
+                last = _atom(token[0], atoms)
+        groups[-1] = min(groups[-1] + last, _MAX_UNITS)
     return sum(groups) * (2 if "(?i" in pattern else 1)
 
 
-def _instructions(atom: str) -> int:
+_MAX_UNITS: Final = 1_000_000
+
+
+def _atom(atom: str, atoms: _Atoms) -> int:
     if "\\p" in atom or "\\P" in atom:
-        return 500
-    return 20 if atom[0] in ".[\\" else 1
+        return atoms.unicode
+    return atoms.some if atom[0] in ".[\\" else atoms.one
 
 
-def check_cost(tree: Node, data: Mapping[str, Any]) -> None:
-    """Raise ExpressionError when evaluating the tree on this data could take too much time or memory."""
-    _Estimate(data).shape(tree, {})
+class Traits(NamedTuple):
+    """What the text of an expression tells about its cost.
+
+    `grows` says that it may make more of its data than there is, or go over it more than once for each call.
+    """
+
+    size: int
+    calls: int
+    grows: bool
+    makes_null: bool
+
+
+_GROWING: Final = frozenset({"_+_", "contains", "matches"})
+
+
+def traits_of(tree: Node) -> Traits:
+    nodes = list(walk(tree))
+    calls = [node.function for node in nodes if isinstance(node, Call)]
+    return Traits(
+        size=sum(
+            len(node.value) if isinstance(node, Constant) and isinstance(node.value, str) else 1 for node in nodes
+        ),
+        calls=len(calls),
+        grows=any(isinstance(node, Loop) for node in nodes) or not _GROWING.isdisjoint(calls),
+        makes_null=any(isinstance(node, Constant) and node.value is None for node in nodes),
+    )
+
+
+def _text_length(node: Node) -> int:
+    return len(node.value) if isinstance(node, Constant) and isinstance(node.value, str) else 0
+
+
+def simple_cost(traits: Traits, weight: Weight) -> int | None:
+    """An upper bound without a look at the tree, where there is one: each call goes over all data and all literals."""
+    if traits.grows:
+        return None
+    return _NODE * traits.size + (_CALENDAR + _SCANNED * (weight.mass + traits.size)) * traits.calls
+
+
+def check_cost(tree: Node, data: Mapping[str, Any], budget: CostBudget, *, may_hold_null: bool = True) -> None:
+    """Take from the budget what evaluating the tree on this data costs; raises ExpressionError for too much.
+
+    The result is taken back item by item where there may be a null in it.
+    """
+    estimate = _Estimate(data, budget)
+    result = estimate.shape(tree, {})
+    size, mass = estimate.size(result), estimate.mass(result)
+    each = _MADE_NULL if may_hold_null else _MADE_ITEM
+    budget.spend(_READ_BYTE * size + each * (mass - size) // _ITEM)
 
 
 class _Made:
-    """A value that the expression will make: at most this heavy and this long, out of these items."""
+    """A value that the expression will make: at most so large and so long, out of these items."""
 
-    __slots__ = ("is_map", "items", "length", "weight")
+    __slots__ = ("is_map", "items", "length", "mass", "size")
 
-    def __init__(self, weight: int, length: int = 0, items: _Shape | None = None, *, is_map: bool = False) -> None:
-        self.weight, self.length, self.is_map = weight, length, is_map
+    def __init__(
+        self, size: int, mass: int, length: int = 0, items: _Shape | None = None, *, is_map: bool = False
+    ) -> None:
+        self.size, self.mass, self.length, self.is_map = size, mass, length, is_map
         self.items: _Shape = items or []
 
 
 # What a value may turn out to be: values from the data, and made ones.
 _Shape = list[Any]
-_SCALAR_VALUE: Final = _Made(_SCALAR_WEIGHT)
+_SCALAR_VALUE: Final = _Made(_ITEM, _ITEM)
 _SCALAR: Final[_Shape] = [_SCALAR_VALUE]
 
 
 class _Estimate:
-    def __init__(self, data: Mapping[str, Any]) -> None:
-        self.data = data
-        self.cost, self.times, self.looks = 0, 1, 0
+    """Walks a tree once. `times` is how often the part that is walked will be evaluated."""
+
+    def __init__(self, data: Mapping[str, Any], budget: CostBudget) -> None:
+        self.data, self.budget = data, budget
+        self.times = 1
+        self.known: dict[int, tuple[int, int]] = {}
 
     def shape(self, node: Node, local: Mapping[str, _Shape]) -> _Shape:
-        self._spend(1)
+        self._spend(_NODE)
         match node:
             case Constant(value=bytes() as value):
-                return [_Made(len(value))]
+                return [_Made(len(value), len(value) + _ITEM)]
             case Constant():
                 return [node.value]
             case Name():
@@ -134,19 +305,22 @@ class _Estimate:
             case Loop():
                 return self._loop(node, local)
 
+    def mass(self, shape: _Shape) -> int:
+        return max((self._weighed(value)[1] for value in self._look(shape)), default=0)
+
     def _named(self, name: str) -> _Shape:
         return [self.data[name]] if name in self.data else []
 
-    def _below(self, shape: _Shape, key: object) -> _Shape:
+    def _below(self, shape: _Shape, key: str | int | None) -> _Shape:
         """What `shape[key]` may be; a key of None stands for any."""
         found: _Shape = []
         for value in self._look(shape):
             if isinstance(value, _Made):
                 found += value.items
             elif isinstance(value, dict):
-                found += value.values() if key is None else [value[key]] if key in value else []
+                found += value.values() if not isinstance(key, str) else [value[key]] if key in value else []
             elif isinstance(value, list):
-                found += value if not isinstance(key, str) else []
+                found += value if key is None else value[key : key + 1] if isinstance(key, int) and key >= 0 else []
         return found
 
     def _iterated(self, shape: _Shape) -> _Shape:
@@ -159,35 +333,59 @@ class _Estimate:
         match node.function:
             case "_[_]":
                 index = node.arguments[1]
-                key = index.value if isinstance(index, Constant) and isinstance(index.value, str) else None
-                return self._below(arguments[0], key)
+                key = index.value if isinstance(index, Constant) else None
+                return self._below(arguments[0], key if isinstance(key, str | int) else None)
             case "_?_:_":
                 return [*arguments[1], *arguments[2]]
             case "dyn":
                 return arguments[0]
-            case "_&&_" | "_||_" | "!_" | "@not_strictly_false":
-                return _SCALAR
-        weight = sum(self._weight(argument) for argument in arguments)
-        match node.function:
-            case "_+_" if all(_is_number(value) for argument in arguments for value in self._look(argument)):
+            case "_&&_" | "_||_" | "!_" | "@not_strictly_false" | "type":
                 return _SCALAR
             case "_+_":
-                items = [*self._iterated(arguments[0]), *self._iterated(arguments[1])]
-                length = sum(self._length(argument) for argument in arguments)
-                return [self._made(weight, length, items)]
+                return self._sum(arguments)
             case "string" | "bytes":
-                return [self._made(weight + _SCALAR_WEIGHT)]
+                size, mass = self.size(arguments[0]), self.mass(arguments[0])
+                return [self._made(size + _ITEM, mass + _ITEM)]
+            case "size":
+                self._spend(_COMPARED * self._text(arguments[0]))
+            case "contains":
+                text, part = self._text(arguments[0]), self._text(arguments[1])
+                self._spend(_SEARCHED * text + text * part // _SEARCHED_TWICE)
             case "matches":
                 pattern = node.arguments[1]
                 assert isinstance(pattern, Constant)
-                self._spend(self._weight(arguments[0]) * pattern_program(str(pattern.value)))
-        self._spend(weight)
+                self._spend(_pattern_cost(str(pattern.value), self._text(arguments[0])))
+            case "duration" | "timestamp":
+                self._spend(_CALENDAR + _SCANNED * self._text(arguments[0]))
+            case function if function.startswith("get"):
+                self._spend(_CALENDAR)
+            case "@in":
+                # A map is asked for a key; a list is gone through, and each item compared.
+                lists = [value for value in arguments[1] if not _is_map(value)]
+                self._spend(_COMPARED * (self.mass(arguments[0]) + self.mass(lists)))
+            case _:
+                # Comparisons, conversions, startsWith, endsWith, arithmetic: at most all of each argument is looked at.
+                self._spend(_COMPARED * sum(self.mass(argument) for argument in arguments))
         return _SCALAR
 
+    def _sum(self, arguments: list[_Shape]) -> _Shape:
+        if all(_is_number(value) for argument in arguments for value in self._look(argument)):
+            return _SCALAR
+        items = [*self._iterated(arguments[0]), *self._iterated(arguments[1])]
+        length = sum(self._length(argument) for argument in arguments)
+        size, mass = (sum(map(measure, arguments)) for measure in (self.size, self.mass))
+        return [self._made(size, mass, length, items)]
+
     def _literal(self, values: list[_Shape], keys: list[_Shape] | None = None) -> _Shape:
-        weight = sum(self._weight(shape) + 1 for shape in [*values, *(keys or [])])
-        items = [value for shape in values for value in shape]
-        return [self._made(weight + 2, len(values), items, is_map=keys is not None)]
+        parts = [*values, *(keys or [])]
+        size, mass = (sum(measure(shape) + 1 for shape in parts) + 2 for measure in (self.size, self.mass))
+        self._check_size(size)
+        self._spend(_LITERAL_ITEM * len(parts))  # what it holds is referred to, not copied
+        return [
+            _Made(
+                size, mass + _ITEM, len(values), [value for shape in values for value in shape], is_map=keys is not None
+            )
+        ]
 
     def _loop(self, node: Loop, local: Mapping[str, _Shape]) -> _Shape:
         over = self.shape(node.over, local)
@@ -204,51 +402,61 @@ class _Estimate:
                 hint="Use a list, or ask with all(), exists() or exists_one().",
             )
         if not length:
-            return [_Made(2)] if builds_list else _SCALAR
-        self._spend(length * length // 2 if builds_list else length)
+            return [_Made(2, _ITEM)] if builds_list else _SCALAR
+        self._spend(_BUILT_LIST * length * length if builds_list else _NODE * length)
         outer, self.times = self.times, self.times * length
         step = self.shape(node.step, {**local, node.variable: self._iterated(over), node.result: []})
         self.times = outer
         if not builds_list:
             return _SCALAR
-        return [self._made(length * self._weight(step), length * self._length(step), self._iterated(step))]
+        size, mass = length * self.size(step), length * self.mass(step)
+        self._check_size(size)
+        return [_Made(size, mass, length * self._length(step), self._iterated(step))]
 
-    def _made(self, weight: int, length: int = 0, items: _Shape | None = None, *, is_map: bool = False) -> _Made:
-        if weight > MAX_DATA:
+    def _made(self, size: int, mass: int, length: int = 0, items: _Shape | None = None) -> _Made:
+        self._check_size(size)
+        self._spend(_COPIED_BYTE * size + _COPIED_ITEM * (mass - size) // _ITEM)
+        return _Made(size, mass, length, items)
+
+    def _check_size(self, size: int) -> None:
+        if size > MAX_DATA:
             raise ExpressionError(
-                f"it could make a value of {weight} bytes, and {MAX_DATA} are allowed.", hint="Build it in a step."
+                f"it could make a value of {size} bytes, and {MAX_DATA} are allowed.", hint="Build it in a step."
             )
-        self._spend(weight)
-        return _Made(weight, length, items, is_map=is_map)
 
-    def _weight(self, shape: _Shape) -> int:
-        return max((_weight(value) for value in self._look(shape)), default=0)
+    def size(self, shape: _Shape) -> int:
+        return max((self._weighed(value)[0] for value in self._look(shape)), default=0)
+
+    def _text(self, shape: _Shape) -> int:
+        """The length of a text that this may be, in bytes; lists and maps of the data are none."""
+        return max((self._weighed(value)[0] for value in self._look(shape) if not _is_container(value)), default=0)
+
+    def _weighed(self, value: object) -> tuple[int, int]:
+        """The bytes and the mass of a value."""
+        if isinstance(value, _Made):
+            return value.size, value.mass
+        if isinstance(value, str):
+            size = len(value) + 2 if value.isascii() else len(value.encode()) + 2
+            return size, size + _ITEM
+        if not isinstance(value, (dict, list)):
+            return _ITEM, _ITEM
+        known = self.known.get(id(value))
+        if known is None:
+            encoded = _encode(value)
+            self.budget.spend(_READ_BYTE * len(encoded))
+            known = self.known[id(value)] = len(encoded), len(encoded) + _ITEM * _items(encoded)
+        return known
 
     def _length(self, shape: _Shape) -> int:
         return max((_length(value) for value in self._look(shape)), default=0)
 
     def _look(self, shape: _Shape) -> _Shape:
-        self.looks += len(shape) + 1
-        if self.looks > _MAX_LOOKS:
-            raise _too_much()
+        """The estimate is work, too, once for each look and not for each turn of a loop."""
+        self.budget.spend(_LOOK * (len(shape) + 1))
         return shape
 
     def _spend(self, cost: int) -> None:
-        self.cost += cost * self.times
-        if self.cost > MAX_COST:
-            raise _too_much()
-
-
-def _too_much() -> ExpressionError:
-    return ExpressionError("it is too much work for the data that it reads.", hint="Do it in a step.")
-
-
-def _weight(value: object) -> int:
-    if isinstance(value, _Made):
-        return value.weight
-    if isinstance(value, str):
-        return len(value) + 2
-    return len(_encode(value)) if isinstance(value, (dict, list)) else _SCALAR_WEIGHT
+        self.budget.spend(cost * self.times)
 
 
 def _length(value: object) -> int:
@@ -259,6 +467,10 @@ def _length(value: object) -> int:
 
 def _is_number(value: object) -> bool:
     return value is _SCALAR_VALUE or isinstance(value, (int, float))
+
+
+def _is_container(value: object) -> bool:
+    return isinstance(value, (dict, list)) or (isinstance(value, _Made) and bool(value.items))
 
 
 def _is_map(value: object) -> bool:

@@ -19,11 +19,19 @@ from stepkeep.definition import cel_binding
 from stepkeep.definition.cel_binding import CelRefused, Program
 from stepkeep.definition.document import nearest
 from stepkeep.definition.expression_budget import pattern_cost, text_cost
-from stepkeep.definition.expression_limits import MAX_COST, check_cost, data_weight, pattern_program
+from stepkeep.definition.expression_limits import (
+    CostBudget,
+    Traits,
+    check_cost,
+    data_weight,
+    pattern_program,
+    simple_cost,
+    traits_of,
+)
 from stepkeep.definition.expression_scope import MAX_FINDINGS, Resolved, Scope, StaticPath, Tree, bad_map_key, resolve
 from stepkeep.definition.expression_words import compile_findings, evaluation_words
 from stepkeep.definition.findings import Finding
-from stepkeep.definition.syntax_tree import Call, Constant, Loop, MapOf, Node, decode, walk
+from stepkeep.definition.syntax_tree import Call, MapOf, Node, decode, walk
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
 from stepkeep.errors import ExpressionError
 
@@ -46,6 +54,7 @@ _LARGEST_INTEGER: Final = 2**53 - 1
 
 Json: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
 Context: TypeAlias = Mapping[str, Any]
+_Evaluate: TypeAlias = "Callable[[Context, CostBudget], Json]"
 
 _TRY_PATTERN = cel_binding.compiled("''.matches(input)")
 _encode = msgspec.json.Encoder().encode
@@ -67,7 +76,7 @@ class Expression:
 
     __slots__ = ("_evaluate", "path", "reads", "references", "result_type", "source", "uses_input", "uses_run")
 
-    def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: Callable[[Context], Json]) -> None:
+    def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: _Evaluate) -> None:
         self.source: Final = source
         self.path: Final = resolved.path
         """The one value that it reads, when it does nothing else."""
@@ -81,10 +90,13 @@ class Expression:
         """CEL's name for the type of the result (`bool`, `string`, …); `dyn` when that depends on the data."""
         self._evaluate = evaluate
 
-    def evaluate(self, context: Context) -> Json:
-        """The value for this context: `{"input": …, "steps": {name: {"output": …, …}}, "run": {…}}`."""
+    def evaluate(self, context: Context, budget: CostBudget | None = None) -> Json:
+        """The value for this context: `{"input": …, "steps": {name: {"output": …, …}}, "run": {…}}`.
+
+        What it costs is taken from the budget; without one it may cost as much as a whole template.
+        """
         try:
-            return self._evaluate(context)
+            return self._evaluate(context, budget or CostBudget())
         except ExpressionError as error:
             shown = self.source if len(self.source) <= 80 else f"{self.source[:80]}…"
             raise ExpressionError(f"`{shown}` cannot be evaluated: {error.message}", hint=error.hint) from None
@@ -195,7 +207,7 @@ class _PathReader:
     def __init__(self, path: StaticPath) -> None:
         self.root, self.keys = path
 
-    def __call__(self, context: Context) -> Json:
+    def __call__(self, context: Context, budget: CostBudget) -> Json:
         value: Any = context.get(self.root, _MISSING)
         if value is _MISSING:
             raise ExpressionError(f"there is no `{self.root}` here.")
@@ -231,17 +243,22 @@ class _Evaluator:
 
     def __init__(self, program: Program, tree: Node, resolved: Resolved) -> None:
         self.program, self.tree, self.resolved = program, tree, resolved
-        self.traits: _Traits | None = None
+        self.traits: Traits | None = None
 
-    def __call__(self, context: Context) -> Json:
+    def __call__(self, context: Context, budget: CostBudget) -> Json:
         data = self._data(context)
-        weight, data_holds_null = data_weight(data)
+        weight = data_weight(data)
         # Not before: at publication expressions are compiled by the thousand and none is evaluated.
-        traits = self.traits = self.traits or _traits(self.tree)
-        if traits.grows or (weight + traits.size) * traits.size > MAX_COST // 10:
-            check_cost(self.tree, data)
+        traits = self.traits = self.traits or traits_of(self.tree)
+        may_hold_null = weight.may_hold_null or traits.makes_null
+        budget.spend(weight.reading_cost)
+        simple = simple_cost(traits, weight)
+        if simple is not None and simple <= budget.remaining // 16:
+            budget.spend(simple)
+        else:
+            check_cost(self.tree, data, budget, may_hold_null=may_hold_null)
         try:
-            value = self.program.evaluate(data, may_hold_null=data_holds_null or traits.makes_null)
+            value = self.program.evaluate(data, may_hold_null=may_hold_null)
         except CelRefused as error:
             said, hint = evaluation_words(str(error))
             raise ExpressionError(f"{said}.", hint=hint) from None
@@ -268,31 +285,6 @@ def _projected(value: Any, tree: Tree | None) -> Any:
     return {key: _projected(value[key], below) for key, below in tree.items() if key in value}
 
 
-class _Traits(NamedTuple):
-    """What the text of an expression tells about its cost: its size, and what may make more of the data than it is."""
-
-    size: int
-    grows: bool
-    makes_null: bool
-
-
-def _traits(tree: Node) -> _Traits:
-    nodes = list(walk(tree))
-    return _Traits(
-        size=sum(_size(node) for node in nodes),
-        grows=any(isinstance(node, Loop) or _is_match(node) for node in nodes),
-        makes_null=any(isinstance(node, Constant) and node.value is None for node in nodes),
-    )
-
-
-def _size(node: Node) -> int:
-    return len(node.value) + 1 if isinstance(node, Constant) and isinstance(node.value, (str, bytes)) else 1
-
-
-def _is_match(node: Node) -> bool:
-    return isinstance(node, Call) and node.function == "matches"
-
-
 def _to_json(value: Any) -> Json:
     """The result as plain JSON, with the keys of maps in order: CEL's own order changes from process to process."""
     if not isinstance(value, (dict, list)):
@@ -308,11 +300,20 @@ def _to_json(value: Any) -> Json:
             parent[place] = ordered = {_scalar(key): item[key] for key in sorted(item)}
             waiting.extend((ordered, key) for key in ordered)
         elif isinstance(item, list):
-            waiting.extend((item, number) for number in range(len(item)))
+            if not _all_alike_and_fine(item):
+                waiting.extend((item, number) for number in range(len(item)))
         else:
             parent[place] = _scalar(item)
     result: Json = holder[0]
     return result
+
+
+def _all_alike_and_fine(items: list[Any]) -> bool:
+    """Whether a list holds nothing but small numbers, or truths and nulls; most long lists of results do."""
+    kinds = set(map(type, items))
+    if kinds == {int}:
+        return bool(min(items) >= -_LARGEST_INTEGER and max(items) <= _LARGEST_INTEGER)
+    return kinds <= {bool, type(None)}
 
 
 def _scalar(value: Any) -> str | int | float | bool | None:
@@ -373,12 +374,12 @@ class Template:
         """Whether there is no expression in it."""
         return not self.expressions
 
-    def render(self, context: Context) -> Json:
-        """The value with every expression evaluated. What a path reads is a part of the context itself.
+    def render(self, context: Context, budget: CostBudget | None = None) -> Json:
+        """The value with every expression evaluated, all within one budget.
 
-        So the context must be decoded for this rendering alone.
+        What a path reads is a part of the context itself, so the context must be decoded for this rendering alone.
         """
-        rendered: Json = _rendered(self._root, context)
+        rendered: Json = _rendered(self._root, context, budget or CostBudget())
         return rendered
 
 
@@ -467,7 +468,7 @@ def _overlapping(expressions: tuple[Expression, ...]) -> frozenset[Expression]:
     return frozenset(found)
 
 
-def _rendered(piece: _Piece, context: Context) -> Any:
+def _rendered(piece: _Piece, context: Context, budget: CostBudget) -> Any:
     """It recurses no deeper than the compiler let the template nest."""
     match piece:
         case _Constant():
@@ -475,15 +476,15 @@ def _rendered(piece: _Piece, context: Context) -> Any:
         case _ConstantJson():
             return piece.render()
         case Expression():
-            return piece.evaluate(context)
+            return piece.evaluate(context, budget)
         case _Copied():
-            return _copied(piece.expression.evaluate(context))
+            return _copied(piece.expression.evaluate(context, budget))
         case _Text():
-            return "".join(part if isinstance(part, str) else _as_text(part, context) for part in piece.parts)
+            return "".join(part if isinstance(part, str) else _as_text(part, context, budget) for part in piece.parts)
         case _Mapping():
-            return {key: _rendered(item, context) for key, item in piece.items.items()}
+            return {key: _rendered(item, context, budget) for key, item in piece.items.items()}
         case _List():
-            return [_rendered(item, context) for item in piece.items]
+            return [_rendered(item, context, budget) for item in piece.items]
 
 
 def _copied(value: Any) -> Any:
@@ -502,8 +503,8 @@ def _copied(value: Any) -> Any:
     return root[0]
 
 
-def _as_text(expression: Expression, context: Context) -> str:
-    value = expression.evaluate(context)
+def _as_text(expression: Expression, context: Context, budget: CostBudget) -> str:
+    value = expression.evaluate(context, budget)
     if isinstance(value, str):
         return value
     try:

@@ -93,6 +93,7 @@ class Draft:
         self.outbox: list[OutboxEntry] = []
         self.ready: list[int] = []
         self.claimed: list[int] = []
+        self.decoded: dict[str, tuple[bytes, Any]] = {}
 
     # -- looking ---------------------------------------------------------------------------------------------------
     @property

@@ -8,7 +8,7 @@ A plan is derived from the stored definition alone; running never consults code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -32,12 +32,16 @@ NO_QUEUE = 0
 
 
 class ConditionView(msgspec.Struct, frozen=True):
-    """What a condition may look at, by step name; payloads are encoded JSON."""
+    """What a condition may look at, by step name; payloads are encoded JSON.
+
+    `decoded` is for conditions to keep what they decoded: the views of one decision share it.
+    """
 
     run_id: str
     input: bytes
     outputs: Mapping[str, bytes | None]
     states: Mapping[str, StepState]
+    decoded: dict[str, tuple[bytes, Any]] = {}
 
 
 class Condition(Protocol):

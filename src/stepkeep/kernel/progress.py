@@ -6,6 +6,8 @@ without a stack.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -32,6 +34,7 @@ def settle(draft: Draft, settled: Settled | None) -> None:
         if draft.stopping or not dependents:
             continue
         draft.require([no for no, _ in dependents])
+        _require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])
         for no, allow in dependents:
             follow = _tell(draft, draft.step(no), news, news.state in allow and not news.hard)
             if follow is not None:
@@ -114,19 +117,40 @@ def _message_record(message: Message) -> str:
     return json_text({"message": {"id": message.id, "name": message.name, "payload": msgspec.Raw(message.payload)}})
 
 
+def _require_read(draft: Draft, numbers: list[int]) -> None:
+    """Ask at once for all that the conditions of these steps read, if it is their turn.
+
+    Asked for one by one, each answer would begin the decision anew and evaluate again what was evaluated before.
+    """
+    turns = [no for no in numbers if draft.plan.at(no).condition is not None]
+    conditions = [condition for no in turns if draft.step(no).unmet == 1 and (condition := draft.plan.at(no).condition)]
+    if not conditions:
+        return
+    names = {name for condition in conditions for name in condition.reads}
+    read = sorted(draft.plan.numbers[name] for name in names)
+    draft.require(read)
+    _require_payloads(draft, read, reads_input=any(condition.reads_input for condition in conditions))
+
+
+def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool) -> None:
+    snapshot = draft.snapshot
+    unread = frozenset(no for no in numbers if no not in snapshot.outputs)
+    if unread or (reads_input and snapshot.input is None):
+        raise Missing(Need(outputs=unread, input=reads_input))
+
+
 def _holds(draft: Draft, condition: Condition) -> bool:
     snapshot = draft.snapshot
     numbers = {name: draft.plan.numbers[name] for name in sorted(condition.reads)}
     draft.require(numbers.values())
-    unread = frozenset(no for no in numbers.values() if no not in snapshot.outputs)
-    if unread or (condition.reads_input and snapshot.input is None):
-        raise Missing(Need(outputs=unread, input=condition.reads_input))
+    _require_payloads(draft, numbers.values(), reads_input=condition.reads_input)
     return condition.holds(
         ConditionView(
             run_id=draft.run_id,
             input=snapshot.input or b"null",
             outputs={name: _output(draft, no) for name, no in numbers.items()},
             states={name: draft.step(no).state for name, no in numbers.items()},
+            decoded=draft.decoded,
         )
     )
 

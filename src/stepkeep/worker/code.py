@@ -109,7 +109,8 @@ class RulesCode:
         self.plan, self.planned, self.executor = plan, planned, executor
         self.where: Where = Where.RULES
         self.rules: tuple[tuple[Rule, Condition], ...] = tuple(
-            (rule, compile_rule(rule.expression, plan.definition, planned.name)) for rule in planned.definition.rules
+            (rule, compile_rule(rule.expression, plan.definition, planned.name, len(planned.definition.rules)))
+            for rule in planned.definition.rules
         )
         read = sorted({name for _, condition in self.rules for name in condition.reads})
         self.needs_outputs = tuple((name, plan.numbers[name]) for name in read)

@@ -22,10 +22,10 @@ class RulesExecutor:
         return Where.RULES
 
     def run(self, job: Job) -> Outcome:
-        broken = []
+        broken, view = [], job.view()
         for rule, condition in job.code.rules:
             try:
-                if not condition.holds(job.view()):
+                if not condition.holds(view):
                     broken.append(rule.message or f"the rule does not hold: {rule.expression}")
             except ExpressionError as problem:
                 broken.append(f"the rule cannot be evaluated: {rule.expression}: {problem}")
