@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from stepkeep.definition import arguments
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
@@ -34,6 +35,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import Waiting
+from stepkeep.safe_text import type_name
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.http import HttpPolicy
 
 T = TypeVar("T")
+MOST_AT_ONCE = 10_000
+LONGEST_WAIT = 10 * 365 * 86_400
 
 Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or what
@@ -187,7 +191,7 @@ class AsyncEngine:
                 business_key=business_key,
                 correlation_id=correlation_id,
                 priority=priority,
-                start_now=start_now,
+                start_now=arguments.flag("start: start_now", start_now),
                 labels=encode_payload(labels) if labels else None,
             )
         )
@@ -221,6 +225,8 @@ class AsyncEngine:
         After so many `seconds`, how it stands by then is returned: look at `finished`.
         """
         settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+        if seconds is not None:
+            seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._waiting.until(self.tenant, edge.run_id(run_id), settled)
@@ -256,7 +262,7 @@ class AsyncEngine:
     ) -> dict[str, Any]:
         which = RunFilter(
             tenant=self.tenant,
-            states=tuple(states),
+            states=_states(states),
             workflow=workflow,
             business_key=business_key,
             correlation_id=correlation_id,
@@ -314,9 +320,12 @@ class AsyncEngine:
             workflow=workflow,
             forget_keys=None if forget_keys is None else _duration("forget_keys", forget_keys),
         )
+        if archive is not None and not isinstance(archive, str | Path):
+            raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")
         folder = None if archive is None else Path(archive)
+        size = arguments.whole("prune: batch", batch, 1, MOST_AT_ONCE)
         return await retention.prune(
-            self.transactor, policy, tenant=self.tenant, folder=folder, dry_run=dry_run, batch=batch, told=told
+            self.transactor, policy, tenant=self.tenant, folder=folder, dry_run=dry_run, batch=size, told=told
         )
 
     # -- decisions ---------------------------------------------------------------------------------------------------
@@ -360,7 +369,7 @@ class AsyncEngine:
             actor=self.actor,
             output=None if output is None else encode_payload(output),
             notes=notes,
-            evidence=tuple(evidence),
+            evidence=tuple(arguments.items("complete: evidence", evidence)),
         )
         return decisions.record_of(accepted)
 
@@ -381,7 +390,12 @@ class AsyncEngine:
 
     async def cancel(self, run_id: str, *, compensate: bool = False, reason: str = "") -> dict[str, Any]:
         accepted = await decisions.cancel(
-            self.transactor, run_id, tenant=self.tenant, actor=self.actor, compensate=compensate, reason=reason
+            self.transactor,
+            run_id,
+            tenant=self.tenant,
+            actor=self.actor,
+            compensate=arguments.flag("cancel: compensate", compensate),
+            reason=reason,
         )
         return decisions.record_of(accepted)
 
@@ -411,6 +425,16 @@ def _duration(what: str, text: str) -> int:
         return parse_duration(text)
     except InvalidDuration as problem:
         raise InvalidInput(f"{what}: {problem}") from None
+
+
+def _states(given: object) -> tuple[RunState, ...]:
+    """States by their own name; a name that no state has would find nothing, which reads as an answer."""
+    named = arguments.items("runs: states", given)
+    for one in named:
+        if not isinstance(one, str) or one not in list(RunState):
+            known = ", ".join(RunState)
+            raise InvalidInput(f"runs: {arguments.shown(one)} is no state of a run. Choose from {known}.")
+    return tuple(RunState(one) for one in named)
 
 
 def _looks_like_a_file(text: str) -> bool:

@@ -37,7 +37,7 @@ import msgspec
 
 from stepkeep.safe_text import inert_line
 
-MAX_SAID = 2_000
+MAX_SAID = 1_900
 """How many characters of a problem's message and hint are shown."""
 
 

@@ -16,6 +16,7 @@ SHORT = {
     "definitions": 250,
     "expressions": 600,
     "handlers": 20,
+    "api": 200,
     "logs": 60,
     "terminal": 15,
 }

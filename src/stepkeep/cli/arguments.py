@@ -11,9 +11,9 @@ LARGEST = 2_147_483_647
 """The largest number that an option takes where nothing else bounds it."""
 
 
-def finite(value: float) -> float:
+def finite(value: float | None) -> float | None:
     """Refuse what is no number: it is neither smaller nor larger than any bound, so that bounds let it pass."""
-    if math.isnan(value):
+    if value is not None and math.isnan(value):
         raise typer.BadParameter("nan is not a number.")
     return value
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
+from stepkeep.definition import arguments
 from stepkeep.definition.apps import load_app, load_entry_points
 from stepkeep.definition.bounds import STEP_TIMEOUT
 from stepkeep.definition.registry import Function, HandlerSpec, Mode, Registry, default_registry
 from stepkeep.definition.retry import Duration, Retry, microseconds
 from stepkeep.errors import InvalidInput
+from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.definition import Effect
+from stepkeep.safe_text import type_name
 
 __all__ = [
     "Duration",
@@ -88,12 +91,12 @@ def step(
                 name=name,
                 function=function,
                 mode=mode,
-                retry=None if retry is None else retry.to_kernel(),
+                retry=_retry(retry),
                 timeout=None if timeout is None else _timeout(name, timeout),
                 undo=None if undo is None else undo if isinstance(undo, str) else name_of(undo, into),
                 effect=None if effect is None else _effect(name, effect),
                 transactional=transactional,
-                capabilities=tuple(capabilities),
+                capabilities=tuple(arguments.items("capabilities", capabilities)),
                 queue=queue,
                 description=_first_line(function),
             )
@@ -127,7 +130,7 @@ def agent(
                 function=function,
                 kind="agent",
                 mode=mode,
-                retry=None if retry is None else retry.to_kernel(),
+                retry=_retry(retry),
                 timeout=None if timeout is None else _timeout(name, timeout),
                 description=_first_line(function),
             )
@@ -135,6 +138,14 @@ def agent(
         return function
 
     return decorate
+
+
+def _retry(given: Retry | None) -> kernel.Retry | None:
+    if given is None:
+        return None
+    if not isinstance(given, Retry):
+        raise InvalidInput(f"retry takes a stepkeep.Retry, not a value of type {type_name(given)}.")
+    return given.to_kernel()
 
 
 def name_of(function: Function, registry: Registry) -> str:

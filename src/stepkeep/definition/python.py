@@ -16,6 +16,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+from stepkeep.definition import arguments
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
@@ -26,6 +27,9 @@ from stepkeep.definition.registry import Function, Registry, default_registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
+from stepkeep.safe_text import plain_text, type_name
+
+MAX_DEPTH = 100
 
 Policy = Literal["abort", "skip", "continue", "compensate"]
 Rule = str | Mapping[str, str]
@@ -125,9 +129,9 @@ class Workflow:
             "on_failure": on_failure,
             "hook_failure": hook_failure,
             "output": output,
-            "rules": list(rules),
+            "rules": arguments.items("rules", rules),
             "priority": priority,
-            "labels": dict(labels or {}),
+            "labels": {} if labels is None else arguments.mapping("labels", labels),
             **{key: value for key, value in optional.items() if value is not None},
         }
 
@@ -166,7 +170,8 @@ class Workflow:
         **options: Unpack[WorkOptions],
     ) -> StepRef:
         """Run a program with arguments; no shell reads them."""
-        block: dict[str, Any] = {"argv": list(argv), "env": dict(env or {})}
+        given = {} if env is None else arguments.mapping("env", env)
+        block: dict[str, Any] = {"argv": arguments.items("argv", argv), "env": given}
         if cwd is not None:
             block["cwd"] = cwd
         return self._add(name, {"command": block}, options)
@@ -183,7 +188,8 @@ class Workflow:
         **options: Unpack[WorkOptions],
     ) -> StepRef:
         """Make one HTTP request."""
-        block = {"method": method, "url": url, "headers": dict(headers or {}), "body": body}
+        given = {} if headers is None else arguments.mapping("headers", headers)
+        block = {"method": method, "url": url, "headers": given, "body": body}
         return self._add(name, {"http": block}, options)
 
     def approval(
@@ -202,9 +208,9 @@ class Workflow:
         """Wait for people to approve. The first decision settles it; roles, quorum, excluded are on record only."""
         block = {
             "prompt": prompt,
-            "roles": list(roles),
+            "roles": arguments.items("roles", roles),
             "quorum": quorum,
-            "not": list(excluded),
+            "not": arguments.items("excluded", excluded),
             "on_deadline": on_deadline,
             **({} if deadline is None else {"deadline": deadline}),
         }
@@ -280,27 +286,31 @@ def _caller() -> tuple[str, int]:
 
 
 def _after(given: After) -> list[Any]:
-    many = [given] if isinstance(given, StepRef | str) else list(given)
+    many = [given] if isinstance(given, StepRef | str) else arguments.items("after", given)
     return [{"step": one.name, "allow": list(one.allowed)} if isinstance(one, StepRef) else one for one in many]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     """The value as YAML would have brought it: durations as text, tuples as lists, no types of Python's own."""
+    if depth > MAX_DEPTH:
+        raise InvalidInput(f"a value in a workflow is nested more than {MAX_DEPTH} levels deep, or holds itself.")
     match value:
         case timedelta():
             return format_duration(value // timedelta(microseconds=1))
         case Retry():
             return _retry(value)
         case Mapping():
-            return {str(key): _plain(inner) for key, inner in value.items()}
+            return {str(_plain(key)): _plain(inner, depth + 1) for key, inner in value.items()}
         case list() | tuple():
-            return [_plain(inner) for inner in value]
-        case str() | bool() | int() | float() | None:
+            return [_plain(inner, depth + 1) for inner in value]
+        case str():
+            return plain_text(value)
+        case bool() | None:
             return value
+        case int() | float():
+            return float(value) if isinstance(value, float) else int(value)
         case _:
-            raise InvalidInput(
-                f"a {type(value).__name__} cannot stand in a workflow: use text, numbers, lists and dicts."
-            )
+            raise InvalidInput(f"a {type_name(value)} cannot stand in a workflow: use text, numbers, lists and dicts.")
 
 
 def _retry(retry: Retry) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from stepkeep.definition.document import nearest
 from stepkeep.definition.signature import Signature, read_signature
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Effect, Retry
+from stepkeep.safe_text import type_name
 
 Function = Callable[..., Any]
 Mode = Literal["auto", "async", "thread", "process"]
@@ -72,6 +73,8 @@ class Registry:
 
     def register(self, spec: HandlerSpec) -> None:
         """Add a handler or an agent. The same function may come twice (a module loaded again), no other."""
+        if not isinstance(spec.name, str):
+            raise InvalidInput(f"the name of a handler is a text, not a value of type {type_name(spec.name)}.")
         if not HANDLER_NAME.fullmatch(spec.name):
             raise InvalidInput(
                 f"{spec.name!r} cannot be the name of a handler: use {HANDLER_NAME_RULE}. "

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from stepkeep.definition import arguments
 from stepkeep.definition.bounds import DELAY, MAX_ATTEMPTS, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.errors import InvalidInput
@@ -56,42 +57,41 @@ class Retry:
     on: Iterable[str] | None = None
 
     def __post_init__(self) -> None:
+        if self.on is not None:
+            # What can be gone through only once would be empty the second time: no failure would ever be retried.
+            object.__setattr__(self, "on", tuple(arguments.items("Retry: on", self.on)))
         self.to_kernel()
 
     def to_kernel(self) -> kernel.Retry:
         """The same as the kernel's value, or InvalidInput saying what is out of bounds."""
         _check_count("max_attempts", self.max_attempts, MAX_ATTEMPTS)
         _check_count("max_losses", self.max_losses, MAX_LOSSES)
-        if self.backoff not in list(kernel.Backoff):
-            raise InvalidInput(f"Retry: backoff is constant, linear or exponential, not {self.backoff!r}.")
-        if not 1.0 <= self.factor <= 100.0:
-            raise InvalidInput(f"Retry: factor must be from 1 to 100, not {self.factor!r}.")
-        if not 0.0 <= self.jitter <= 1.0:
-            raise InvalidInput(f"Retry: jitter must be from 0 to 1, not {self.jitter!r}.")
         return kernel.Retry(
             max_attempts=self.max_attempts,
             max_losses=self.max_losses,
-            backoff=kernel.Backoff(self.backoff),
+            backoff=kernel.Backoff(arguments.choice("Retry: backoff", self.backoff, kernel.Backoff)),
             initial=microseconds(self.initial, what="Retry: initial", bounds=DELAY),
-            factor=float(self.factor),
+            factor=arguments.number("Retry: factor", self.factor, 1, 100),
             max=None if self.max is None else microseconds(self.max, what="Retry: max", bounds=DELAY),
-            jitter=float(self.jitter),
+            jitter=arguments.number("Retry: jitter", self.jitter, 0, 1),
             on=_categories(self.on),
         )
 
 
 def _check_count(what: str, value: object, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise InvalidInput(f"Retry: {what} must be a whole number from 1 to {most}, not {value!r}.")
+        raise InvalidInput(f"Retry: {what} must be a whole number from 1 to {most}, not {arguments.shown(value)}.")
 
 
 def _categories(given: Iterable[str] | None) -> tuple[Category, ...]:
     if given is None:
         return tuple(sorted(RETRIED_BY_DEFAULT))
-    found = set(given)
-    if unknown := sorted(found - set(Category)):
-        known = ", ".join(sorted(RETRIED_BY_DEFAULT))
-        raise InvalidInput(f"Retry: {unknown[0]!r} is no error category. Choose from {known}.")
+    named = arguments.items("Retry: on", given)
+    known = ", ".join(sorted(RETRIED_BY_DEFAULT))
+    for name in named:
+        if not isinstance(name, str) or name not in list(Category):
+            raise InvalidInput(f"Retry: {arguments.shown(name)} is no error category. Choose from {known}.")
+    found = {Category(name) for name in named}
     if never := sorted(found & NEVER_RETRIED):
         raise InvalidInput(f"Retry: {never[0]} failures are never retried; leave it out of `on`.")
     return tuple(sorted(Category(name) for name in found))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepkeep.dialects.dialect import Dialect, Judged
 from stepkeep.errors import DefinitionError, InvalidInput
+from stepkeep.safe_text import type_name
 
 if TYPE_CHECKING:
     from stepkeep.definition.document import Document
@@ -110,7 +111,9 @@ def _known(name: str | None) -> None:
         _package(name)
 
 
-def _package(name: str) -> str:
+def _package(name: object) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"a dialect is named by a text, not by a value of type {type_name(name)}. {_choose()}")
     if name in names():
         return PACKAGES[name]
     from stepkeep.definition.document import nearest

@@ -18,18 +18,9 @@ from stepkeep.fuzz.chance import CONTROLS, nested
 
 
 class TextSubclass(str):
-    """A subclass of str whose methods answer nonsense."""
+    """A subclass of str, as templates and enumerations have them."""
 
     __slots__ = ()
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    def __hash__(self) -> int:
-        return 7
 
 
 class IntSubclass(int):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepkeep.definition import arguments
 from stepkeep.definition.bounds import DEADLINE, DELAY
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
@@ -116,12 +117,11 @@ def wait_for(
     >>> wait_for("payment.settled", timeout="2d", emit=["payment.requested"]).event
     'payment.settled'
     """
-    if on_timeout not in ("handler", "fail"):
-        raise InvalidInput(f'wait_for: on_timeout is "handler" or "fail", not {on_timeout!r}.')
+    arguments.choice("wait_for: on_timeout", on_timeout, ("handler", "fail"))
     return WaitFor(
         event=edge.key("wait_for: the name of the event", event),
         timeout=None if timeout is None else microseconds(timeout, what="wait_for: timeout", bounds=DEADLINE),
-        emit=tuple(_emitted(each) for each in emit),
+        emit=tuple(_emitted(each) for each in arguments.items("wait_for: emit", emit)),
         takes_timeouts=on_timeout == "handler",
     )
 

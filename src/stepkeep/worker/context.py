@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, SupportsFloat
 
 import msgspec
 
+from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Emitted
 from stepkeep.operations import edge
+from stepkeep.safe_text import type_name
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.payloads import bound_emitted, encode
 
@@ -162,7 +164,7 @@ class Context:
         added = dict(self._cost or {})
         for name, given in said.items():
             # Plain numbers only: the worker reads the sum on its own loop, where no code of a handler may run.
-            amount = given if type(given) in (int, float) else float(given)
+            amount = given if type(given) in (int, float) else _amount(name, given)
             if amount:
                 added[name] = added.get(name, 0) + amount
         # Encoded before anything is kept: a sum that cannot be stored leaves what was there.
@@ -206,3 +208,10 @@ class Context:
 
     def __repr__(self) -> str:
         return f"Context(run={self.run_id}, step={self.step}, attempt={self.attempt})"
+
+
+def _amount(name: str, given: object) -> float:
+    """A number of another type, such as Decimal, as a plain one; a text is none, even of digits."""
+    if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, SupportsFloat):
+        raise InvalidInput(f"cost: {name} is a number, not a value of type {type_name(given)}.")
+    return float(given)

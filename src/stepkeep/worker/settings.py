@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 
+from stepkeep.definition.arguments import whole
 from stepkeep.errors import InvalidInput
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.payloads import MAX_RESULT
 
+MOST_PLACES = 1_000_000
 LEAST_PROCESS_MEMORY = 64 * 1024 * 1024
 
 
@@ -48,7 +52,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidInput(
                     f"`{name}` takes a stepkeep.{kind.__name__}, and not {type(getattr(self, name)).__name__}."
                 )
+        for name in ("concurrency", "threads"):
+            whole(f"a worker's {name}", getattr(self, name), 0, MOST_PLACES)
         memory = self.process_memory
+        if memory is not None:
+            whole("process_memory", memory, 0, sys.maxsize)
         if memory is not None and memory < LEAST_PROCESS_MEMORY:
             raise InvalidInput(f"a handler's process needs {LEAST_PROCESS_MEMORY} bytes of memory, and not {memory}.")
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST, finite
 from stepkeep.cli.commands.lab_campaign import commit
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
@@ -21,16 +22,20 @@ def fuzz(
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="KIND", help="Only this target (repeatable).")
     ] = None,
-    count: Annotated[int, typer.Option("--count", min=1, help="How many cases of each target.")] = 1_000,
+    count: Annotated[int, typer.Option("--count", min=1, max=LARGEST, help="How many cases of each target.")] = 1_000,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="Stop each target after so many seconds.")
+        float | None,
+        typer.Option("--seconds", min=1, max=86_400, callback=finite, help="Stop each target after so many seconds."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="What the cases are drawn from.")] = 0,
-    first: Annotated[int, typer.Option("--from", metavar="NUMBER", min=0, help="The first case.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=LARGEST, help="What the cases are drawn from.")] = 0,
+    first: Annotated[int, typer.Option("--from", metavar="NUMBER", min=0, max=LARGEST, help="The first case.")] = 0,
     case: Annotated[
-        int | None, typer.Option("--case", metavar="NUMBER", min=0, help="Only this case of one target, shown in full.")
+        int | None,
+        typer.Option(
+            "--case", metavar="NUMBER", min=0, max=LARGEST, help="Only this case of one target, shown in full."
+        ),
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="How many processes share the work.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write fuzz.json and fuzz.md there.")
     ] = None,

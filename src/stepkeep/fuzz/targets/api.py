@@ -117,6 +117,10 @@ class Api(Target[Call]):
             self._call(case.function, given, run_id)
         except StepkeepError as error:
             return _worded(error) or Verdict(outcome="refused")
+        except RuntimeError as error:
+            if not isinstance(error, RecursionError) and _is_of_the_value(error):
+                return Verdict(outcome="raised by the value")
+            raise
         except (TypeError, ValueError) as error:
             if not _is_on_purpose(error):
                 return broken("refuses in its own words", f"{exception_text(error)} at {_place(error)}")
@@ -228,6 +232,11 @@ def _worded(error: StepkeepError) -> Verdict | None:
     except Exception as problem:  # noqa: BLE001 - whatever it is, the error cannot be read
         return broken("says why", f"{type(error).__name__} cannot be printed: {type(problem).__name__}")
     return None if said else broken("says why", f"{type(error).__name__} without a message")
+
+
+def _is_of_the_value(error: BaseException) -> bool:
+    """Whether what was passed raised this itself, when it was asked something."""
+    return Path(traceback.extract_tb(error.__traceback__)[-1].filename).name == "odd_values.py"
 
 
 def _is_on_purpose(error: BaseException) -> bool:

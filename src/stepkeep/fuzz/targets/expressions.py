@@ -248,10 +248,18 @@ class Expressions(Target[Evaluation]):
         # Counted once the value is gone: what it held must have been given back, and nothing else.
         lost = before - sys.getrefcount(None)
         if sys.version_info < (3, 12) and lost > NOISE:
-            return broken("loses no reference to None", f"{lost} references are gone")
+            # A cache that let go of something looks the same, but only once.
+            lost = min(lost, *(self._lost(case) for _ in range(3)))
+            if lost > NOISE:
+                return broken("loses no reference to None", f"{lost} references are gone")
         if case.context != given:
             return broken("leaves its input alone", "the context changed")
         return verdict
+
+    def _lost(self, case: Evaluation) -> int:
+        before = sys.getrefcount(None)
+        self._verdict(case)
+        return before - sys.getrefcount(None)
 
     def _verdict(self, case: Evaluation) -> Verdict:
         try:
