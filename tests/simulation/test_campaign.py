@@ -14,7 +14,7 @@ from stepkeep.simulation.campaign import Campaign, run_campaign
 from stepkeep.simulation.coverage import table_rows
 from stepkeep.simulation.documents import DRAWERS
 from stepkeep.simulation.play import play
-from stepkeep.simulation.scenario import CORNERS, FAULTS, NONE, draw, with_changes
+from stepkeep.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE, draw, with_changes
 
 SEEDS = int(os.environ.get("STEPKEEP_SIMULATION_SEEDS", "2000"))
 EACH = 100
@@ -95,6 +95,20 @@ def test_without_faults_nothing_is_lost_fenced_or_unreachable() -> None:
 def test_every_corner_is_visited_by_a_few_seeds_of_a_hundred(name: str) -> None:
     drawn = [msgspec.structs.asdict(draw(seed)) for seed in range(200)]
     assert 2 <= sum(CORNERS[name].items() <= scenario.items() for scenario in drawn) <= 24
+
+
+def test_a_run_of_more_than_five_thousand_entries_ends_like_any_other() -> None:
+    result = play(with_changes(draw(1), DEAR_CORNERS["long journal"]))
+    assert result.violations == ()
+    assert result.longest > 5000
+    assert sum(result.faults.values()) > 0
+    assert result.ended["succeeded"] > 0
+
+
+@pytest.mark.parametrize("name", DEAR_CORNERS)
+def test_every_dear_corner_is_visited_by_a_few_seeds_of_ten_thousand(name: str) -> None:
+    drawn = [msgspec.structs.asdict(draw(seed)) for seed in range(10_000)]
+    assert 1 <= sum(DEAR_CORNERS[name].items() <= scenario.items() for scenario in drawn) <= 15
 
 
 def test_a_process_stands_still_only_at_the_statement_that_is_named() -> None:

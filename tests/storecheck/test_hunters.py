@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep.storecheck.grounds import SqliteGround, postgres_ground
-from stepkeep.storecheck.lives import live
+from stepkeep.storecheck.lives import is_aged, live
 from stepkeep.storecheck.mutants import MUTANTS
-from stepkeep.storecheck.planting import planted
+from stepkeep.storecheck.planting import SqlMutant, planted
 from stepkeep.storecheck.reading import difference
 from stepkeep.storecheck.rivals import SCENES, Play, stage
 from stepkeep.testing.postgres import PostgresServer
@@ -26,6 +26,33 @@ def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:
         first = live(0, ground)
         assert first.difference is not None
         assert live(0, ground) == first
+
+
+AGED_SEED = next(seed for seed in range(100) if is_aged(seed))
+NARROW = SqlMutant(
+    name="postgres-narrow-message-numbers",
+    store="postgres",
+    file="insert_messages",
+    what="the number of a message has 32 bits",
+    old="$5::text::bigint[]",
+    new="$5::text::int[]",
+)
+
+
+def test_an_aged_life_is_the_same_on_sqlite(tmp_path: Path) -> None:
+    assert live(AGED_SEED, SqliteGround(tmp_path)).difference is None
+
+
+@pytest.mark.postgres
+def test_an_aged_life_is_the_same_on_postgresql_and_finds_numbers_that_are_too_narrow(
+    postgres_server: PostgresServer,
+) -> None:
+    with postgres_ground(postgres_server) as ground:
+        assert live(AGED_SEED, ground).difference is None
+        with planted(NARROW):
+            found = live(AGED_SEED, ground).difference
+    assert found is not None
+    assert "PostgreSQL cannot store this value" in found
 
 
 @pytest.mark.postgres

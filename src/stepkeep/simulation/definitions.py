@@ -85,6 +85,32 @@ def draw_definition(
     )
 
 
+def correspondence(name: str) -> Definition:
+    """A workflow that does nothing until it is paid, so that its run takes as many messages as anybody sends."""
+    return Definition(
+        name=name,
+        version=1,
+        steps=(
+            StepDefinition(name="s0", order=0, wait=Wait(event=EVENTS[0])),
+            StepDefinition(
+                name="s1",
+                order=1,
+                executor=Handler(name=HANDLERS[0]),
+                depends_on=(Dependency(step="s0"),),
+                retry=PATIENT,
+            ),
+            StepDefinition(name="s2", order=2, wait=Wait(event=EVENTS[1]), depends_on=(Dependency(step="s1"),)),
+            StepDefinition(
+                name="s3",
+                order=3,
+                executor=Handler(name=HANDLERS[1]),
+                depends_on=(Dependency(step="s2"),),
+                retry=PATIENT,
+            ),
+        ),
+    )
+
+
 def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], place: int) -> StepDefinition:
     after = _after(random, shape, names[:place])
     edges = tuple(Dependency(step=one, allow=random.choice(EDGES)) for one in after)

@@ -31,6 +31,8 @@ NAMES = ("ann", "bea", "cyd")
 STARTED_WITHIN = 0.8
 """The part of the chaos within which all runs are started."""
 
+LETTER = "letter"
+
 ONE_IN = 4
 """Of so many runs one is looked at, one run again, and one shares its business key with others."""
 
@@ -262,6 +264,16 @@ class People:
             ),
             f"message {message}",
         )
+
+    async def write_letters(self, count: int) -> None:
+        """Send the first run one message after the other, of a kind that nothing waits for: each is an entry."""
+        runs = self._stage.database.tables.runs
+        wanted = self._plans[0].definition_id
+        while not any(run.definition_id == wanted for run in runs.values()):  # noqa: ASYNC110 - the time is virtual
+            await asyncio.sleep(0.1)
+        first = next(run for run in runs.values() if run.definition_id == wanted)
+        for letter in range(count):
+            await self._deliver(first, LETTER, f"letter-{letter}", 0.0)
 
     def _cancel(self, run: Run) -> None:
         self._stage.log.note(Fault.CANCEL, run.id)

@@ -27,7 +27,7 @@ from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
 from stepkeep.simulation.audit import Auditor
 from stepkeep.simulation.cast import Server, Workplace
-from stepkeep.simulation.definitions import draw_definition
+from stepkeep.simulation.definitions import correspondence, draw_definition
 from stepkeep.simulation.documents import DRAWERS, draw_in_dialect
 from stepkeep.simulation.faults import Fault
 from stepkeep.simulation.handlers import make_registry
@@ -67,6 +67,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     rows: frozenset[tuple[str, str | None, str]]
     effects: int
     commits: int
+    longest: int
     seconds: float
 
     @property
@@ -113,7 +114,10 @@ class _Drama:
         places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
         for place in places:
             place.open()
-        acts = [asyncio.ensure_future(act) for act in (people.start_all(), people.meddle(), self._harm(places, server))]
+        work = [people.start_all(), people.meddle(), self._harm(places, server)]
+        if scenario.letters:
+            work.append(people.write_letters(scenario.letters))
+        acts = [asyncio.ensure_future(act) for act in work]
         await asyncio.sleep(scenario.chaos)
         stage.chaos = False
         await asyncio.gather(*acts)
@@ -132,6 +136,8 @@ class _Drama:
         plans = []
         for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
             drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
+            if scenario.letters and place == 0:
+                drawn = correspondence(drawn.name)
             plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
             self._plans[plan.definition_id] = plan
             plans.append(plan)
@@ -221,6 +227,7 @@ class _Drama:
             rows=frozenset(rows),
             effects=len(stage.ledger.effects),
             commits=self._auditor.commits,
+            longest=max((run.seq for run in tables.runs.values()), default=0),
             seconds=stage.loop.time(),
         )
 

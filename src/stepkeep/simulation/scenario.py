@@ -20,6 +20,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
+    `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
 
     seed: int
@@ -72,6 +73,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise: float = 0.0
     duplicate: float = 0.0
     skew: float = 0.0
+    letters: int = 0
     long: bool = False
 
 
@@ -258,6 +260,32 @@ CORNERS: dict[str, dict[str, Any]] = {
 CORNERED = 0.04
 """Which share of the seeds goes to each of these corners, whatever they were about."""
 
+DEAR_CORNERS: dict[str, dict[str, Any]] = {
+    # A journal grows past 5,000 entries, message by message, before its run goes on.
+    "long journal": {
+        **PLAIN,
+        "reply_lost": 0.01,
+        "request_lost": 0.01,
+        "restart": 0.1,
+        "letters": 5050,
+        "runs": 2,
+        "workers": 2,
+        "concurrency": 4,
+        "latency": 0.0005,
+        "slow": 0.0,
+        "chaos": 20.0,
+        "send": 0.0,
+        "noise": 0.0,
+        "reject": 0.0,
+        "skew": 0.0,
+        "long": False,
+    },
+}
+"""The same for what takes seconds to play."""
+
+DEARLY_CORNERED = 0.0005
+"""Which share of the seeds goes to each of those."""
+
 
 def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
@@ -289,9 +317,10 @@ def _threads(seed: int) -> dict[str, Any]:
 
 def _corner(seed: int) -> dict[str, Any]:
     """Each is drawn by its own name, so that one more changes no seed but those that it takes."""
-    for name, corner in CORNERS.items():
-        if Random(f"{name}:{seed}").random() < CORNERED:  # noqa: S311 - chance that must come out the same again
-            return corner
+    shared = {**dict.fromkeys(DEAR_CORNERS, DEARLY_CORNERED), **dict.fromkeys(CORNERS, CORNERED)}
+    for name, share in shared.items():
+        if Random(f"{name}:{seed}").random() < share:  # noqa: S311 - chance that must come out the same again
+            return DEAR_CORNERS.get(name) or CORNERS[name]
     return {}
 
 

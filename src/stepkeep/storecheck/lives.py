@@ -15,10 +15,13 @@ from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from stepkeep.errors import StepkeepError
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.events import TimeCame
+from stepkeep.kernel.journal import Cause, Entry, seal
 from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
@@ -27,7 +30,7 @@ from stepkeep.operations import decisions, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, Store, Want, Write
+from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, RunChange, Store, Want, Write
 from stepkeep.storecheck.bench import ACTOR, Bench, report_of
 from stepkeep.storecheck.grounds import BASE, Ground, model_store, opened
 from stepkeep.storecheck.lies import LAST_LIES, LIES, LastLie
@@ -48,6 +51,15 @@ LIES_AT_ONCE = 5
 
 FEWEST = 4
 """So many runs of a tenant are never deleted, or there would be nothing left to do."""
+
+AGED = 6
+"""In one life of so many, runs have thousands of journal entries before anything else happens to them."""
+
+AGES = (2046, 2047, 5000, 2**31)
+"""How many entries: around the last sequence whose message numbers fit into 32 bits, many, and more than 32 bits count.
+Of the last only the latest are written; the others are as good as archived."""
+
+ENTRIES_AT_MOST = 5000
 
 PATIENCE = 120.0
 """Seconds after which a life that does not end counts as different from the model's, which did."""
@@ -91,6 +103,11 @@ async def _live(seed: int, ground: Ground, length: int) -> Lived:
             return Lived(life.count, None)
 
 
+def is_aged(seed: int) -> bool:
+    """Whether the runs of this life have long journals. Drawn apart, so that the other lives stay what they were."""
+    return Random(f"age:{seed}").randrange(AGED) == 0  # noqa: S311 - chance that must come out the same again
+
+
 class Tenancy:
     """What one tenant has in this life; claims and workers are pairs, the model's and the real store's."""
 
@@ -117,6 +134,7 @@ class Life:
         self.plans: dict[tuple[str, str, int], list[Plan]] = {}
         self.offset = 0
         self.count = 0
+        self.is_aged = is_aged(seed)
 
     async def begin(self) -> None:
         for tenancy in self.tenancies:
@@ -129,6 +147,32 @@ class Life:
             await self.register()
             for definition in DEFINITIONS:
                 await self.start(definition)
+        if self.is_aged:
+            self.tenancy = self.tenancies[0]
+            for run, entries in zip(self.tenancy.runs, AGES, strict=False):
+                await self.grow_old(run, entries)
+
+    async def grow_old(self, run: str, entries: int) -> None:
+        """Let a run have so many more entries of which none moved anything; then it is sent a message."""
+        tenant = self.tenancy.name
+
+        async def act(bench: Bench, place: int) -> Any:
+            def think(loaded: Loaded) -> Write:
+                before = loaded.runs[tenant, run]
+                last = before.seq + entries
+                head, sealed = before.head, []
+                for seq in range(max(before.seq, last - ENTRIES_AT_MOST) + 1, last + 1):
+                    entry = Entry(tenant, run, seq, before.moved_at, (Cause("message_arrived", "outside"),), ())
+                    sealed.append(seal(entry, head))
+                    head = sealed[-1].hash
+                after = replace(before, seq=last, head=head)
+                return Write(runs=[RunChange(was=before.seq, run=after)], entries=sealed)
+
+            await bench.store.change([Want(tenant=tenant, run_id=run)], think)
+
+        await self.on_both(act, f"grow old by {entries} entries")
+        by: dict[str, Any] = {"tenant": tenant, "actor": "outside", "message_id": "at last"}
+        await self.on_both(lambda bench, place: decisions.send(bench.transactor, run, "other", b"{}", **by), "send")
 
     async def go_on(self) -> None:
         """One more operation."""

@@ -101,6 +101,7 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"messages of {run}": await store.read_messages(tenant, run),
         f"journal of {run}": await store.read_journal(tenant, run),
         f"journal of {run} after 1": await store.read_journal(tenant, run, after=1, limit=2),
+        f"journal of {run} after 5000": await store.read_journal(tenant, run, after=5000, limit=50),
         f"outbox of {run}": await store.read_outbox(tenant, run),
     }
 
