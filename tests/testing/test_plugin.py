@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
-
-from stepkeep.rehearsal import report
-from stepkeep.testing import workbench
 
 pytest_plugins = ["pytester"]
 
@@ -85,14 +81,6 @@ def test_what_the_page_shows_runs(pytester: pytest.Pytester, place: int) -> None
     assert len(BLOCKS) == 3
     pytester.makepyfile(BLOCKS[place])
     run(pytester).assert_outcomes(passed=1)
-
-
-@pytest.mark.docs
-@pytest.mark.parametrize("module", [workbench, report], ids=lambda module: module.__name__)
-def test_the_examples_in_docstrings_run(module: object) -> None:
-    found = doctest.testmod(module)  # type: ignore[arg-type]
-    assert found.attempted > 0
-    assert found.failed == 0
 
 
 def test_every_word_of_a_replacement_and_every_assertion_is_on_the_page() -> None:

@@ -1,0 +1,146 @@
+"""Code in README.md, in the documentation and in docstrings runs as it is shown.
+
+Python blocks of one page run in order, in one namespace, as a reader would type them. Blocks whose fence says
+`python no-run` are fragments. YAML blocks are definitions and pass `stepkeep check`. Shell lines that begin with
+`stepkeep` are parsed by the program and not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+import stepkeep as sk
+from stepkeep.cli.main import app
+from stepkeep.definition.registry import default_registry
+from tests.cli.surface import commands
+
+pytestmark = pytest.mark.docs
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+SOURCES = tuple(folder for folder in (ROOT / "src", ROOT / "lab" / "src") if folder.is_dir())
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/testing/test_plugin.py runs with pytest"}
+
+
+class Block(NamedTuple):
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def code(self) -> Any:
+        """Compiled with the line numbers of the page, so that an error names the line to mend."""
+        return compile("\n" * self.line + self.text, str(self.page), "exec")
+
+
+def blocks(*languages: str) -> list[Block]:
+    texts = [(page, page.read_text(encoding="utf-8")) for page in PAGES]
+    return [
+        Block(page, text.count("\n", 0, match.start()) + 1, match[1], match[2])
+        for page, text in texts
+        for match in FENCE.finditer(text)
+        if match[1] in languages
+    ]
+
+
+def python_pages() -> list[Path]:
+    pages = {block.page: None for block in blocks("python")}
+    return [page for page in pages if str(page.relative_to(ROOT)) not in RUN_ELSEWHERE]
+
+
+def modules_with_examples() -> list[str]:
+    return [
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        for folder in SOURCES
+        for path in sorted(folder.rglob("*.py"))
+        if ">>> " in path.read_text(encoding="utf-8")
+    ]
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """Where, and the command: every line of a shell block that calls `stepkeep`, without prompt and comment."""
+    found: list[tuple[str, str]] = []
+    for block in blocks("", "console", "sh", "bash"):
+        for number, line in enumerate(block.text.splitlines(), block.line + 1):
+            command = line.removeprefix("$ ")
+            if command.startswith("stepkeep "):
+                where = f"{block.page.relative_to(ROOT)}:{number}"
+                found.extend((where, part.strip()) for part in command.split(" && ") if "stepkeep " in part)
+    return found
+
+
+@pytest.fixture
+def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty directory, and handlers that no other test sees."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(default_registry, "_handlers", {})
+    monkeypatch.setattr(default_registry, "_agents", {})
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("page", python_pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_python_of_a_page_runs(page: Path) -> None:
+    listed = [block for block in blocks("python") if block.page == page]
+    assert listed
+    namespace: dict[str, Any] = {"__name__": "page"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for block in listed:
+            exec(block.code(), namespace)
+    for file in Path.cwd().glob("*.db"):
+        with sk.open(f"sqlite:///{file.name}") as engine:
+            shown = engine.show(engine.runs()["runs"][0]["id"])
+            assert {step["state"] for step in (shown["run"], *shown["steps"])} == {"succeeded"}
+
+
+def test_no_python_is_left_out_without_a_reason() -> None:
+    assert blocks("python no-run") == []
+    assert [page for page in RUN_ELSEWHERE if not (ROOT / page).exists()] == []
+    assert blocks("py", "python3", "pycon", "yml") == []
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=lambda block: block.name)
+def test_a_definition_on_a_page_passes_the_check(block: Block, tmp_path: Path) -> None:
+    file = tmp_path / "definition.yaml"
+    file.write_text(block.text, encoding="utf-8")
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(said):
+        status = typer.main.get_command(app).main(["check", str(file)], standalone_mode=False)
+    assert status == 0, said.getvalue()
+
+
+@pytest.mark.parametrize("block", blocks("json", "jsonl"), ids=lambda block: block.name)
+def test_json_on_a_page_is_json(block: Block) -> None:
+    for text in block.text.splitlines() if block.language == "jsonl" else [block.text]:
+        assert json.loads(text) is not None
+
+
+@pytest.mark.parametrize(("where", "line"), command_lines(), ids=lambda value: value)
+def test_a_command_on_a_page_is_one_that_the_program_takes(where: str, line: str) -> None:
+    words = shlex.split(line.partition(" | ")[0].partition(" > ")[0], comments=True)[1:]
+    known = dict(commands(app))
+    path = max((path for path in known if words[: len(path)] == list(path)), key=len, default=None)
+    assert path is not None, f"{where}: no such command"
+    known[path].make_context(where, words[len(path) :])
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_the_examples_in_docstrings_run(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(name))
+    assert found.attempted > 0
+    assert found.failed == 0
