@@ -28,6 +28,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import decisions, edge, projected, retention, views
+from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_without_names, stored_definition
 from stepkeep.operations.publish import find_plan, publish
@@ -398,6 +399,22 @@ class AsyncEngine:
             reason=reason,
         )
         return decisions.record_of(accepted)
+
+    async def quarantine(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+        """Set a run aside, readable or not: nothing claims, moves or deletes it until it is released."""
+        return await quarantines.quarantine(
+            self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
+        )
+
+    async def release(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+        """End a run's quarantine; it goes on where it stood."""
+        return await quarantines.release(
+            self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
+        )
+
+    async def quarantined(self, *, history: bool = False) -> dict[str, Any]:
+        """The runs that are set aside; with `history` every quarantine, also those that ended."""
+        return await quarantines.quarantined(self.transactor, tenant=self.tenant, history=history)
 
     async def rerun(self, run_id: str, *, input: Any = None, idempotency_key: str | None = None) -> Started:  # noqa: A002
         """A new run of the same definition and input (or another input) that names the old one."""

@@ -131,7 +131,7 @@ class Unreadable(StepkeepError):
     """
 
     def __init__(
-        self, table: str, row: str, reason: str, *, tenant: str | None = None, run_id: str | None = None
+        self, table: str, row: str = "", reason: str = "", *, tenant: str | None = None, run_id: str | None = None
     ) -> None:
         self.table, self.row, self.reason, self.tenant, self.run_id = table, row, reason, tenant, run_id
         where = f"{table} ({row})" if row else table

@@ -192,6 +192,11 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_states([(TENANT, run)])
     await store.list_definitions(TENANT)
     await store.read_definitions([1])
+    assert await store.quarantine(TENANT, run, "ann", "a look at what setting it aside costs") is not None
+    assert len(await store.list_quarantined(TENANT)) == 1
+    assert await store.stuck_runs() == []
+    assert await store.release(TENANT, run, "ann", "seen") is not None
+    assert await store.read_quarantines(TENANT)
     assert await store.stuck_runs() == []
     await store.status()
     await sweep(bench.transactor)

@@ -25,6 +25,7 @@ from stepkeep.cli.commands import (
     lab,
     log,
     prune,
+    quarantine,
     rerun,
     run,
     runs,
@@ -90,6 +91,7 @@ app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
+app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
 app.command("bench", rich_help_panel=SYSTEM)(with_settings(bench.bench))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,6 +20,8 @@ from stepkeep.kernel.rows import Attempt, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.operations import edge
 from stepkeep.operations.decisions import plan_for
+from stepkeep.operations.instants import instant
+from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord
 
@@ -32,21 +33,15 @@ JOURNAL_PAGE = 1000
 MAX_PAGE = 10_000
 
 
-def instant(micros: int | None) -> str | None:
-    """A reading of the database's clock as UTC text with milliseconds."""
-    if micros is None:
-        return None
-    return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
     """Everything about one run: `{"run": {...}, "steps": [...]}`."""
     store = transactor.store
-    found, steps, tried, entries = await asyncio.gather(
+    found, steps, tried, entries, aside = await asyncio.gather(
         store.read_run(tenant, edge.run_id(run_id)),
         store.read_steps(tenant, run_id),
         store.read_attempts(tenant, run_id),
         read_whole_journal(transactor, run_id, tenant=tenant),
+        _set_aside(transactor, tenant),
     )
     if found is None:
         raise NotFound(f"there is no run {run_id}")
@@ -57,7 +52,7 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
     times = _times(entries)
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
     described = [_step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, [])) for step in steps]
-    run = summarise(found) | {
+    run = (summarise(found) | aside.get(run_id, {})) | {
         "input": decode_json(found.details.input),
         "labels": decode_json(found.details.labels) if found.details.labels else {},
         "output": _run_output(plan, found, steps, outputs),
@@ -83,10 +78,17 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
         edge.run_id(which.before)
     unreadable: list[Unreadable] = []
     found = await transactor.store.list_runs(which, unreadable)
-    listed: dict[str, Any] = {"runs": [summarise(record) for record in found]}
+    aside = await _set_aside(transactor, which.tenant)
+    listed: dict[str, Any] = {"runs": [summarise(record) | aside.get(record.run.id, {}) for record in found]}
     if unreadable:
         listed["unreadable"] = [unreadable_view(problem) for problem in unreadable]
     return listed
+
+
+async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
+    """What to add to the summaries of runs that are quarantined."""
+    found = await transactor.store.list_quarantined(tenant)
+    return {one.run_id: {"quarantined": quarantine_view(one)} for one in found}
 
 
 def unreadable_view(problem: Unreadable) -> dict[str, Any]:
@@ -121,6 +123,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "ended_at": instant(run.ended_at),
         "rerun_of": details.rerun_of,
         "journal": {"seq": run.seq, "head": run.head.hex()},
+        "quarantined": None,
     }
 
 

@@ -87,6 +87,7 @@ class Auditor:
         for change in what.runs:
             old, new = self._tables.runs[change.run.tenant, change.run.id], change.run
             entry = entries.get((new.tenant, new.id))
+            self._must(not self._is_aside(new.tenant, new.id), f"run {new.id} is quarantined and moves")
             self._must(old.state not in RUN_TERMINAL, f"I1: run {new.id} had ended {old.state} and changes")
             self._must(entry is not None and entry.seq == old.seq + 1 == new.seq, f"I9: run {new.id} has a gap")
             if entry is not None:
@@ -95,9 +96,15 @@ class Auditor:
             self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)), recorded_at)
         for step in what.steps:
             self._lease(step)
+            self._must(not self._is_aside(step.tenant, step.run_id), f"a step of {step.run_id} moves in quarantine")
         if not what.runs and not what.new_runs:
             for step in what.steps:
                 self._renewal(step)
+
+    def _is_aside(self, tenant: str, run_id: str) -> bool:
+        return any(
+            (one.tenant, one.run_id) == (tenant, run_id) and one.released_at is None for one in self._tables.quarantine
+        )
 
     def _chained(self, old: Run, new: Run, entry: SealedEntry) -> None:
         sealed = hashlib.sha256(old.head + entry.body).digest()
@@ -140,6 +147,8 @@ class Auditor:
 
     def _healthy_keep_their_leases(self, attempt: Attempt, title: str) -> None:
         """I12: while nothing goes wrong anywhere, nobody loses a lease."""
+        if any(one.run_id == attempt.run_id for one in self._tables.quarantine):
+            return
         quiet = self._stage.loop.time() - self._stage.trouble_at
         if quiet > UNHEALTHY_FOR and attempt.started_at > self._stage.now() - (quiet - UNHEALTHY_FOR) * SECOND:
             self._ledger.violation(f"I12: {title}: lost by a worker to which nothing happened")

@@ -19,7 +19,7 @@ from stepkeep.simulation import queries
 from stepkeep.simulation.locks import Locks, Owner
 from stepkeep.simulation.loop import current
 from stepkeep.simulation.tables import Tables
-from stepkeep.store.protocol import Hint, Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.protocol import Hint, Lease, Loaded, More, Propose, Quarantine, Renewed, RunKey, Want, Write
 
 Proposal = tuple[str, str, int]
 
@@ -135,6 +135,8 @@ class Session(Owner):
         runs: dict[RunKey, Run] = {}
         for tenant, run_id, no in candidates:
             key = (tenant, run_id)
+            if tables.is_quarantined(key):
+                continue
             if len(found) < propose.limit and self._database.locks.try_take(self, ("run", key)):
                 found.append((tenant, run_id, no))
                 runs[key] = tables.runs[key]
@@ -239,9 +241,22 @@ class Session(Owner):
         """Delete finished runs, to be seen at the commit; those that somebody else holds are passed over."""
         tables = self._live()
         keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
-        finished = [key for key in keys if key in tables.runs and tables.runs[key].ended_at is not None]
+        finished = [
+            key
+            for key in keys
+            if key in tables.runs and tables.runs[key].ended_at is not None and not tables.is_quarantined(key)
+        ]
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
         return [run_id for _, run_id in self._deleted]
+
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str, offset: int) -> Quarantine | None:
+        """Set a run aside under its lock, and commit."""
+        key = (tenant, run_id)
+        await self.lock_runs([key])
+        now = self._database.clock() + offset
+        noted = self._live().set_aside(Quarantine(tenant, run_id, now, actor, reason))
+        self._finish("committed")
+        return noted
 
     async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
         """Extend leases that still stand, each under its run's lock."""
@@ -254,6 +269,8 @@ class Session(Owner):
             key = (lease.tenant, lease.run_id)
             step = self._live().steps[key].get(lease.no) if key in runs else None
             if step is None or step.fence != lease.fence or step.worker is None:
+                continue
+            if self._live().is_quarantined(key):
                 continue
             if step.due_at is not None and step.due_at >= now:
                 extended.append(replace(step, due_at=max(step.due_at, now + lease.lease)))

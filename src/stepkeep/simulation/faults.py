@@ -53,6 +53,7 @@ class Fault(StrEnum):
     START_DUPLICATED = "start_duplicated"
     DOUBLE_CLICK = "double_click"
     CANCEL = "cancel"
+    QUARANTINE = "quarantine"
 
 
 ON_THE_WAY = (

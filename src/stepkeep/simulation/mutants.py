@@ -471,6 +471,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "sorted(keys, key=lock_order, reverse=len(keys) > 2)",
     ),
     Mutant(
+        "quarantine-ignored",
+        "a run that an operator has set aside is read and written like any other",
+        (
+            Edit("simulation.store:_Change._keep", "self._store.database.tables.is_quarantined(key)", "False"),
+            Edit("simulation.tables:Tables.check", " or self.is_quarantined((before.tenant, before.id))", ""),
+        ),
+    ),
+    _one(
+        "quarantine-renewed",
+        "a worker goes on renewing its lease in a run that was set aside",
+        "simulation.database:Session.renew",
+        "if self._live().is_quarantined(key):",
+        "if False:",
+    ),
+    Mutant(
         "no-lock-no-was",
         "runs are read without a lock and written without looking whether they moved",
         (

@@ -17,7 +17,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.operations import decisions
+from stepkeep.operations import decisions, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.simulation.cast import Server
@@ -291,6 +291,37 @@ class People:
 
         self._spawn(cancel())
 
+    # -- the operator ------------------------------------------------------------------------------------------------
+    async def set_aside(self) -> None:
+        """Quarantine runs at random and release them after a while, until the chaos is over."""
+        random, scenario = self._stage.random("operator"), self._stage.scenario
+        while scenario.quarantine and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            runs = list(self._stage.database.tables.runs.values())
+            if runs and maybe(random, scenario.quarantine):
+                self._spawn(self._quarantine(random.choice(runs), random.choice((0.1, 2.0, 20.0)) * random.random()))
+
+    async def _quarantine(self, run: Run, seconds: float) -> None:
+        self._stage.log.note(Fault.QUARANTINE, run.id)
+        noted = await self._ask(
+            lambda server: quarantine.quarantine(
+                server.transactor, run.id, tenant=TENANT, actor="operator", reason="a look at it"
+            ),
+            again=False,
+        )
+        if noted is not None:
+            self._ledger.acks.append(Ack("quarantine", run.id, noted))
+            await asyncio.sleep(seconds)
+            await self._release(run.id)
+
+    async def _release(self, run_id: str) -> None:
+        await self._ask(
+            lambda server: quarantine.release(
+                server.transactor, run_id, tenant=TENANT, actor="operator", reason="seen"
+            ),
+            again=True,
+        )
+
     # -- noise -------------------------------------------------------------------------------------------------------
     def _any_step(self, run: Run) -> Step:
         return self._random.choice(list(self._stage.database.tables.steps[run.tenant, run.id].values()))
@@ -344,6 +375,9 @@ class People:
         """Give everybody who waits without a deadline what they wait for."""
         if self.busy:
             return
+        for one in self._stage.database.tables.quarantine:
+            if one.released_at is None:
+                self._spawn(self._release(one.run_id))
         for run in list(self._stage.database.tables.runs.values()):
             if run.state in RUN_TERMINAL:
                 continue

@@ -114,7 +114,7 @@ class _Drama:
         places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
         for place in places:
             place.open()
-        work = [people.start_all(), people.meddle(), self._harm(places, server)]
+        work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))
         acts = [asyncio.ensure_future(act) for act in work]

@@ -39,12 +39,12 @@ def due(tables: Tables, now: int, limit: int) -> list[Due]:
         (step.due_at, 0, Due(step.tenant, step.run_id, step.no))
         for rows in tables.steps.values()
         for step in rows.values()
-        if step.due_at is not None and step.due_at <= now
+        if step.due_at is not None and step.due_at <= now and not tables.is_quarantined((step.tenant, step.run_id))
     ]
     found += [
         (run.due_at, 1, Due(run.tenant, run.id, None))
         for run in tables.runs.values()
-        if run.due_at is not None and run.due_at <= now
+        if run.due_at is not None and run.due_at <= now and not tables.is_quarantined((run.tenant, run.id))
     ]
     found.sort(key=lambda one: one[:2])
     return [one for _, _, one in found[:limit]]
@@ -61,6 +61,7 @@ def candidates(tables: Tables, now: int, propose: Propose) -> list[tuple[str, st
         and step.queue in queues
         and step.ready_at <= now
         and (after is None or step.ready_at >= after)
+        and not tables.is_quarantined((step.tenant, step.run_id))
     ]
     found.sort()
     return [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
@@ -78,7 +79,10 @@ def claimable(tables: Tables, now: int, propose: Propose) -> Loaded:
 
 def has_ready(tables: Tables, now: int, queues: Collection[int]) -> bool:
     return any(
-        step.queue in queues and step.ready_at is not None and step.ready_at <= now
+        step.queue in queues
+        and step.ready_at is not None
+        and step.ready_at <= now
+        and not tables.is_quarantined((step.tenant, step.run_id))
         for rows in tables.steps.values()
         for step in rows.values()
     )
@@ -112,7 +116,9 @@ def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:
 
 def stuck(tables: Tables) -> list[RunKey]:
     """Promise 6 as a query: unfinished runs that nothing will ever move."""
-    return sorted(key for key, run in tables.runs.items() if _is_stuck(run, tables.steps[key]))
+    return sorted(
+        key for key, run in tables.runs.items() if _is_stuck(run, tables.steps[key]) and not tables.is_quarantined(key)
+    )
 
 
 def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
@@ -125,7 +131,7 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
-def finished(tables: Tables, which: Finished) -> list[str]:
+def finished(tables: Tables, which: Finished, *, also_quarantined: bool = False) -> list[str]:
     """Oldest first."""
     found = [
         run.id
@@ -135,6 +141,7 @@ def finished(tables: Tables, which: Finished) -> list[str]:
         and run.ended_at <= which.ended_by
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
+        and (also_quarantined or not tables.is_quarantined(key))
     ]
     return sorted(found)[: which.limit]
 

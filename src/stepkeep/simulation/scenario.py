@@ -72,6 +72,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     send: float = 0.0
     noise: float = 0.0
     duplicate: float = 0.0
+    quarantine: float = 0.0
     skew: float = 0.0
     letters: int = 0
     long: bool = False
@@ -306,13 +307,19 @@ def draw(seed: int) -> Scenario:
         **(_few(random) if random.random() < 0.25 else _many(random)),
         **rates,
     )
-    return Scenario(**{**drawn, **_threads(seed), **random.choice(THEMES), **_corner(seed)})
+    return Scenario(**{**drawn, **_threads(seed), **_operator(seed), **random.choice(THEMES), **_corner(seed)})
 
 
 def _threads(seed: int) -> dict[str, Any]:
     """Drawn apart, like a corner."""
     random = Random(f"threads:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"threads": random.choice((1, 1, 2))} if random.random() < 0.3 else {}
+
+
+def _operator(seed: int) -> dict[str, Any]:
+    """Somebody sets runs aside and releases them. Drawn apart, like a corner."""
+    random = Random(f"operator:{seed}")  # noqa: S311 - chance that must come out the same again
+    return {"quarantine": random.random()} if random.random() < 0.25 else {}
 
 
 def _corner(seed: int) -> dict[str, Any]:

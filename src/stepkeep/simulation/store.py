@@ -33,6 +33,7 @@ from stepkeep.store.protocol import (
     Loaded,
     More,
     Propose,
+    Quarantine,
     Renewed,
     RunFilter,
     RunKey,
@@ -46,13 +47,14 @@ from stepkeep.store.protocol import (
     WorkerChange,
     Write,
 )
+from stepkeep.store.reading import quarantined
 
 T = TypeVar("T")
 Work = Callable[[], T]
 Waiting = Callable[[], Coroutine[Any, Any, T]]
 
 MAX_ROUNDS = 10_000
-SCHEMA = ((1, "core"), (2, "message_numbers"))
+SCHEMA = ((1, "core"), (2, "message_numbers"), (3, "quarantine"))
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 _decode_spec = msgspec.json.Decoder(QueueSpec).decode
@@ -125,6 +127,9 @@ class _Change:
         if asked or proposed:
             await self._ask("load", lambda: self._session.load(asked, proposed, self.loaded))
         for tenant, run_id, no in proposed:
+            if (tenant, run_id) in self.loaded.barred:
+                self.loaded.passed_over += 1
+                continue
             step = self.loaded.steps[tenant, run_id].get(no)
             if step is not None and step.ready_at is not None and propose and step.queue in propose.queues:
                 self.loaded.proposed.append((tenant, run_id, no))
@@ -166,6 +171,9 @@ class _Change:
 
     def _keep(self, runs: Mapping[RunKey, Run], now: int) -> None:
         for key, run in runs.items():
+            if self._store.database.tables.is_quarantined(key):
+                self.loaded.barred[key] = quarantined(key[1])
+                continue
             self.loaded.runs[key] = run
             self.loaded.steps[key] = {}
         self.loaded.now = now + self._store.clock_offset
@@ -405,6 +413,31 @@ class ModelStore:
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
 
+    # -- quarantine --------------------------------------------------------------------------------------------------
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        session = self.database.begin()
+        try:
+            return await self.wire.wait(
+                "quarantine", lambda: session.quarantine(tenant, run_id, actor, reason, self.clock_offset), session
+            )
+        finally:
+            self.wire.abandon(session)
+
+    async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        def work() -> Quarantine | None:
+            return self._tables.release((tenant, run_id), self._clock(), actor, reason)
+
+        return await self.wire.ask("release", work)
+
+    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
+        return [one for one in await self.read_quarantines(tenant) if one.released_at is None]
+
+    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
+        def look() -> list[Quarantine]:
+            return [one for one in reversed(self._tables.quarantine) if one.tenant == tenant][:limit]
+
+        return await self._read("read", look)
+
     # -- retention ---------------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:
         return await self._read("find finished", lambda: queries.finished(self._tables, which))
@@ -412,7 +445,7 @@ class ModelStore:
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         def work() -> str | None:
             every = Finished(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
-            found = queries.finished(self._tables, every)
+            found = queries.finished(self._tables, every, also_quarantined=True)
             return found[-1 - after_it] if after_it < len(found) else None
 
         return await self._read("find finished", work)

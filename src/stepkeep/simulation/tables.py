@@ -6,13 +6,15 @@ Rows are frozen values, so that whoever has read one keeps it as it was. Nothing
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.simulation.schema import refuse_run, refuse_step
 from stepkeep.store.bounds import check_write
-from stepkeep.store.protocol import IdempotencyKey, NewRun, RunKey, StoredDefinition, Write
+from stepkeep.store.protocol import IdempotencyKey, NewRun, Quarantine, RunKey, StoredDefinition, Write
 
 MET = "somebody else was first: run the whole transaction again"
 
@@ -35,6 +37,7 @@ class Tables:
         self.workers: dict[int, Worker] = {}
         self.worker_journal: dict[tuple[str, str], list[SealedEntry]] = {}
         self.notes: list[str] = []
+        self.quarantine: list[Quarantine] = []
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""
@@ -47,6 +50,27 @@ class Tables:
         attempt = self.attempts[key].get((no, fence))
         return attempt.output if attempt is not None and attempt.state is AttemptState.SUCCEEDED else None
 
+    # -- quarantine --------------------------------------------------------------------------------------------------
+    def is_quarantined(self, key: RunKey) -> bool:
+        return any(one.released_at is None and (one.tenant, one.run_id) == key for one in self.quarantine)
+
+    def set_aside(self, one: Quarantine) -> Quarantine | None:
+        """Note a quarantine; None where there is no such run or it is set aside already."""
+        key = (one.tenant, one.run_id)
+        if key not in self.runs or self.is_quarantined(key):
+            return None
+        self.quarantine.append(one)
+        return one
+
+    def release(self, key: RunKey, now: int, actor: str, reason: str) -> Quarantine | None:
+        """End a quarantine; None where there is none."""
+        for place, one in enumerate(self.quarantine):
+            if one.released_at is None and (one.tenant, one.run_id) == key:
+                ended = replace(one, released_at=now, released_by=actor, release_reason=reason)
+                self.quarantine[place] = ended
+                return ended
+        return None
+
     # -- check -------------------------------------------------------------------------------------------------------
     def check(self, what: Write) -> None:
         """Refuse what a real database would: Contended for a row that is not where it was left or is there already,
@@ -57,7 +81,7 @@ class Tables:
             self._check_new(new, released)
         for change in what.runs:
             before = self.runs.get((change.run.tenant, change.run.id))
-            if before is None or before.seq != change.was:
+            if before is None or before.seq != change.was or self.is_quarantined((before.tenant, before.id)):
                 raise Contended(MET)
             refuse_run(change.run, before)
         for step in what.new_steps:

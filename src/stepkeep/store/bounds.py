@@ -102,6 +102,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "seq": SEQ,
     },
     "worker_journal": {"seq": SEQ, "at": TIME},
+    "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
 """Every integer column of both schemas. A counter below zero is left to the schema, which says what it means."""
 

@@ -262,6 +262,19 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     outbox: tuple[OutboxEntry, ...]
 
 
+class Quarantine(msgspec.Struct, frozen=True, gc=False):
+    """A run that was set aside: by an operator, with a reason; perhaps released since."""
+
+    tenant: str
+    run_id: str
+    quarantined_at: int
+    quarantined_by: str
+    reason: str
+    released_at: int | None = None
+    released_by: str | None = None
+    release_reason: str | None = None
+
+
 class Due(msgspec.Struct, frozen=True, gc=False):
     """Something whose time has come: a step, or a run (`no` is None)."""
 
@@ -423,6 +436,24 @@ class Store(Protocol):
         """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait,
         not idle. A run's own timeout does not count, or it would hide what got lost; its grace period does.
         Must return nothing."""
+        ...
+
+    # -- quarantine ------------------------------------------------------------------------------------------
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        """Set a run aside. Its own rows are not read, so it may be one that cannot be. From the commit on nothing finds
+        it to claim, to sweep, to renew, to write or to delete. None where there is no such run, or it is set aside."""
+        ...
+
+    async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        """End a quarantine, on record. None where the run is not set aside."""
+        ...
+
+    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
+        """The runs that are set aside, newest first."""
+        ...
+
+    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
+        """Every quarantine there was, also those that ended, newest first."""
         ...
 
     # -- retention -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stepkeep.errors import Unreadable
+from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.fitting import misfit_of_json, misfit_of_row
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
@@ -46,6 +46,14 @@ def reason(problem: object) -> str:
     """Why a row cannot be read, short enough for one line."""
     said = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
     return inert_line(said, limit=LONGEST_REASON)
+
+
+def quarantined(run_id: str) -> Quarantined:
+    """What is said to those that want to move a run which was set aside."""
+    return Quarantined(
+        f"run {run_id} is quarantined: an operator has set it aside, and nothing moves it. "
+        f"`stepkeep quarantine --list` says why; stepkeep quarantine --release {run_id} --reason TEXT ends it."
+    )
 
 
 def read_row(table: str, convert: Callable[[Any], T], row: Sequence[Any], key: RunKey, given: Any = None) -> T:

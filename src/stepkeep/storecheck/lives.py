@@ -26,7 +26,7 @@ from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import StepState
-from stepkeep.operations import decisions, start, workers
+from stepkeep.operations import decisions, quarantine, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
@@ -452,6 +452,17 @@ class Life:
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd", "compensate": compensate}
         await self.on_both(lambda bench, place: decisions.cancel(bench.transactor, run, **by), "cancel")
 
+    async def set_aside(self) -> None:
+        """An operator sets a run aside, or lets one go on that was; perhaps one that never was."""
+        tenant, run, random = self.tenancy.name, self.run(), self.random
+        aside = [one.run_id for one in await self.benches[0].store.list_quarantined(tenant)]
+        by: dict[str, Any] = {"tenant": tenant, "actor": random.choice(("ann", "bea")), "reason": "why"}
+        if aside and random.random() < 0.75:
+            released = random.choice((random.choice(aside), random.choice(aside), run))
+            await self.on_both(lambda bench, place: quarantine.release(bench.transactor, released, **by), "release")
+        else:
+            await self.on_both(lambda bench, place: quarantine.quarantine(bench.transactor, run, **by), "quarantine")
+
     # -- retention ---------------------------------------------------------------------------------------------------
     async def retire(self) -> None:
         """Some runs are to be deleted, whether they have ended or not; only those that have are."""
@@ -575,6 +586,7 @@ OPERATIONS: dict[Callable[[Life], Awaitable[None]], int] = {
     Life.complete: 4,
     Life.send: 7,
     Life.cancel: 1,
+    Life.set_aside: 4,
     Life.retire: 4,
     Life.forget: 4,
     Life.lie: 12,

@@ -70,6 +70,9 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "details": await store.read_details([(tenant, run) for run in ids[::2]]),
         "workers": await store.list_workers(tenant),
         "live workers": await store.list_workers(tenant, live_only=True),
+        "quarantined": await store.list_quarantined(tenant),
+        "quarantines": await store.read_quarantines(tenant),
+        "the last quarantine": await store.read_quarantines(tenant, limit=1),
     }
     for workflow in (None, "small"):
         finished = await store.find_finished(Finished(tenant=tenant, workflow=workflow))

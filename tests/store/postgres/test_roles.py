@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "databases.md"
 OWNER, WORKER, CLIENT = "stepkeep_owner", "stepkeep_worker", "stepkeep_client"
 TABLES = {
     *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
-    *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations"),
+    *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import As
+from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
@@ -53,6 +54,9 @@ def runs(
         screen.print(runs_table(found["runs"], screen.width))
         if len(found["runs"]) == limit:
             say(f"older ones: {settings.command('runs', '--before', found['runs'][-1]['id'])}")
+    for run in found["runs"]:
+        if run.get("quarantined"):
+            say(told(run["quarantined"]))
     for run in unreadable:
         say(run["message"])
     return FAILED if unreadable else SUCCEEDED

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from stepkeep.cli.arguments import As, RunId
+from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.hints import hints
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.render.outline import outline
@@ -27,6 +28,8 @@ def show(settings: Settings, run: RunId, as_: As = None) -> int:
             say(line)
     else:
         print_report(view, settings)
+        if view["run"].get("quarantined"):
+            say(told(view["run"]["quarantined"]))
     return SUCCEEDED
 
 

@@ -31,7 +31,7 @@ def workers(
 
 
 async def _list(settings: Settings, *, live_only: bool) -> list[dict[str, Any]]:
-    from stepkeep.operations.views import instant
+    from stepkeep.operations.instants import instant
 
     async with open_engine(settings) as engine:
         rows = await engine.store.list_workers(engine.tenant, live_only)

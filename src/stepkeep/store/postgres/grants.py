@@ -39,8 +39,9 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
         "insert": (
             *("definitions", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
             *CHANGES_RUNS["insert"],
+            "quarantine",
         ),
-        "update": CHANGES_RUNS["update"],
+        "update": (*CHANGES_RUNS["update"], "quarantine"),
         "delete": CHANGES_RUNS["delete"],
     },
 }

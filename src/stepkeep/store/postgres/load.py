@@ -14,12 +14,15 @@ from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
-from stepkeep.store.reading import unreadable
+from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
 
 ALWAYS = -(2**63)
+
+QUARANTINED = 23
+"""The place behind the clock, the place asked for and a run's columns at which `lock_runs` says if it is set aside."""
 
 is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 """Run ids are compared as text outside the database and as numbers inside: only one spelling of each may pass."""
@@ -83,8 +86,11 @@ class Loading:
         tenants, run_ids = [key[0] for key in ordered], [key[1] for key in ordered]
         for row in await fetch(self.connection, SQL.lock_runs, names(tenants), ids(run_ids), self.clock_offset):
             place = row[1]
-            if place is not None:
-                self._keep_run(ordered[place - 1], row[2:])
+            if place is not None and row[QUARANTINED]:
+                key = ordered[place - 1]
+                loaded.barred[key] = quarantined(key[1])
+            elif place is not None:
+                self._keep_run(ordered[place - 1], row[2:QUARANTINED])
             loaded.now = row[0]
 
     async def _propose(self, propose: Propose) -> list[tuple[str, str, int]]:

@@ -37,6 +37,7 @@ from stepkeep.store.protocol import (
     Lease,
     Loaded,
     Propose,
+    Quarantine,
     Renewed,
     RunFilter,
     RunKey,
@@ -297,6 +298,26 @@ class PostgresStore:
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- quarantine ------------------------------------------------------------------------------------------
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        return await self._note(SQL.insert_quarantine, tenant, run_id, actor, reason)
+
+    async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        return await self._note(SQL.release_quarantine, tenant, run_id, actor, reason)
+
+    async def _note(self, statement: str, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        if not is_run_id(run_id):
+            return None
+        async with self._transaction() as connection:
+            found = await fetch(connection, statement, tenant, run_id, self.clock_offset, actor, reason)
+        return _first([Quarantine(*row) for row in found])
+
+    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
+        return await self._find(lambda row: Quarantine(*row), SQL.list_quarantined, tenant)
+
+    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
+        return await self._find(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
 
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:

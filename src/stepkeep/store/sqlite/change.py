@@ -17,12 +17,15 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
-from stepkeep.store.reading import unreadable
+from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.sqlite")
+
+QUARANTINED = 23
+"""The place behind a run's columns at which `lock_runs` says whether it is set aside."""
 
 MAX_ROUNDS = 10_000
 """A callback that asks for more this often will never be content; the bound turns a hang into an error."""
@@ -162,6 +165,9 @@ def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: 
         to_run = rows.to_run
         for row in _read_each(connection, SQL.lock_runs, keys, loaded, "runs"):
             key = (row[0], row[1])
+            if row[QUARANTINED]:
+                loaded.barred[key] = quarantined(key[1])
+                continue
             try:
                 loaded.runs[key] = to_run(row)
             except Exception as problem:  # noqa: BLE001 - it is this run's alone

@@ -32,6 +32,7 @@ from stepkeep.store.protocol import (
     Lease,
     Loaded,
     Propose,
+    Quarantine,
     Renewed,
     RunFilter,
     RunKey,
@@ -280,6 +281,26 @@ class SqliteStore:
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- quarantine ------------------------------------------------------------------------------------------
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        return await self._note(SQL.insert_quarantine, tenant, run_id, actor, reason)
+
+    async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        return await self._note(SQL.release_quarantine, tenant, run_id, actor, reason)
+
+    async def _note(self, statement: str, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        def work(c: apsw.Connection) -> Quarantine | None:
+            found: list[Row] = c.execute(statement, (tenant, run_id, self._clock.now(), actor, reason)).fetchall()
+            return _first([Quarantine(*row) for row in found])
+
+        return await self._write(work)
+
+    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
+        return await self._rows(lambda row: Quarantine(*row), SQL.list_quarantined, tenant)
+
+    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
+        return await self._rows(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
 
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]:

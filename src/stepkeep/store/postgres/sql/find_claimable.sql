@@ -8,6 +8,7 @@ with candidates as materialized (
         from steps
         where steps.queue = asked.queue and steps.ready_at >= $3::bigint
             and steps.ready_at <= (select stepkeep_now() + $4::bigint)
+            and (steps.tenant, steps.run_id) not in (select tenant, run_id from quarantine where released_at is null)
         order by steps.priority desc, steps.ready_at, steps.run_id, steps.no
         limit $2::int
     ) as candidate

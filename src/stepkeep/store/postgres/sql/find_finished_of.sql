@@ -8,5 +8,6 @@ cross join lateral (
     offset 0
 ) as run
 where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uuid and details.run_id < $3::uuid
+    and (details.tenant, details.run_id) not in (select tenant, run_id from quarantine where released_at is null)
 order by details.run_id
 limit $5

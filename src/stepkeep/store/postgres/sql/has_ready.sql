@@ -7,6 +7,7 @@ select exists (
         from steps
         where steps.queue = asked.queue and steps.ready_at is not null
             and steps.ready_at <= (select stepkeep_now() + $2::bigint)
+            and (steps.tenant, steps.run_id) not in (select tenant, run_id from quarantine where released_at is null)
         order by steps.priority desc, steps.ready_at
         limit 1
     ) as candidate

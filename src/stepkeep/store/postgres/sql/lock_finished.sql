@@ -5,5 +5,6 @@ cross join lateral (
     select id
     from runs
     where runs.tenant = $1 and runs.id = wanted.run_id and runs.ended_at is not null
+        and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
     for update skip locked
 ) as run

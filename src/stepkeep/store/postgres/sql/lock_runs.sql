@@ -1,10 +1,11 @@
--- Lock the wanted runs, one after the other in the order given, and read them with the clock as it stands afterwards.
+-- Lock the wanted runs, one after the other in the order given, and read them, whether each is set aside, and the clock as it stands afterwards.
 with locked as materialized (
     select wanted.place, run.*
     from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
     cross join lateral (
         select definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox,
-            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at
+            cause, policy, category, error, rollback, due_at, started_at, ended_at, business_key, moved_at,
+            (runs.tenant, runs.id) in (select tenant, run_id from quarantine where released_at is null)
         from runs
         where runs.tenant = wanted.tenant and runs.id = wanted.run_id
         for update

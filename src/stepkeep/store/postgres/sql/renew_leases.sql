@@ -7,6 +7,7 @@ with locked as materialized (
         select state
         from runs
         where runs.tenant = asked.tenant and runs.id = asked.run_id
+            and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
         for update
     ) as run
 ),

@@ -14,6 +14,7 @@ with changed_runs as (
         offset 0
     ) as changed
     where runs.tenant = changed.tenant and runs.id = changed.id and runs.seq = changed.was
+        and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
     returning 1
 ),
 clock as materialized (

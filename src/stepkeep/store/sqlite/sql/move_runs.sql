@@ -6,3 +6,4 @@ set state = ?4, priority = ?5, seq = ?6, head = ?7, open = ?8, moving = ?9, leas
     moved_at = ?23
 where tenant = ?1 and id = ?2 and definition_id = ?3 and seq = ?24
     and cause is ?14 and due_at is ?19 and ended_at is ?21
+    and not exists (select 1 from quarantine q where q.tenant = ?1 and q.run_id = ?2 and q.released_at is null)

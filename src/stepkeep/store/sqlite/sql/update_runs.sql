@@ -4,3 +4,4 @@ set state = ?4, priority = ?5, seq = ?6, head = ?7, open = ?8, moving = ?9, leas
     inbox = ?13, cause = ?14, policy = ?15, category = ?16, error = ?17, rollback = ?18, due_at = ?19,
     started_at = ?20, ended_at = ?21, business_key = ?22, moved_at = ?23
 where tenant = ?1 and id = ?2 and definition_id = ?3 and seq = ?24
+    and not exists (select 1 from quarantine q where q.tenant = ?1 and q.run_id = ?2 and q.released_at is null)

@@ -1,0 +1,69 @@
+"""Quarantine: an operator sets a run aside, and later releases it. Both are on record, with names and reasons.
+
+It never reads the rows of the run, because it is for runs whose rows cannot be read. It decides nothing about the run:
+a run that is set aside stays as it is until it is released. The engine and the command line call it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations import edge
+from stepkeep.operations.instants import instant
+from stepkeep.operations.transact import Transactor, again_if_contended
+from stepkeep.store.protocol import Quarantine
+
+
+async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
+    """Set a run aside: nothing claims, sweeps, moves or deletes it until it is released."""
+    run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
+    store = transactor.store
+    noted = await again_if_contended(lambda: store.quarantine(tenant, run_id, actor, reason))
+    if noted is not None:
+        return view(noted)
+    for standing in await store.list_quarantined(tenant):
+        if standing.run_id == run_id:
+            raise Conflict(
+                f"run {run_id} was quarantined before, by {standing.quarantined_by} at "
+                f"{instant(standing.quarantined_at)}: {standing.reason}",
+                view(standing),
+            )
+    raise NotFound(f"there is no run {run_id}")
+
+
+async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
+    """End a quarantine; the run goes on where it stood."""
+    run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
+    store = transactor.store
+    ended = await again_if_contended(lambda: store.release(tenant, run_id, actor, reason))
+    if ended is None:
+        raise NotFound(f"run {run_id} is not quarantined")
+    return view(ended)
+
+
+async def quarantined(transactor: Transactor, *, tenant: str, history: bool = False) -> dict[str, Any]:
+    """`{"quarantined": [...]}`: the runs that are set aside, or with `history` every quarantine there was."""
+    store = transactor.store
+    found = await store.read_quarantines(tenant) if history else await store.list_quarantined(tenant)
+    return {"quarantined": [view(one) for one in found]}
+
+
+def view(one: Quarantine) -> dict[str, Any]:
+    """A quarantine as people and programs read it."""
+    return {
+        "run": one.run_id,
+        "reason": one.reason,
+        "by": one.quarantined_by,
+        "at": instant(one.quarantined_at),
+        "released_by": one.released_by,
+        "released_at": instant(one.released_at),
+        "release_reason": one.release_reason,
+    }
+
+
+def _reason(reason: object) -> str:
+    said = edge.words("the reason", reason)
+    if not said.strip():
+        raise InvalidInput("say why: the reason is kept with the quarantine")
+    return said

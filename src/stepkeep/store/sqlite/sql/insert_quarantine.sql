@@ -1,0 +1,7 @@
+-- Set a run aside, whatever its rows are like; nothing where there is no such run or it is set aside already.
+insert into quarantine (tenant, run_id, quarantined_at, quarantined_by, reason)
+select runs.tenant, runs.id, ?3, ?4, ?5
+from runs
+where runs.tenant = ?1 and runs.id = ?2
+on conflict do nothing
+returning tenant, run_id, quarantined_at, quarantined_by, reason, released_at, released_by, release_reason

@@ -1,0 +1,5 @@
+-- End the quarantine of a run, on record; nothing where it is not set aside.
+update quarantine
+set released_at = ?3, released_by = ?4, release_reason = ?5
+where tenant = ?1 and run_id = ?2 and released_at is null
+returning tenant, run_id, quarantined_at, quarantined_by, reason, released_at, released_by, release_reason
