@@ -40,6 +40,10 @@ from stepkeep.safe_text import inert_line
 MAX_SAID = 1_900
 """How many characters of a problem's message and hint are shown."""
 
+MAX_MESSAGE = 1_400
+MAX_HINT = 500
+"""How many characters of a problem's message, and of its hint and path, are kept."""
+
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong in a definition: where it is, what is wrong, what to do."""
@@ -50,6 +54,13 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     message: str
     hint: str = ""
+
+    def __post_init__(self) -> None:
+        # Programs read these without `__str__`, and a message may quote a key of a megabyte.
+        for name, limit in (("message", MAX_MESSAGE), ("hint", MAX_HINT), ("path", MAX_HINT)):
+            text: str = getattr(self, name)
+            if len(text) > limit:
+                msgspec.structs.force_setattr(self, name, f"{text[: limit - 1]}…")
 
     def __str__(self) -> str:
         # One line, whatever keys and names the message quotes: a line break in one would forge another problem.

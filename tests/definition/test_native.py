@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stepkeep.definition.handlers import Registry, Retry, step
@@ -345,3 +346,23 @@ def test_the_published_schema_is_fresh() -> None:
     """To renew it: python -m stepkeep.definition.schema > docs/reference/native.schema.json"""
     published = HERE.parent.parent / "docs" / "reference" / "native.schema.json"
     assert published.read_text() == schema_text()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"name": "a", "uses": "h", "x" * 100_000: 1},
+        {"name": "x" * 100_000, "uses": "h"},
+        {"name": "a", "uses": "h", "with": {"x" * 100_000 + "${{ 1 }}": 1}},
+        {"name": "a", "uses": "h", "with": {"x" * 100_000: "${{ nope }}"}},
+        {"name": "a", "uses": "h", "with": {"v": "${{ " + "x" * 4_000 + " }}"}},
+        {"name": "a", "uses": "h", "depends_on": ["x" * 100_000]},
+    ],
+)
+def test_no_message_exceeds_two_thousand_characters_whatever_it_quotes(step: dict[str, Any]) -> None:
+    report = check_text(msgspec.json.encode({"workflow": "w", "steps": [step]}).decode(), "w.json")
+    assert report.problems
+    for problem in report.problems:
+        assert len(problem.message) + len(problem.hint) <= 2_000
+        assert len(problem.path) <= 2_000
+        assert len(str(problem)) <= 2_000

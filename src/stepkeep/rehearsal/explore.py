@@ -71,7 +71,9 @@ class Explorer:
         if total > LARGE:
             keep = min(keep, self._affordable(total))
         self._total = keep
-        self._walk_base(_Sample(total, keep))
+        if total <= LARGE or keep != PILOT:
+            self._forget()
+            self._walk_base(_Sample(total, keep))
         self._unwalked += total - keep
         self._walk_queue()
         return Walked(self._endings, slowest, self._unwalked)
@@ -277,13 +279,16 @@ class Explorer:
         return [self._to_the_end(late, level=3)]
 
     def _affordable(self, total: int) -> int:
-        """How many paths the work allows for, told from a few of them."""
+        """How many paths the work allows for, told from a few of them, which are walked and kept."""
         before = self._stage.work
         self._walk_base(_Sample(total, PILOT))
         each = max(1, (self._stage.work - before) // PILOT)
+        return max(PILOT, (WORK - self._stage.work) // each)
+
+    def _forget(self) -> None:
+        """Drop the paths of the pilot: another number of them is walked."""
         self._endings, self._queue, self._kept, self._unwalked = [], [], 0, 0
         self._tails.clear()
-        return max(PILOT, (WORK - self._stage.work) // each)
 
 
 class _Sample:
