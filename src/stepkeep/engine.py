@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -19,7 +20,8 @@ import msgspec
 
 from stepkeep.definition import arguments
 from stepkeep.definition.durations import InvalidDuration, parse_duration
-from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.handlers import registry_of
+from stepkeep.definition.registry import Registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
 from stepkeep.errors import ConnectionLost, DefinitionChanged, InvalidInput, NotFound, Unreachable
@@ -92,7 +94,7 @@ class AsyncEngine:
 
     def __init__(
         self,
-        url: str,
+        url: str | os.PathLike[str],
         *,
         tenant: str = "default",
         actor: str | None = None,
@@ -102,13 +104,13 @@ class AsyncEngine:
         process_memory: int | None = None,
         wait_for_database: bool = False,
     ) -> None:
-        self._waits = wait_for_database
+        self._waits = arguments.flag("wait_for_database", wait_for_database)
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
         WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
         self.tenant = edge.key("the tenant", tenant)
-        self.actor = edge.key("the actor", actor or getpass.getuser())
-        self.registry = default_registry if registry is None else registry
+        self.actor = edge.key("the actor", current_user() if actor is None else actor)
+        self.registry = registry_of(registry)
         self._work_on(connect(url))
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -188,18 +190,18 @@ class AsyncEngine:
                 tenant=self.tenant,
                 actor=self.actor,
                 input=encode_payload({} if input is None else input),
-                idempotency_key=idempotency_key,
-                business_key=business_key,
-                correlation_id=correlation_id,
+                idempotency_key=_optional_key("the idempotency key", idempotency_key),
+                business_key=_optional_key("the business key", business_key),
+                correlation_id=_optional_key("the correlation id", correlation_id),
                 priority=priority,
                 start_now=arguments.flag("start: start_now", start_now),
-                labels=encode_payload(labels) if labels else None,
+                labels=None if labels is None else _encode_labels(labels),
             )
         )
 
     async def start_idle(self, run_id: str) -> dict[str, Any]:
         """Start a run that was created idle."""
-        return await start_idle(self.transactor, run_id, tenant=self.tenant, actor=self.actor)
+        return await start_idle(self.transactor, edge.run_id(run_id), tenant=self.tenant, actor=self.actor)
 
     async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
         """Start a run and work on it here until it ends, or until only people or messages can move it."""
@@ -209,7 +211,9 @@ class AsyncEngine:
 
     async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
         """Be a worker until this run has ended (or, with `until_blocked`, waits for somebody else)."""
-        settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+        settled = RUN_TERMINAL | (
+            {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
+        )
 
         async def reached() -> bool:
             found = await self.store.read_run(self.tenant, edge.run_id(run_id))
@@ -225,7 +229,9 @@ class AsyncEngine:
 
         After so many `seconds`, how it stands by then is returned: look at `finished`.
         """
-        settled = RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
+        settled = RUN_TERMINAL | (
+            {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
+        )
         if seconds is not None:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
@@ -246,6 +252,7 @@ class AsyncEngine:
 
     async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
         """Everything about a run, in canonical words or in a dialect's own shape."""
+        run_id = edge.run_id(run_id)
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
@@ -264,10 +271,10 @@ class AsyncEngine:
         which = RunFilter(
             tenant=self.tenant,
             states=_states(states),
-            workflow=workflow,
-            business_key=business_key,
-            correlation_id=correlation_id,
-            before=before,
+            workflow=_optional_key("the workflow to look for", workflow),
+            business_key=_optional_key("the key to look for", business_key),
+            correlation_id=_optional_key("the id to look for", correlation_id),
+            before=None if before is None else edge.run_id(before),
             limit=limit,
         )
         if as_ is not None:
@@ -276,14 +283,14 @@ class AsyncEngine:
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
         """The run's exported log, in canonical names or in a dialect's words."""
-        lines = export_run(self.transactor, run_id, tenant=self.tenant, dialect=as_)
+        lines = export_run(self.transactor, edge.run_id(run_id), tenant=self.tenant, dialect=as_)
         return [encode_line(line) async for line in lines]
 
     async def certify(self, run_id: str) -> Certificate:
         """The judge's word on a run: on its journal, its log in the words of every dialect, and its definition."""
         from stepkeep.conformance.certificate import Published, certify
 
-        stored = await stored_definition(self.transactor, run_id, tenant=self.tenant)
+        stored = await stored_definition(self.transactor, edge.run_id(run_id), tenant=self.tenant)
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
         while True:
@@ -291,7 +298,7 @@ class AsyncEngine:
                 canonical = await self.log(run_id)
             except DefinitionChanged:
                 # Nothing can be told in a dialect's words without a definition to go by.
-                nameless = export_without_names(self.transactor, run_id, tenant=self.tenant)
+                nameless = export_without_names(self.transactor, edge.run_id(run_id), tenant=self.tenant)
                 log = [encode_line(line) async for line in nameless]
                 return certify(log, {}, canonical_machines(), judged, published)
             tellings = {name: await self.log(run_id, as_=name) for name in judged}
@@ -321,8 +328,11 @@ class AsyncEngine:
             workflow=workflow,
             forget_keys=None if forget_keys is None else _duration("forget_keys", forget_keys),
         )
-        if archive is not None and not isinstance(archive, str | Path):
+        if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")
+        if not callable(told):
+            raise InvalidInput(f"prune: told is a function, not a value of type {type_name(told)}.")
+        arguments.flag("prune: dry_run", dry_run)
         folder = None if archive is None else Path(archive)
         size = arguments.whole("prune: batch", batch, 1, MOST_AT_ONCE)
         return await retention.prune(
@@ -339,7 +349,7 @@ class AsyncEngine:
     async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
         accepted = await decisions.decide_gate(
             self.transactor,
-            run_id,
+            edge.run_id(run_id),
             approve=approve,
             tenant=self.tenant,
             actor=self.actor,
@@ -362,7 +372,7 @@ class AsyncEngine:
         """Complete a manual step by hand, with the token that was issued for it."""
         accepted = await decisions.complete(
             self.transactor,
-            run_id,
+            edge.run_id(run_id),
             step,
             token=token,
             outcome=outcome,
@@ -380,7 +390,7 @@ class AsyncEngine:
         """Put a message into a run's inbox; it is kept until a step waits for it."""
         accepted = await decisions.send(
             self.transactor,
-            run_id,
+            edge.run_id(run_id),
             name,
             encode_payload(payload),
             tenant=self.tenant,
@@ -392,7 +402,7 @@ class AsyncEngine:
     async def cancel(self, run_id: str, *, compensate: bool = False, reason: str = "") -> dict[str, Any]:
         accepted = await decisions.cancel(
             self.transactor,
-            run_id,
+            edge.run_id(run_id),
             tenant=self.tenant,
             actor=self.actor,
             compensate=arguments.flag("cancel: compensate", compensate),
@@ -421,11 +431,11 @@ class AsyncEngine:
         return await rerun(
             self.transactor,
             self._starter,
-            run_id,
+            edge.run_id(run_id),
             tenant=self.tenant,
             actor=self.actor,
             given=None if input is None else encode_payload(input),
-            idempotency_key=idempotency_key,
+            idempotency_key=_optional_key("the idempotency key", idempotency_key),
         )
 
 
@@ -435,6 +445,23 @@ def encode_payload(value: Any) -> bytes:
         return encode(value, what="what was passed", limit=MAX_INPUT_BYTES)
     except Unstorable as problem:
         raise InvalidInput(str(problem)) from problem
+
+
+def current_user() -> str:
+    """The operating system's name for the user of this process; a container may have no entry for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid:{os.getuid()}"
+
+
+def _optional_key(what: str, value: object) -> str | None:
+    return None if value is None else edge.key(what, value)
+
+
+def _encode_labels(labels: object) -> bytes | None:
+    checked = edge.labels(labels)
+    return encode_payload(checked) if checked else None
 
 
 def _duration(what: str, text: str) -> int:
@@ -461,7 +488,7 @@ def _looks_like_a_file(text: str) -> bool:
 class Engine:
     """The same engine for programs without an event loop: every call is made on a loop in a thread of its own."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
         self._engine = AsyncEngine(url, **options)
         self._thread: LoopThread | None = None
 
@@ -521,7 +548,7 @@ class Engine:
         return self._call(self._engine.start(workflow, input, **options))
 
 
-def open_engine(url: str = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:
+def open_engine(url: str | os.PathLike[str] = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:
     """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
 
     >>> import stepkeep

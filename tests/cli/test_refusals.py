@@ -218,8 +218,28 @@ def test_the_version_is_that_of_the_package(cli: Cli) -> None:
 def test_a_password_in_a_url_is_not_repeated_in_hints() -> None:
     from stepkeep.cli.settings import Settings
 
-    settings = Settings(db="postgresql://ada:s3cret@host/db", db_was_typed=True)
-    assert "s3cret" not in settings.command("runs")
+    for url in (
+        "postgresql://ada:s3cret@host/db",
+        "postgresql://ada@host/db?password=s3cret",
+        "postgresql://a:s3cret#@h",
+    ):
+        assert "s3cret" not in Settings(db=url, db_was_typed=True).command("runs")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(f"postgresql://u:SECRET{mark}x@h/db" for mark in "#/?"),
+        *("u:SECRET@h/db", "postgresql://u:SECRET@[::1/db", "postgresql://u:SECRET@h:port/db"),
+        *("postgresql://u:SECRET@h:99999/db", "sqlite:////", "sqlite:///x.db?mode=ro"),
+    ],
+)
+def test_a_malformed_database_url_is_bad_usage_and_is_never_quoted(cli: Cli, home: Path, url: str) -> None:
+    for command in (["runs"], ["run", "flow.yaml"], ["db", "status"], ["show", UNKNOWN, "--json"]):
+        said = cli(*command, "--db", url, "--traceback")
+        assert said.status == 2, said
+        assert "SECRET" not in said.out + said.err
+    assert not list(home.glob("x.db*"))
 
 
 NUMBERS = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import heapq
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -20,8 +21,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from stepkeep.definition.building import Builder, DataPath, Place, Places, PlainData
 from stepkeep.definition.json_text import read_json
 from stepkeep.definition.yaml_text import read_yaml
-from stepkeep.errors import DefinitionError, Problem
+from stepkeep.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.input_files import open_input
+from stepkeep.safe_text import type_name
 
 MAX_BYTES: Final = 4 * 1024 * 1024
 
@@ -103,9 +105,11 @@ def parse_document(text: str | bytes, file: str = "<text>", *, syntax: Syntax | 
 
 def read_document(path: str | Path) -> Document:
     """Read a definition's file, as JSON or YAML by its name."""
-    file = str(path)
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInput(f"a definition is named by the path of its file, not by a {type_name(path)}.")
+    file = str.__str__(os.fsdecode(path))
     try:
-        with open_input(path) as opened:
+        with open_input(file) as opened:
             content = opened.read(MAX_BYTES + 1)
     except OSError as error:
         reason = error.strerror or str(error)

@@ -8,7 +8,7 @@ for users.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, get_args, overload
 
 from stepkeep.definition import arguments
 from stepkeep.definition.apps import load_app, load_entry_points
@@ -82,7 +82,7 @@ def step(
     >>> say("Ada")
     'Hello, Ada'
     """
-    into = default_registry if registry is None else registry
+    into = registry_of(registry)
 
     def decorate(function: F) -> F:
         name = target if isinstance(target, str) else _own_name(function)
@@ -90,14 +90,14 @@ def step(
             HandlerSpec(
                 name=name,
                 function=function,
-                mode=mode,
+                mode=_mode(name, mode),
                 retry=_retry(retry),
                 timeout=None if timeout is None else _timeout(name, timeout),
                 undo=None if undo is None else undo if isinstance(undo, str) else name_of(undo, into),
                 effect=None if effect is None else _effect(name, effect),
-                transactional=transactional,
-                capabilities=tuple(arguments.items("capabilities", capabilities)),
-                queue=queue,
+                transactional=arguments.flag(f"handler {name}: transactional", transactional),
+                capabilities=_texts(f"handler {name}: capabilities", arguments.items("capabilities", capabilities)),
+                queue=_texts(f"handler {name}: queue", [queue])[0],
                 description=_first_line(function),
             )
         )
@@ -121,7 +121,7 @@ def agent(
     ... async def data_pipeline(ctx, action, inputs):
     ...     return {"did": action}
     """
-    into = default_registry if registry is None else registry
+    into = registry_of(registry)
 
     def decorate(function: F) -> F:
         into.register(
@@ -129,7 +129,7 @@ def agent(
                 name=name,
                 function=function,
                 kind="agent",
-                mode=mode,
+                mode=_mode(name, mode),
                 retry=_retry(retry),
                 timeout=None if timeout is None else _timeout(name, timeout),
                 description=_first_line(function),
@@ -157,10 +157,20 @@ def name_of(function: Function, registry: Registry) -> str:
     return known.name
 
 
+def registry_of(given: object) -> Registry:
+    """The registry that was named, or the one that decorators fill."""
+    if given is not None and not isinstance(given, Registry):
+        raise InvalidInput(f"registry is a stepkeep.Registry, not a value of type {type_name(given)}.")
+    return default_registry if given is None else given
+
+
 def _own_name(function: Function) -> str:
     name = getattr(function, "__name__", "")
     if not isinstance(name, str) or not name.isidentifier():
-        raise InvalidInput(f'{function!r} has no name of its own. Give it one: step("some.name")(function).')
+        kind = type_name(function)
+        raise InvalidInput(
+            f'a handler of type {kind} has no name of its own. Give it one: step("some.name")(function).'
+        )
     return name
 
 
@@ -168,10 +178,18 @@ def _timeout(name: str, value: Duration) -> int:
     return microseconds(value, what=f"handler {name}: timeout", bounds=STEP_TIMEOUT)
 
 
+def _mode(name: object, value: object) -> Mode:
+    return cast(Mode, arguments.choice(f"handler {arguments.shown(name)}: mode", value, get_args(Mode)))
+
+
+def _texts(what: str, given: list[Any]) -> tuple[str, ...]:
+    if odd := [one for one in given if not isinstance(one, str)]:
+        raise InvalidInput(f"{what} takes texts, not {arguments.shown(odd[0])}.")
+    return tuple(map(str.__str__, given))
+
+
 def _effect(name: str, value: str) -> Effect:
-    if value not in list(Effect):
-        raise InvalidInput(f"handler {name}: effect is read, write or irreversible, not {value!r}.")
-    return Effect(value)
+    return Effect(arguments.choice(f"handler {name}: effect", value, list(Effect)))
 
 
 def _first_line(function: Function) -> str:

@@ -21,9 +21,9 @@ from stepkeep.definition.conditions import own_output
 from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Path
-from stepkeep.definition.handlers import name_of
+from stepkeep.definition.handlers import name_of, registry_of
 from stepkeep.definition.native import CheckReport, examine
-from stepkeep.definition.registry import Function, Registry, default_registry
+from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
@@ -118,7 +118,7 @@ class Workflow:
         labels: Mapping[str, str] | None = None,
         registry: Registry | None = None,
     ) -> None:
-        self.registry = default_registry if registry is None else registry
+        self.registry = registry_of(registry)
         self._calls = _Calls(_caller())
         self._steps: list[dict[str, Any]] = []
         optional = {"timeout": timeout, "lease": lease, "grace": grace, "input": input}
@@ -151,7 +151,7 @@ class Workflow:
         """Run a handler: a function (decorated or not), or the name of one that workers know."""
         uses = handler if isinstance(handler, str) else name_of(handler, self.registry)
         work: dict[str, Any] = {"uses": uses}
-        if transactional:
+        if arguments.flag("transactional", transactional):
             work["transactional"] = True
         return self._add(name, work, options)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.safe_text import type_name
 
 MAX_KEY = 255
 MAX_WORDS = 4000
@@ -26,35 +27,36 @@ def key(what: str, value: object, limit: int = MAX_KEY) -> str:
     'order-7'
     """
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} must be text of 1 to {limit} printable characters, not {type(value).__name__}")
-    if not (0 < len(value) <= limit and value.isprintable()):
+        raise InvalidInput(f"{what} must be text of 1 to {limit} printable characters, not {type_name(value)}")
+    plain = str.__str__(value)  # a subclass of str may say anything of itself, and no encoder takes it
+    if not (0 < len(plain) <= limit and plain.isprintable()):
         raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
-    # A subclass of str may say anything of itself, and no encoder takes it.
-    return str.__str__(value)
+    return plain
 
 
 def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
     """A text that people wrote, perhaps empty, perhaps of several lines."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{what} must be text")
-    if len(value) > limit:
-        raise InvalidInput(f"{what} has {len(value)} characters; at most {limit} fit. Pass a reference instead.")
-    if "\x00" in value or not _is_unicode(value):
+        raise InvalidInput(f"{what} must be text, not {type_name(value)}")
+    plain = str.__str__(value)
+    if len(plain) > limit:
+        raise InvalidInput(f"{what} has {len(plain)} characters; at most {limit} fit. Pass a reference instead.")
+    if "\x00" in plain or not _is_unicode(plain):
         raise InvalidInput(f"{what} has characters that no database keeps (NUL, or half of a surrogate pair)")
-    return str.__str__(value)
+    return plain
 
 
 def labels(value: object) -> Mapping[str, str]:
     """Labels of a run: a few words under a few names."""
     if not isinstance(value, Mapping) or len(value) > MAX_LABELS:
         raise InvalidInput(f"labels are at most {MAX_LABELS} texts by name")
-    return {key("the name of a label", name): words(f"the label {name}", text) for name, text in value.items()}
+    return {key("the name of a label", name): words("the text of a label", text) for name, text in value.items()}
 
 
 def run_id(value: Any) -> str:
     """A run id as every store knows it; anything else names no run."""
-    if isinstance(value, str) and _is_run_id(value):
-        return value
+    if isinstance(value, str) and _is_run_id(plain := str.__str__(value)):
+        return plain
     raise NotFound(f"there is no run {_shown(value)}")
 
 
@@ -69,6 +71,7 @@ def _is_unicode(text: str) -> bool:
 def _shown(value: object) -> str:
     """Something that is no run id, short enough and safe to print."""
     if not isinstance(value, str):
-        return f"called by a {type(value).__name__}"
-    text = value if value.isprintable() else ascii(value)
+        return f"called by a {type_name(value)}"
+    text = str.__str__(value)
+    text = text if text.isprintable() else ascii(text)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -58,6 +58,8 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True):
 
 Told = Callable[[Pruned], None]
 
+MOST_KEPT = 2_147_483_647
+
 
 def accept(policy: Policy) -> Policy:
     """Refuse a policy that says nothing, or nothing sensible."""
@@ -65,8 +67,8 @@ def accept(policy: Policy) -> Policy:
         raise InvalidInput("say which finished runs go: those older than a time, all but the newest so many, or both")
     if policy.older_than is not None and policy.older_than < 0:
         raise InvalidInput("the age of runs to delete is never negative")
-    if policy.keep is not None and not (type(policy.keep) is int and policy.keep >= 0):
-        raise InvalidInput("the number of runs to keep is a whole number from 0")
+    if policy.keep is not None and not (type(policy.keep) is int and 0 <= policy.keep <= MOST_KEPT):
+        raise InvalidInput(f"the number of runs to keep is a whole number from 0 to {MOST_KEPT}")
     if policy.workflow is not None:
         edge.key("the workflow", policy.workflow)
     return policy

@@ -15,9 +15,11 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from stepkeep.definition import arguments
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.operations import edge
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
@@ -47,11 +49,18 @@ GROUPS = 3
 SMALL = 50
 """A group of so few would only cost more commits if it were divided."""
 
+LONGEST_NAME = 127
+"""Of what a worker's id begins with; its host, process and a random part follow."""
+
 WATCH = 0.2
 NEWS = 0.5
 """A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
 
 Chore = Callable[[], Awaitable[None]]
+
+
+def _names(what: str, given: object) -> list[str]:
+    return [edge.key(f"each of {what}", name) for name in arguments.items(what, given)]
 
 
 class Worker:
@@ -90,8 +99,8 @@ class Worker:
             raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")
         self._seams = seams or Seams()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
-        self._capabilities = frozenset(capabilities)
-        self._groups = None if queues is None else frozenset(queues)
+        self._capabilities = frozenset(_names("the capabilities of a worker", capabilities))
+        self._groups = None if queues is None else frozenset(_names("the queues of a worker", queues))
         self._outage = Outage(self._seams)
         self._codes = Codes(registry, self._settings)
         self._crew = crew or ThreadedCrew(
@@ -100,7 +109,7 @@ class Worker:
         self._membership = Membership(
             transactor.store,
             tenant=tenant,
-            app=app,
+            app=edge.key("the name of a worker", app, LONGEST_NAME),
             capacity=self._settings.concurrency,
             capabilities=tuple(sorted(self._capabilities)),
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stepkeep.cli.arguments import LARGEST
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 def misdeeds(
     settings: Settings,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="How many runs the worker serves.")] = 2_000,
-    seed: Annotated[int | None, typer.Option("--seed", help="Draw the same misdeeds again; by lot otherwise.")] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, max=LARGEST, help="How many runs the worker serves.")] = 2_000,
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=LARGEST, help="Draw the same misdeeds again; by lot otherwise.")
+    ] = None,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write misdeeds.json and misdeeds.md there.")
     ] = None,

@@ -1,0 +1,307 @@
+"""Values of the wrong type are refused by every public function in words of our own, and change nothing."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.definition.python import Workflow
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.engine import AsyncEngine, Engine
+
+
+class Text(str):
+    """A text that says odd things of itself."""
+
+    __slots__ = ()
+
+    def isprintable(self) -> bool:
+        raise RuntimeError("asked")
+
+    def __len__(self) -> int:
+        return -1
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+
+class Loud:
+    def __repr__(self) -> str:
+        raise RuntimeError("shown")
+
+    __str__ = __repr__
+
+    def __bool__(self) -> bool:
+        raise RuntimeError("judged")
+
+
+WRONG: list[Any] = [
+    None,
+    5,
+    -1,
+    10**5000,
+    1.5,
+    float("nan"),
+    float("inf"),
+    True,
+    b"bytes",
+    "",
+    "x" * 5000,
+    "a\x00b",
+    "\ud800",
+    "\x1b[2J",
+    [],
+    [5],
+    ["x"],
+    {},
+    {"a": 1},
+    {5: 6},
+    {"x"},
+    (1, 2),
+    object(),
+    object,
+    len,
+    Loud(),
+    Unhashable(),
+    Path("x"),
+    Text("x"),
+    range(3),
+    ...,
+    NotImplemented,
+    ValueError("x"),
+]
+
+ALLOWED = (sk.StepkeepError,)
+
+
+def greet() -> str:
+    return "hello"
+
+
+def fresh() -> tuple[Workflow, Registry]:
+    registry = Registry()
+    registry.register(HandlerSpec(name="odd.greet", function=greet))
+    made = sk.Workflow("odd", version=1, registry=registry)
+    made.approval("only", deadline="1h")
+    return made, registry
+
+
+def refused(call: Callable[[], Any], what: str) -> bool:
+    """Whether a call was refused; any error that is not ours, or has no words of ours, is a failure."""
+    try:
+        call()
+    except ALLOWED as problem:
+        said = str(problem)
+    except BaseException as problem:  # noqa: BLE001 - that is the point
+        pytest.fail(f"{what} raised {type(problem).__name__}: {ascii(problem.args)[:200]}")
+    else:
+        return False
+    assert said, what
+    assert "object at 0x" not in said, f"{what}: {said}"
+    return True
+
+
+def parameters(function: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+            yield parameter
+
+
+def calls(
+    function: Callable[..., Any], good: dict[str, Any], more: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """One call for each parameter and each wrong value; the other parameters have good values."""
+    names = [*(parameter.name for parameter in parameters(function)), *more]
+    positional = [p.name for p in parameters(function) if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+    for name in names:
+        for number, value in enumerate(WRONG):
+            given = {**good, name: value}
+
+            def call(given: dict[str, Any] = given) -> Any:
+                rest = dict(given)
+                return function(*(rest.pop(each) for each in positional), **rest)
+
+            yield f"{getattr(function, '__name__', '?')}({name}=WRONG[{number}])", call
+
+
+METHODS = sorted(
+    name for name, found in vars(AsyncEngine).items() if inspect.iscoroutinefunction(found) and not name.startswith("_")
+)
+
+
+@pytest.fixture
+def bench(database_url: str) -> Iterator[tuple[Engine, Workflow, str]]:
+    made, registry = fresh()
+    with sk.open(database_url, registry=registry) as engine:
+        run = engine.start(made, start_now=False).run_id
+        yield engine, made, run
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[Engine, Workflow, str]) -> None:
+    engine, made, run = bench
+    good: dict[str, dict[str, Any]] = {
+        "publish": {"workflow": made},
+        "start": {"workflow": made},
+        "run": {"workflow": made},
+        "runs": {},
+        "prune": {"archive": None, "keep": 1_000_000, "dry_run": True},
+        "send": {"run_id": run, "name": "paid"},
+        "complete": {"run_id": run, "step": "only", "token": "t"},
+        "wait": {"run_id": run, "seconds": 0.01},
+        "work_on": {"run_id": "01890000-0000-7000-8000-000000000001"},
+    }
+    more = {"run": ("idempotency_key", "business_key", "correlation_id", "priority", "labels")}
+
+    def method(**given: Any) -> Any:
+        return getattr(engine, name)(**given)
+
+    method.__signature__ = inspect.signature(getattr(AsyncEngine, name))  # type: ignore[attr-defined]
+    counted = 0
+    for what, call in calls(method, good.get(name, {"run_id": run}), more.get(name, ())):
+        if name in ("start", "run", "wait", "rerun") and ("input=" in what or "seconds=" in what):
+            continue  # whatever has a JSON form is an input; what has none is tried elsewhere
+        refused(call, what)
+        counted += 1
+    assert counted
+    for known in engine.runs()["runs"]:
+        assert engine.show(known["id"])["run"]["id"] == known["id"], "a run was made that cannot be read"
+    assert engine.show(run)["run"]["state"] in ("idle", "cancelled", "queued", "running", "ready", "blocked")
+
+
+def test_waiting_takes_numbers_of_seconds_and_nothing_else(bench: tuple[Engine, Workflow, str]) -> None:
+    engine, _, run = bench
+    for value in ("5", True, float("nan"), [], object(), b"1"):
+        with pytest.raises(sk.InvalidInput, match="a number"):
+            engine.wait(run, seconds=value)
+    for value in (0, 0.01):
+        assert engine.wait(run, seconds=value).state == "idle"
+
+
+def test_a_subclass_of_text_is_a_text(bench: tuple[Engine, Workflow, str]) -> None:
+    engine, made, _ = bench
+    started = engine.start(
+        made,
+        idempotency_key=Text("key"),
+        business_key=Text("business"),
+        correlation_id=Text("about"),
+        labels={Text("name"): Text("label")},
+        start_now=False,
+    )
+    assert engine.runs(business_key=Text("business"))["runs"][0]["id"] == started.run_id
+    assert engine.show(Text(started.run_id))["run"]["business_key"] == "business"
+    engine.cancel(started.run_id, reason=Text("why"))
+
+
+def test_an_engine_is_opened_by_a_path_and_by_nothing_that_is_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sk.open(tmp_path / "by-path.db") as engine:
+        assert engine.runs() == {"runs": []}
+    assert (tmp_path / "by-path.db").exists()
+    monkeypatch.chdir(tmp_path)
+    for number, value in enumerate(WRONG):
+        for name in ("url", "tenant", "actor", "registry", "wait_for_database"):
+            refused(
+                lambda name=name, value=value: AsyncEngine(**{"url": "sqlite:///x.db", name: value}), f"{name} {number}"
+            )
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "more"),
+    [
+        (sk.Retry, {}, ()),
+        (sk.fail, {"error": "no"}, ()),
+        (sk.retry_in, {"delay": "1s"}, ()),
+        (sk.wait_for, {"event": "paid"}, ()),
+        (sk.StepError, {"error": "no"}, ()),
+        (sk.load_file, {"path": "x.yaml"}, ()),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_no_function_for_handlers_fails_on_a_wrong_type(
+    function: Callable[..., Any],
+    good: dict[str, Any],
+    more: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    counted = [refused(call, what) for what, call in calls(function, good, more)]
+    assert any(counted)
+
+
+def test_no_decorator_fails_on_a_wrong_type() -> None:
+    for number, value in enumerate(WRONG):
+        for name in (
+            "retry",
+            "timeout",
+            "undo",
+            "mode",
+            "effect",
+            "transactional",
+            "capabilities",
+            "queue",
+            "registry",
+        ):
+            options = {"registry": Registry(), name: value}
+            refused(
+                lambda options=options: sk.step("odd.name", **options)(lambda: None), f"step({name}=WRONG[{number}])"
+            )
+        refused(lambda value=value: sk.step(value, registry=Registry()), f"step(WRONG[{number}])")
+        refused(lambda value=value: sk.step("a", registry=Registry())(value), f"step()(WRONG[{number}])")
+        for name in ("retry", "timeout", "mode", "registry"):
+            options = {"registry": Registry(), name: value}
+            refused(lambda options=options: sk.agent("odd", **options)(lambda: None), f"agent({name}=WRONG[{number}])")
+        refused(lambda value=value: sk.agent(value, registry=Registry())(lambda: None), f"agent(WRONG[{number}])")
+
+
+STEP_OPTIONS = (
+    *("after", "if_", "on_failure", "order", "description", "timeout", "retry", "undo", "effect", "compensate_when"),
+    *("rules", "completion", "capabilities", "queue", "inputs"),
+)
+
+
+@pytest.mark.parametrize("kind", ["step", "agent", "command", "http", "approval", "wait"])
+def test_no_step_of_a_workflow_fails_on_a_wrong_type(kind: str) -> None:
+    good: dict[str, dict[str, Any]] = {
+        "step": {"name": "a", "handler": "odd.greet"},
+        "agent": {"name": "a", "agent": "x", "action": "do"},
+        "command": {"name": "a", "argv": ["true"]},
+        "http": {"name": "a", "url": "http://example.com"},
+        "approval": {"name": "a"},
+        "wait": {"name": "a", "event": "paid"},
+    }
+    method = getattr(Workflow, kind)
+    for what, _ in calls(method, good[kind], STEP_OPTIONS):
+        name = what.partition("(")[2].partition("=")[0]
+        value = WRONG[int(what.partition("[")[2].rstrip("])"))]
+
+        def made(name: str = name, value: Any = value) -> Any:
+            registry = Registry()
+            workflow = Workflow("w", registry=registry)
+            given = {**good[kind], name: value}
+            positional = [p.name for p in parameters(method) if p.kind is inspect.Parameter.POSITIONAL_ONLY]
+            getattr(workflow, kind)(*(given.pop(each) for each in positional), **given)
+            return workflow.definition()
+
+        refused(made, what)
+
+
+def test_no_workflow_fails_on_a_wrong_type() -> None:
+    for what, call in calls(Workflow, {"name": "w"}):
+        refused(lambda call=call: _with_a_step(call()), what)
+
+
+def _with_a_step(workflow: Workflow) -> Any:
+    workflow.step("only", "odd.greet")
+    return workflow.definition()
