@@ -27,7 +27,7 @@ class InertFormatter(logging.Formatter):
             record.asctime = self.formatTime(record, self.datefmt)
         lines = [inert_line(self.formatMessage(record))]
         if record.exc_info and record.exc_info[1] is not None:
-            lines += (f"{INDENT}{line}" for line in traceback_lines(record.exc_info[1]))
+            lines += traceback_lines(record.exc_info[1])
         if record.stack_info:
             lines += (f"{INDENT}{inert_line(line)}" for line in str(record.stack_info).split("\n"))
         return "\n".join(lines)
@@ -55,7 +55,8 @@ def traceback_lines(error: BaseException) -> Iterator[str]:
     if len(lines) > LONGEST_TRACEBACK:
         half = LONGEST_TRACEBACK // 2
         lines = [*lines[:half], f"… ({len(lines) - 2 * half:,} more lines)", *lines[-half:]]
-    yield from (inert_line(line) for line in lines)
+    # Indented, because the message of an exception may have lines that look like ours.
+    yield from (f"{INDENT}{inert_line(line)}" for line in lines)
 
 
 def _message(record: logging.LogRecord) -> str:

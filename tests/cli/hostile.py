@@ -1,0 +1,251 @@
+"""Runs every command of the program on hostile text, in one process: `python -m tests.cli.hostile DIRECTORY PORT`.
+
+The parent gives it pipes or a terminal as its streams and looks at what arrives there. Text comes from every place that
+others write: handlers, servers, programs, definitions, people, file names, logs and arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+HOSTILE = (
+    "\x1b]0;PWNED\x07\x1b[2J\x1b[95;53m\rCR\x08\x7f\x9b31m\x9d\x85\u202eRLO\u2066\u200b\u2028\ufeff\U000e0041"
+    "\nforged.yaml:1:1: no problems\tTAB"
+)
+FILE = "odd\x1b[2J\u202e\nforged.yaml:1:1: fine.yaml"
+UNKNOWN = "01890000-0000-7000-8000-000000000001"
+MARK = "@@@"
+
+APP = f"""
+import gc, logging, threading, warnings
+import stepkeep as sk
+
+HOSTILE = {HOSTILE!r}
+
+class Odd(Exception):
+    def __str__(self): raise ValueError(HOSTILE)
+
+class Broken:
+    def __str__(self): raise SystemExit(HOSTILE)
+    __repr__ = __str__
+    def __del__(self): raise RuntimeError(HOSTILE)
+
+def dies():
+    raise RuntimeError(HOSTILE)
+
+@sk.step("hostile.fail", retry=sk.Retry(max_attempts=1))
+def fail():
+    error = RuntimeError(HOSTILE)
+    error.add_note(HOSTILE)
+    raise error
+
+@sk.step("hostile.again", retry=sk.Retry(max_attempts=2, initial="1ms"))
+async def again():
+    raise ConnectionError(HOSTILE)
+
+@sk.step("hostile.odd", retry=sk.Retry(max_attempts=1))
+def odd():
+    raise Odd(HOSTILE)
+
+@sk.step("hostile.output")
+def output():
+    return {{HOSTILE: [HOSTILE], "long": "x" * 200_000}}
+
+@sk.step("hostile.speak")
+def speak():
+    log = logging.getLogger(HOSTILE)
+    log.warning(HOSTILE)
+    log.error("%s %d", HOSTILE, Broken())
+    log.error(Broken())
+    try:
+        raise Odd(HOSTILE) from RuntimeError(HOSTILE)
+    except Odd:
+        log.exception("failed: %s", HOSTILE, stack_info=True)
+    warnings.warn(HOSTILE)
+    thread = threading.Thread(target=dies, name=HOSTILE)
+    thread.start()
+    thread.join()
+    gc.collect()
+"""
+
+
+def flow(name: str, **step: Any) -> str:
+    return json.dumps({"workflow": name, "timeout": "1h", "steps": [{"name": "only", "timeout": "20s", **step}]})
+
+
+def waiting(name: str, **step: Any) -> str:
+    return json.dumps({"workflow": name, "timeout": "1h", "steps": [{"name": "only", **step}]})
+
+
+def write_files(port: int) -> None:
+    Path("hostile_app.py").write_text(APP)
+    Path("raising_app.py").write_text(f"raise RuntimeError({HOSTILE!r})\n")
+    script = f"printf '%s' '{HOSTILE}' >&2; exit 3"
+    request = {"url": f"http://127.0.0.1:{port}/x", "method": "GET"}
+    flows = {
+        "fail": flow("fail", uses="hostile.fail"),
+        "again": flow("again", uses="hostile.again"),
+        "odd": flow("odd", uses="hostile.odd"),
+        "speak": flow("speak", uses="hostile.speak"),
+        "output": flow("output", uses="hostile.output"),
+        "http": flow("http", http=request, retry={"max_attempts": 1}),
+        "command": flow("command", command={"argv": ["sh", "-c", script]}, retry={"max_attempts": 1}),
+        "tolerant": flow("tolerant", uses="hostile.fail", on_failure="continue", description=HOSTILE),
+        "gate": waiting("gate", approval={"prompt": HOSTILE, "roles": [HOSTILE], "deadline": "1h"}),
+        "wait": waiting("wait", wait={"event": "paid", "deadline": "1h"}),
+        "manual": flow("manual", uses="hostile.output", completion={"mode": "manual", "deadline": "1h"}),
+    }
+    for name, text in flows.items():
+        Path(f"{name}.json").write_text(text)
+    Path(FILE).write_text("workflow: odd\ntimeout: 1h\nsteps: [{name: a, uses: hostile.fail, timeout: 1s}]\n")
+    bad: dict[str, Any] = {
+        "workflow": HOSTILE,
+        HOSTILE: HOSTILE,
+        "labels": {HOSTILE: HOSTILE},
+        "on_failure": HOSTILE,
+        "input": {HOSTILE: HOSTILE},
+        "steps": [
+            {"name": HOSTILE, "uses": HOSTILE, "depends_on": [HOSTILE], "timeout": HOSTILE, HOSTILE: 1},
+            {"name": "b", "wait": {"event": HOSTILE, "deadline": HOSTILE}},
+            {"name": "c", "uses": "c", "with": {HOSTILE: "${{ " + HOSTILE + " }}"}, "if": f"input['{HOSTILE}']"},
+            {"name": "d", "uses": "d", "effect": HOSTILE, "rules": [HOSTILE], "retry": {HOSTILE: HOSTILE}},
+        ],
+    }
+    Path("bad.json").write_text(json.dumps(bad))
+    for name in ("ioa", "action", "workstream", "run", "linear"):
+        Path(f"bad-{name}.json").write_text(json.dumps({"dialect": name, **bad}))
+    Path("bad.log").write_bytes(
+        b"\x1b[2J\n"
+        + json.dumps({"tenant": HOSTILE, "run_id": HOSTILE, "entity": HOSTILE, HOSTILE: 1}).encode()
+        + b"\n"
+    )
+
+
+def identify(name: str, *more: str) -> str:
+    """Make a run and return its id."""
+    from stepkeep.cli.main import main
+
+    with redirect_stdout(StringIO()) as said:
+        main(["run", f"{name}.json", "--app", "hostile_app.py", "--http-allow", "127.0.0.1", "--json", *more])
+    run: str = json.loads(said.getvalue())["run"]["id"]
+    return run
+
+
+def cases() -> dict[tuple[str, ...], list[list[str]]]:
+    """For each command, what it is given. Texts that it shows come from the runs and files that were made before."""
+    runs = {name: identify(name) for name in ("fail", "again", "output", "http", "command", "tolerant", "manual")}
+    gates = [identify("gate") for _ in range(4)]
+    wait = identify("wait")
+    code = ["--app", "hostile_app.py"]
+    plain: dict[tuple[str, ...], list[list[str]]] = {
+        ("run",): [
+            *([f"{name}.json", *code, "--http-allow", "127.0.0.1"] for name in (*runs, "odd", "speak", "gate", "wait")),
+            ["bad.json", *code],
+            ["fail.json", "--app", "raising_app.py"],
+            ["--resume", gates[3], *code],
+            [HOSTILE],
+            ["fail.json", "--input", HOSTILE],
+            ["fail.json", "--key", HOSTILE],
+            [FILE, *code],
+        ],
+        ("check",): [
+            ["bad.json"],
+            *([f"bad-{name}.json", "--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
+            ["gate.json", "--explain", "--app", "hostile_app.py"],
+            ["tolerant.json", "--explain"],
+            [FILE],
+            [HOSTILE],
+            ["gate.json", "--as", HOSTILE],
+        ],
+        ("simulate",): [["gate.json"], ["bad.json"], [FILE, "--tree"], ["gate.json", "--allow", HOSTILE]],
+        ("start",): [["bad.json"], [HOSTILE], ["wait.json", "--business-key", HOSTILE], ["--run", HOSTILE]],
+        ("rerun",): [[runs["fail"], *code], [HOSTILE], [runs["fail"], "--input", HOSTILE]],
+        ("demo",): [["--directory", f"{FILE}/below"]],
+        ("runs",): [
+            [],
+            *(["--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
+            ["--state", HOSTILE],
+        ],
+        ("show",): [
+            *([run] for run in (*runs.values(), gates[0], wait)),
+            *([runs["output"], "--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
+            *([runs["fail"], "--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
+            *([gates[0], "--as", name] for name in ("ioa", "action", "workstream", "run", "linear")),
+            [HOSTILE],
+            [runs["fail"], "--as", HOSTILE],
+        ],
+        ("certify",): [[runs["fail"]], [HOSTILE]],
+        ("dialects",): [[], ["ioa"], ["ioa", "--mermaid"], [HOSTILE]],
+        ("workers",): [["--all"]],
+        ("approve",): [[gates[0], "--comment", HOSTILE], [gates[0]], [HOSTILE], [gates[1], HOSTILE]],
+        ("reject",): [[gates[1], "--comment", HOSTILE], [gates[1], HOSTILE]],
+        ("complete",): [
+            [runs["manual"], "only", "--token", HOSTILE],
+            [runs["manual"], HOSTILE, "--token", "x"],
+            [runs["manual"], "only", "--token", "x", "--outcome", HOSTILE],
+            [runs["manual"], "only", "--token-file", FILE],
+        ],
+        ("send",): [[wait, HOSTILE], [wait, "paid", "--payload", json.dumps(HOSTILE)], [wait, "x", "--id", HOSTILE]],
+        ("cancel",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
+        ("worker",): [["--name", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--grace", HOSTILE]],
+        ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
+        ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],
+        ("log", "export"): [["--all"], [HOSTILE], [runs["http"], "--as", "ioa"], ["--all", "--output", f"{FILE}/x"]],
+        ("log", "verify"): [["bad.log"], [FILE], [HOSTILE], ["bad.log", "--as", "ioa"]],
+        ("db", "migrate"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
+        ("db", "status"): [[], ["--db", f"postgresql://{HOSTILE}"], ["--db", f"sqlite:///new/{FILE}"]],
+        ("lab", "simulate"): [["--with", HOSTILE], ["--with", json.dumps({HOSTILE: HOSTILE})]],
+        ("lab", "mutants"): [["--only", HOSTILE]],
+        ("lab", "campaign"): [["--report", f"{FILE}/x", "--runs", "1", "--no-mutants"]],
+        ("lab", "stores"): [["--only", HOSTILE]],
+        ("lab", "check"): [["--case", HOSTILE, "--states", "1"]],
+        ("db", "grants"): [
+            [HOSTILE, "--as", "worker"],
+            [HOSTILE, "--as", HOSTILE],
+            [HOSTILE, "--as", "client", "--db", "postgresql://h/db"],
+        ],
+        ("lab", "fuzz"): [["--only", HOSTILE], ["--case", HOSTILE]],
+        ("lab", "misdeeds"): [["--seed", HOSTILE], ["--runs", "1", "--db", f"mysql://{HOSTILE}"]],
+        ("lab", "torture"): [["--only", HOSTILE]],
+    }
+    late = {  # what was decided, shown afterwards
+        ("show",): [[gates[0]], [gates[1]], [gates[2]], [wait], [gates[2], "--as", "workstream"]],
+        ("runs",): [[]],
+        ("log", "export"): [["--all"]],
+    }
+    everything = {path: [*given, *late.get(path, [])] for path, given in plain.items()}
+    for path, given in everything.items():
+        given.append([*given[-1], "--traceback"])
+        if path != ("log", "export"):
+            given += [[*words, "--json"] for words in given[:4]]
+    return everything
+
+
+def play(directory: str, port: int) -> None:
+    """Run all of it; a line with a mark on either stream comes before each."""
+    from stepkeep.cli.main import main
+
+    signal.alarm(300)  # a command that takes hostile text and goes on for ever is a finding, too
+    os.chdir(directory)
+    write_files(port)
+    for path, every in cases().items():
+        for words in every:
+            for stream in (sys.stdout, sys.stderr):
+                stream.write(f"\n{MARK}{json.dumps([*path, *words])}\n")
+                stream.flush()
+            try:
+                main([*path, *words])
+            except SystemExit as ended:
+                sys.stderr.write(f"SystemExit {ended.code!a}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    play(sys.argv[1], int(sys.argv[2]))
