@@ -75,3 +75,10 @@ def test_the_name_of_a_type_does_not_ask_its_metaclass() -> None:
         pass
 
     assert type_name(Odd()) == "Odd"
+
+
+def test_escapes_count_as_they_are_written() -> None:
+    shown = inert_line("\x07" * 5_000, 100)
+    assert shown == "\\x07" * 25 + "… (4,975 more characters)"
+    assert inert("a\x1bb", 6) == "a\\x1bb"
+    assert inert("a\x1bb", 5) == "a\\x1b… (1 more characters)"

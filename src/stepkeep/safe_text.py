@@ -8,6 +8,8 @@ line breaks that forge other lines. Every edge passes such text through this mod
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Final, cast
 
 MAX_SHOWN: Final = 4_000
@@ -30,7 +32,7 @@ def inert(text: str, limit: int = MAX_SHOWN) -> str:
     >>> inert("a\x1b[2Jb\u202ec")
     'a\\x1b[2Jb\\u202ec'
     """
-    return text if len(text) <= limit and text.isprintable() else _in_lines(_escape, _bounded(text, limit))
+    return text if len(text) <= limit and text.isprintable() else _escaped(text, limit, _in_lines)
 
 
 def inert_line(text: str, limit: int = MAX_SHOWN) -> str:
@@ -39,7 +41,7 @@ def inert_line(text: str, limit: int = MAX_SHOWN) -> str:
     >>> inert_line("a\nforged.yaml:1:1: fine")
     'a\\nforged.yaml:1:1: fine'
     """
-    return text if len(text) <= limit and text.isprintable() else _in_one_line(_escape, _bounded(text, limit))
+    return text if len(text) <= limit and text.isprintable() else _escaped(text, limit, _in_one_line)
 
 
 def inert_json(text: str) -> str:
@@ -98,8 +100,15 @@ def is_a(value: object, *kinds: type) -> bool:
     return issubclass(type(value), kinds)
 
 
-def _bounded(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
+def _escaped(text: str, limit: int, replace: Callable[[Callable[[re.Match[str]], str], str], str]) -> str:
+    """At most so many characters, escapes counted as they are written, and how many of the text were left out."""
+    kept = text[:limit]
+    shown = replace(_escape, kept)
+    if len(shown) > limit:
+        sizes = accumulate(len(replace(_escape, letter)) for letter in kept)
+        kept = kept[: sum(size <= limit for size in sizes)]
+        shown = replace(_escape, kept)
+    return shown if len(kept) == len(text) else f"{shown}… ({len(text) - len(kept):,} more characters)"
 
 
 def _escape(found: re.Match[str]) -> str:

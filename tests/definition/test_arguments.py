@@ -62,6 +62,7 @@ def context() -> Context:
         (lambda: workflow().approval("a", roles=5), "roles"),
         (lambda: workflow().approval("a", excluded=object()), "excluded"),
         (lambda: workflow().step("a", "h", after=5), "after"),
+        (lambda: workflow().step("a", deep()), "no name of its own"),
         (lambda: context().cost(usd="1"), "usd"),
         (lambda: context().cost(tokens=object()), "tokens"),
         (lambda: Settings(concurrency="4"), "concurrency"),
