@@ -74,7 +74,7 @@ async def test_a_full_disk_acknowledges_nothing_and_heals(tmp_path: Path) -> Non
     async with opened(tmp_path / "app.db") as store:
         await save(store, new_run(1))
         await on_the_writer(store, lambda c: c.execute("pragma max_page_count = 60").fetchall())
-        big = new_run(2, details=details(2, input=b"x" * 4_000_000))
+        big = new_run(2, details=details(2, input=b'"%s"' % (b"x" * 4_000_000)))
         async with paused(store):
             together = [
                 asyncio.ensure_future(store.change([want(1)], increment(1))),
