@@ -410,13 +410,13 @@ class AsyncEngine:
         )
         return decisions.record_of(accepted)
 
-    async def quarantine(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
-        """Set a run aside, readable or not: nothing claims, moves or deletes it until it is released."""
+    async def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Set a run aside, readable or not: nothing claims, moves or deletes it until it is released. Say why."""
         return await quarantines.quarantine(
             self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
         )
 
-    async def release(self, run_id: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+    async def release(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """End a run's quarantine; it goes on where it stood."""
         return await quarantines.release(
             self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
