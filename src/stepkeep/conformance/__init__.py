@@ -1,1 +1,1 @@
-"""The judge: reads the record alone and says whether what happened was legal."""
+"""The judge: reads exported records and decides whether each transition was legal."""

@@ -1,6 +1,6 @@
-"""The judge of archives: are the files what their manifest says, and is the log in them one that the judge accepts?
+"""Verifies archives: the files must match their manifest, and the log inside must pass `verify`.
 
-Reads files and nothing else. Damage is a finding, never an exception: a file that ends early is what this is for.
+It reads files only. Damage becomes a finding, never an exception. `stepkeep log verify` and `stepkeep prune` call it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Files(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is judged of a manifest; the rest is for people."""
+    """The fields of a manifest that are verified. The others are informative."""
 
     format: str
     runs: int
@@ -57,14 +57,14 @@ def open_log(path: Path) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: BinaryIO) -> BinaryIO:
-    """What a file or a pipe holds, unpacked where it is compressed."""
+    """The content of a file or pipe, decompressed if needed."""
     first = file.read(len(GZIP))
     whole = rejoined(first, file)
     return cast(BinaryIO, gzip.GzipFile(fileobj=whole)) if first == GZIP else whole
 
 
 class Unpacked:
-    """The lines of a log that may be damaged: where it cannot be read any further, they end, and `damage` says why."""
+    """The lines of a log that may be damaged. They end at the first unreadable byte; `damage` then holds the reason."""
 
     def __init__(self, log: BinaryIO) -> None:
         self._log = log
@@ -80,14 +80,14 @@ class Unpacked:
             self.damage = f"the file cannot be unpacked after line {self.lines}: {damage}"
 
     def judged(self, report: Report) -> Report:
-        """A verdict on these lines, with the damage that cut them short."""
+        """A report on these lines that includes the damage that cut them short."""
         if self.damage is None:
             return report
         return _with(report, [self.damage], line=self.lines)
 
 
 def verify_archive(manifest: Path, machines: Machines) -> Report:
-    """Judge an archive: its files against the manifest, then the log inside by the rules for logs."""
+    """Verify an archive: first its files against the manifest, then the log inside."""
     try:
         said = msgspec.json.decode(read_input(manifest, LONGEST_MANIFEST), type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

@@ -1,8 +1,8 @@
-"""A certificate for one run: what the judge looked at, what it found, and the hashes that it speaks for.
+"""A certificate for one run: what was verified, the findings, and the hashes it is valid for.
 
-Made from exported logs, the canonical one and one per dialect, and from the definition as it is stored. Each log is
-judged by itself, and the dialects' logs are compared with what the canonical one looks like in their words. The
-definition must have the digest that it was published under. `stepkeep certify` prints it.
+Inputs are the exported logs (canonical, and one per dialect) and the stored definition. Each log is verified alone.
+Each dialect log is compared with the projection of the canonical log. The stored definition must have its published
+digest. `stepkeep certify` prints the certificate.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.projection import Seen
 
 EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
-"""The canonical log's lines that a projection looks at."""
+"""The lines of the canonical log that a projection reads."""
 
 Log = Sequence[bytes]
 Doc = Mapping[str, Any]
 
 
 class DialectVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One dialect's log of the run: how it ends, what it is chained to, and what was found."""
+    """The dialect log of the run: its final state, the head it is chained to, and its findings."""
 
     dialect: str
     own: bool
@@ -49,7 +49,7 @@ class DialectVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """The definition of a run as its row has it: name, version and digest, and the document they are meant for."""
+    """The definition that the run's row names (name, version, digest), and the stored document."""
 
     name: str
     version: int
@@ -58,7 +58,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DefinitionVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Which definition the run was made from, and whether the stored document is that one."""
+    """The definition of the run, and whether the stored document matches its digest."""
 
     name: str
     version: int
@@ -71,7 +71,7 @@ class DefinitionVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """The judge's word on one run. It speaks for the journal whose head it names, and for no later one."""
+    """The result for one run. It covers the journal up to the head it names, and no later entry."""
 
     run: str
     written_in: str
@@ -89,14 +89,14 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         return definition_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
-        """The documented shape behind `--json`."""
+        """The documented JSON object behind `--json`."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         for view, one in zip(plain["dialects"], self.dialects, strict=True):
             view["ok"] = one.ok
         return {"verdict": "conforms" if self.ok else "does not conform", "ok": self.ok, **plain}
 
     def page(self) -> str:
-        """The same for people."""
+        """The certificate as text."""
         return "\n".join(_page(self)) + "\n"
 
 
@@ -107,7 +107,7 @@ def certify(
     judged: Mapping[str, Judged],
     published: Published | None = None,
 ) -> Certificate:
-    """Judge a run by its exported logs: the canonical one, and one in the words of each dialect; and its definition."""
+    """Certify a run from its exported logs (canonical, and one per dialect) and its definition."""
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})

@@ -1,8 +1,8 @@
-"""What a run and a few of its steps may do together, one hop at a time: the judge's model of a whole run.
+"""The judge's model of a whole run: which hops a run and a few of its steps may make, one at a time.
 
-The arrows are given as data; which of them are open in which situation is what `history.py` holds real journals to,
-said the other way round. Refinement explores it whole; tests walk it at random. It must allow all that the engine can
-do, and should allow no more: what it allows in vain makes an extension look used.
+The arrows are data. The conditions under which an arrow is allowed are those that `history.py` checks in real journals.
+Refinement explores the model exhaustively; tests walk it at random. It must allow every hop that the engine can make,
+and should allow no other: an arrow that is allowed in vain makes an extension look used.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ NAMES = ("a", "b", "c", "d")
 
 
 class Situation(NamedTuple):
-    """The states of a run, of its main steps, of one hook and of the final check; None before they exist.
+    """The states of a run, its main steps, one undo step and the final check; None before they exist.
 
-    `cancelling` says that steps are being cancelled because the run is, which nothing else may interrupt; `tried` that
-    something was begun, without which there is nothing to undo.
+    `cancelling` means that steps are being cancelled because their run is cancelled; no other hop may come in between.
+    `tried` means that a step was started. Without that there is nothing to undo.
     """
 
     run: str | None
@@ -52,7 +52,7 @@ class Conduct:
         self.start = Situation(None, (None,) * size)
 
     def hops(self, now: Situation) -> Iterator[Hop]:
-        """Everything that may happen next."""
+        """Every hop that is possible next."""
         if now.run in self._run_ended:
             return
         for trigger, target in self._arrows["run"].get(now.run, ()):
@@ -92,7 +92,7 @@ class Conduct:
             "undo_failed": over and now.hook is not None,
             "cancelled": over,
         }
-        # A trigger that the judge has never heard of may come at any time: what it leads to must be seen.
+        # An unknown trigger may fire at any time, so that its effects are explored.
         return guards.get(trigger, True)
 
     def _open(self, states: Collection[str | None]) -> bool:

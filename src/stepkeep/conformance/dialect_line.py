@@ -1,7 +1,7 @@
-"""One line of a log in a dialect's words: read, checked against its schema, and turned into a value.
+"""Parses one line of a dialect log: checks it against its schema and returns a value.
 
-Sealed lines are what Stepkeep exports: numbered, chained, with all that is needed to judge them. Plain lines are seed
-004's own schema and no more, as other programs write them. Whatever the bytes are, nothing here raises.
+Sealed lines are Stepkeep's own exports: numbered and chained. Plain lines have only the fields of seed 004, as other
+programs write them. Nothing here raises, whatever the bytes are. `replay.py` calls it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _PLAIN = Shape(
 
 
 class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that has every field it needs. `kind` is run, step, worker or head; `raw` is the object as it was read."""
+    """A line with all required fields. `kind` is run, step, worker or head; `raw` is the parsed object."""
 
     kind: str
     owner: tuple[str, str]
@@ -118,7 +118,7 @@ class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DialectReading(msgspec.Struct, frozen=True):
-    """What became of one line: its value if it has one, what is wrong with it, and whose it seems to be."""
+    """The result for one line: its value if it is valid, its problems, and the entity it seems to belong to."""
 
     line: DialectLine | None
     problems: tuple[Problem, ...] = ()
@@ -126,7 +126,7 @@ class DialectReading(msgspec.Struct, frozen=True):
 
 
 def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> DialectReading:
-    """Read one line. `nouns` says of each of the dialect's nouns whether it is its run, step or worker."""
+    """Parse one line. `nouns` maps each noun of the dialect to run, step or worker."""
     try:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
@@ -157,7 +157,7 @@ def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], 
 
 
 def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:
-    """The hash of a line that follows one with the hash `before`: over its JSON with sorted keys, without its hash."""
+    """The hash of a line whose predecessor has the hash `before`: over its JSON with sorted keys, without its hash."""
     metadata = {name: value for name, value in document["metadata"].items() if name != "hash"}
     return hashlib.sha256(before + compact(_sorted({**document, "metadata": metadata})).encode()).digest()
 
@@ -204,7 +204,7 @@ def _shape(kind: str, metadata: Mapping[str, Any]) -> Shape:
 
 
 def _contradictions(line: DialectLine) -> Iterator[str]:
-    """Fields that follow from other fields of the same line, and do not."""
+    """Check fields that are determined by other fields of the same line."""
     metadata = line.raw["metadata"]
     entity = f"{line.owner[1]}/{metadata['step']}" if line.kind == "step" else line.owner[1]
     implied: dict[str, tuple[Any, Any]] = {

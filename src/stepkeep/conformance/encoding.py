@@ -1,7 +1,7 @@
-"""The bytes of a journal entry, put together again from what a log says about it, and the chain over them.
+"""Rebuilds the bytes of a journal entry from its log lines, and computes the hash chain.
 
-Written from the description of the format alone; it shares no code with the engine, so that a mistake there is not
-repeated here. Strings come from the standard library's JSON, numbers keep the digits they were read with.
+It is written from the format's description and shares no code with the engine, so that a mistake there is not repeated
+here. Strings use the standard library's JSON; numbers keep the digits they were read with.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from json.encoder import encode_basestring
 from typing import Any
 
 GENESIS = b""
-"""What the first entry of every journal follows."""
+"""The hash before the first entry of every journal."""
 
 HOP_FIELDS = ("of", "fence", "attempt", "took", "due_at", "category", "error")
 """The optional fields of a hop, in the order in which they are written."""
 
 
 class Decimal(float):
-    """A JSON number with a fraction that remembers how it was written."""
+    """A JSON number with a fraction that keeps its original digits."""
 
     text: str
 
@@ -31,7 +31,7 @@ class Decimal(float):
 
 
 def compact(value: Any) -> str:
-    """JSON without spaces, keys in the order they came."""
+    """JSON without spaces, with keys in their given order."""
     if isinstance(value, str):
         return encode_basestring(value)
     if isinstance(value, Decimal):
@@ -49,7 +49,7 @@ def cause_text(event: str, actor: str, detail: str | None) -> str:
 
 
 def hop_text(no: int, trigger: str, source: str | None, target: str, by: int, rest: Mapping[str, Any]) -> str:
-    """One hop; what has its default (no cause but the first, nothing said) is left out."""
+    """One hop. Fields with their default value are omitted."""
     optional = ([("by", by)] if by else []) + [(name, rest[name]) for name in HOP_FIELDS if rest.get(name) is not None]
     told = "".join(f',"{name}":{compact(value)}' for name, value in optional)
     return f'{{"no":{no},"trigger":{compact(trigger)},"from":{compact(source)},"to":{compact(target)}{told}}}'
@@ -63,5 +63,5 @@ def entry_bytes(tenant: str, owner: str, seq: int, at: int, causes: Iterable[str
 
 
 def chained(before: bytes, body: bytes) -> bytes:
-    """The hash of an entry that follows the entry with the hash `before`."""
+    """The hash of an entry whose predecessor has the hash `before`."""
     return hashlib.sha256(before + body).digest()

@@ -1,8 +1,8 @@
-"""The story that a journal tells, and whether it could have happened.
+"""Follows the hops of a journal and reports those that could not have happened.
 
-`History` follows one machine (a worker); `RunHistory` follows a run and its steps together and asks what only both can
-show: who may move when, and how a run may end. One step's own lease, fence, attempts and timers are `steps.py`'s
-business, the order of undoing is `rollback.py`'s. Lines that were lost switch off what needs the whole story.
+`History` follows one machine (a worker). `RunHistory` follows a run with its steps, and checks what needs both: when a
+step may change, and how a run may end. `steps.py` checks the lease, fence, attempts and timers of one step;
+`rollback.py` checks the order of undo steps. After missing lines, checks that need the whole history are switched off.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from stepkeep.conformance.rollback import Rollback
 from stepkeep.conformance.steps import NEW, Step, check_step
 
 MOVING = ("ready", "running", "validating", "retrying")
-"""States in which a step moves without anybody's help."""
+"""States in which a step can change without a person or a message."""
 
 WAITING = ("awaiting_approval", "awaiting_event", "awaiting_completion")
-"""States in which a step waits for people, the outside world or a deadline."""
+"""States in which a step waits for a person, a message or a deadline."""
 
 PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
-"""What a step planned while its run is in this state is for."""
+"""The phase of a step that is planned while its run is in this state."""
 
 QUIET = {
     "idle": frozenset({"cancelled"}),
     "queued": frozenset({"cancelled", "dependencies_met"}),
     "blocked": frozenset({"cancelled"}),
 }
-"""Run states in which steps do next to nothing, and what they may do."""
+"""Run states in which few step hops are allowed, and which ones."""
 
 ONLY_PHASE = {"running": ("main",), "validating": ("check",), "stopping": ("main", "check"), "compensating": ("undo",)}
-"""Run states in which steps move, and which steps."""
+"""Run states in which steps change, and the phases of those steps."""
 
 
 CAUSES = {
@@ -42,11 +42,11 @@ CAUSES = {
     "validating": (MOVING, "check"),
     "compensating": (MOVING, "undo"),
 }
-"""Run states between entries, and the steps of which there must be one so that the run goes on."""
+"""Run states between entries, and the step states of which at least one must exist so that the run can continue."""
 
 
 class History:
-    """One thing and its state."""
+    """One entity and its state."""
 
     def __init__(self, kind: str, machines: Machines) -> None:
         self.kind, self.machines = kind, machines
@@ -65,7 +65,7 @@ class History:
         self.state = line.target
 
     def lose(self) -> None:
-        """Lines are missing: nothing is known until the log says it again."""
+        """Lines are missing: the state is unknown until the next line gives it."""
         self.state = UNKNOWN
 
     def is_in(self, state: str) -> bool:
@@ -75,11 +75,11 @@ class History:
         return None
 
     def entry_ended(self, say: Say) -> None:
-        """All lines of an entry were followed."""
+        """Every line of an entry was followed."""
 
 
 class RunHistory(History):
-    """A run and its steps. `counts` has how many steps of a phase are in a state, so that no question costs a scan."""
+    """A run and its steps. `counts` has the number of steps per phase and state, so that no check scans all steps."""
 
     def __init__(self, kind: str, machines: Machines) -> None:
         super().__init__(kind, machines)
@@ -199,7 +199,7 @@ class RunHistory(History):
         return step is not None and step.state == "failed"
 
     def entry_ended(self, say: Say) -> None:
-        """Between entries a run that goes on must have a cause to move."""
+        """Between entries, an unfinished run must have a cause to progress."""
         if self.partial:
             return
         state = self.state or ""

@@ -1,7 +1,7 @@
-"""One journal of a log: its lines are put in their places, made into entries again, and the chain is recomputed.
+"""Reassembles one journal of a log: orders its lines, rebuilds the entries, and recomputes the hash chain.
 
-It knows positions, bytes and hashes; what the hops mean is left to the history that it feeds. After a finding it takes
-the log's word and goes on, so that one changed line is one finding and not a flood. `verify.py` keeps one per journal.
+It knows line numbers, bytes and hashes; the history that it feeds knows what the hops mean. After a finding it accepts
+the log's values and continues, so that one changed line causes one finding. `verify.py` keeps one per journal.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from stepkeep.conformance.machines import Machines, Say
 from stepkeep.conformance.report import Code, quoted
 
 Position = tuple[int, int]
-"""(sequence of the entry, place in it)."""
+"""(sequence of the entry, hop number in it)."""
 
 GAPS_REMEMBERED = 64
 
 
 class Entry:
-    """The lines of one entry, gathered until its last one is there."""
+    """The lines of one entry, collected until its last line."""
 
     def __init__(self, first: Line) -> None:
         self.seq, self.at, self.places = first.seq, first.at, first.places
@@ -32,7 +32,7 @@ class Entry:
 
 
 class Journal:
-    """What is known of one journal so far."""
+    """The state of one journal so far."""
 
     def __init__(self, first: Line, machines: Machines) -> None:
         self.kind, self.owner = first.journal, first.owner
@@ -49,7 +49,7 @@ class Journal:
         self._at = 0
 
     def take(self, line: Line, say: Say) -> bool:
-        """Follow one more line. True when it was the closing one."""
+        """Follow one more line. Returns True for the closing line."""
         if (line.tenant, line.correlation_id) != self._common:
             say(Code.CONTRADICTION, "tenant or correlation_id differs from that of the lines before")
         if line.about == "head":
@@ -63,7 +63,7 @@ class Journal:
         return False
 
     def damage(self) -> None:
-        """A line of this journal could not be read: the next one is taken as it comes."""
+        """A line of this journal could not be read: accept the next line without checking its number."""
         self._damaged = True
         self._lose()
 

@@ -1,7 +1,7 @@
-"""One line of a log: read, checked against the schema and against itself, and turned into a value.
+"""Parses one line of a log: checks it against the schema and against itself, and returns a value.
 
-Whatever the bytes are, the answer is a value or a list of problems, never an exception. It knows nothing of other
-lines; `verify.py` calls it for each one and hands the value on.
+The result is a value or a list of problems, never an exception. It knows no other lines. `verify.py` calls it for each
+line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Problem = tuple[Code, str]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line that has every field it needs. `about` is run, step, worker, note or head."""
+    """A line with all required fields. `about` is run, step, worker, note or head."""
 
     journal: str
     about: str
@@ -58,7 +58,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What became of one line: its value if it has one, what is wrong with it, and whose it seems to be."""
+    """The result for one line: its value if it is valid, its problems, and the entity it seems to belong to."""
 
     line: Line | None
     problems: tuple[Problem, ...] = ()
@@ -86,7 +86,7 @@ def read_line(raw: bytes | str) -> Reading:
 
 
 def parse(raw: bytes | str) -> dict[str, Any]:
-    """The object on one line; ValueError or RecursionError when there is none."""
+    """The JSON object on one line. Raises ValueError or RecursionError if there is none."""
     if len(raw) > LONGEST_LINE:
         raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
     words = raw.decode() if isinstance(raw, bytes) else raw
@@ -94,7 +94,7 @@ def parse(raw: bytes | str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ValueError(f"it is a {type(document).__name__}")
     if "\\u" in words:
-        compact(document).encode()  # half a surrogate pair cannot be written, so it must not be read
+        compact(document).encode()  # A lone surrogate cannot be encoded, so it is refused here.
     return document
 
 
@@ -113,7 +113,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, pars
 
 
 def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
-    """What of an object is missing, unknown or not as its shape says."""
+    """The problems of an object: missing, unknown or malformed fields."""
     if _fits(found, shape):
         return
     for name, fits in shape.required.items():
@@ -130,7 +130,7 @@ def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
 
 
 def _fits(found: dict[str, Any], shape: Shape) -> bool:
-    """Whether there is nothing to say: nearly always so, and quicker to see than to say why not."""
+    """Whether the object has no problem. Nearly always true, and cheaper than listing problems."""
     required, optional = shape
     if not required.keys() <= found.keys():
         return False
@@ -155,7 +155,7 @@ def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
 
 
 def owner_of(metadata: Any) -> tuple[str, str] | None:
-    """The kind of a line's journal and whose it is."""
+    """The kind of a line's journal, and the entity it belongs to."""
     if isinstance(metadata, dict):
         for kind in OWNERS:
             if isinstance(metadata.get(f"{kind}_id"), str):
@@ -198,7 +198,7 @@ def _value(document: dict[str, Any]) -> Line:
 
 
 def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
-    """Fields that follow from other fields of the same line, and do not."""
+    """Check fields that are determined by other fields of the same line."""
     metadata = document["metadata"]
     entity = line.owner if line.step is None else f"{line.owner}/{line.step}"
     retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
@@ -224,13 +224,13 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
 
 
 def timestamp_of(at: int) -> str:
-    """Microseconds of the clock as the UTC text that a line has."""
+    """Clock microseconds as UTC text."""
     return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03d}Z"
 
 
 @lru_cache(maxsize=4096)
 def _second(at: int) -> str:
-    """Lines come in bursts: most share their second with others."""
+    """Cached per second, because most lines share their second with others."""
     return f"{EPOCH + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}"
 
 

@@ -1,6 +1,6 @@
-"""Machines as the judge is given them: plain arrows and endings, and the questions it asks of one hop.
+"""State machines as the judge receives them: arrows, terminal states, and checks of one hop.
 
-The tables come from outside as data, so a dialect's machine is judged by the same code as the canonical one.
+The tables are arguments, so a dialect's machine is checked by the same code as the canonical one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Machines = Mapping[str, MachineData]
 """By name: run, step and worker."""
 
 Say = Callable[[Code, str], None]
-"""How a check reports what it found on the line at hand."""
+"""Callback with which a check reports a finding on the current line."""
 
 UNKNOWN = "?"
-"""The state of something after lines were lost: the next line is believed."""
+"""The state of an entity after missing lines: the next line is accepted."""
 
 
 def check_hop(machine: MachineData, step: str | None, before: str | None, line: Line, say: Say) -> None:
-    """Is this a legal move from the state that the step (or the run or worker itself) was last seen in?"""
+    """Check that a hop is an arrow from the last known state of its entity."""
     arrows, terminal = machine
     legal = (line.source, line.trigger, line.target) in arrows
     if legal and before in (UNKNOWN, line.source):

@@ -1,7 +1,8 @@
-"""The static proof: whatever the engine can do, a dialect shows as a legal arrow, a stutter or a listed extension.
+"""The static proof: each transition of the engine is shown by a dialect as a legal arrow, no change, or a listed
+extension.
 
-The canonical tables are an argument; the product of what is and what is shown is explored whole from creation on. An
-arrow that is not listed is a breach, and so is a listed one that nothing produces: the list of extensions is closed.
+The canonical tables are an argument. The product of canonical and shown state is explored completely, from creation on.
+An unlisted arrow is a breach, and so is a listed one that no transition produces: the list of extensions is closed.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from stepkeep.dialects.machine import ANY, MachineView
 from stepkeep.dialects.projection import RunView, Seen
 
 MOST_SITUATIONS = 500_000
-"""A view of the run whose memory grows for ever would be explored for ever."""
+"""Limit on the memory of a run view: unbounded memory would make the exploration endless."""
 
 Pair = tuple[str | None, str]
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """One way in which a dialect's file and the engine disagree; `witness` is how the engine gets there."""
+    """One disagreement between a dialect's machine file and the engine; `witness` is a shortest sequence of hops that
+    shows it."""
 
     kind: str
     machine: str
@@ -41,7 +43,7 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class Refinement(msgspec.Struct, frozen=True):
-    """What the exploration found: breaches, which pairs were shown, and how large the product was."""
+    """The result of the exploration: breaches, the pairs that were reached, and the size of the product."""
 
     dialect: str
     breaches: tuple[Breach, ...]
@@ -54,7 +56,7 @@ class Refinement(msgspec.Struct, frozen=True):
 
 
 def refine(judged: Judged, machines: Machines, *, size: int = 2) -> Refinement:
-    """Explore all of a dialect's machines against the canonical ones."""
+    """Explore every machine of a dialect against the canonical ones."""
     breaches: list[Breach] = []
     shown: dict[str, frozenset[Pair]] = {}
     explored = 0
@@ -77,7 +79,7 @@ def _products(judged: Judged, machines: Machines, size: int) -> Iterator[tuple[s
 
 
 class Product:
-    """One machine of the dialect beside the canonical one, explored."""
+    """Explore one machine of the dialect against its canonical one."""
 
     def __init__(self, view: MachineView, machine: MachineData) -> None:
         self.view = view
@@ -89,7 +91,7 @@ class Product:
 
     # -- exploring ---------------------------------------------------------------------------------------------------
     def explore(self, arrows: Collection[tuple[str | None, str, str]]) -> None:
-        """A machine by itself: (canonical state, shown state) from creation."""
+        """A machine on its own: pairs of (canonical state, shown state) from creation on."""
         start: tuple[str | None, str | None] = (None, None)
         ways: dict[tuple[str | None, str | None], tuple[str, ...]] = {start: ()}
         queue = deque([start])
@@ -108,7 +110,7 @@ class Product:
         self.explored = len(ways)
 
     def explore_run(self, view: RunView, conduct: Conduct) -> None:
-        """The run: its situations times all that the dialect's view of it remembers."""
+        """The run machine: situations of the run, combined with the memory of the dialect's view."""
         queue: deque[tuple[Situation, RunView, Way | None]] = deque([(conduct.start, view, None)])
         met = {(conduct.start, _memory(view))}
         while queue:
@@ -184,7 +186,7 @@ class Product:
 
 
 class Way:
-    """How a situation was reached, as a list that shares its beginnings with others."""
+    """The hops that led to a situation, as a linked list that shares its prefixes."""
 
     __slots__ = ("before", "seen")
 
@@ -201,7 +203,7 @@ class Way:
 
 
 def _copied(view: RunView) -> RunView:
-    """The view with a memory of its own; the machine it looks through stays shared."""
+    """A copy of the view with its own memory; the underlying machine is shared."""
     copied = object.__new__(type(view))
     for name, value in vars(view).items():
         setattr(copied, name, value if isinstance(value, MachineView | str | None) else deepcopy(value))

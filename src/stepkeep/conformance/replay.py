@@ -1,7 +1,7 @@
-"""Replay of a log in a dialect's words: is every line well formed, every arrow legal, nothing missing or changed?
+"""Replays a log in a dialect: each line well formed, each arrow legal, no line missing or changed.
 
-Knows the dialect's machines and invariants and nothing of how the log came about. After a finding it takes the log's
-word and goes on, so that one change is one finding. `stepkeep log verify --as`, the certificate and the tests call it.
+It knows the dialect's machines and invariants, and nothing of the engine. After a finding it accepts the log's values
+and continues, so that one change causes one finding. `stepkeep log verify --as`, the certificate and the tests call it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Owner = tuple[str, str]
 def replay_lines(
     lines: Iterable[bytes | str], judged: Judged, *, sealed: bool = True, most: int = MOST_FINDINGS
 ) -> Report:
-    """Judge a log in this dialect's words. Its invariants are asked of runs that were written in it.
+    """Verify a log in this dialect. Its invariants apply to runs that were written in the dialect.
 
-    `sealed` logs are what Stepkeep exports. Others have seed 004's schema and no more: no chain, no closing line.
+    `sealed` logs are Stepkeep's exports. Other logs have only the fields of seed 004: no chain, no closing line.
     """
     findings = Findings(most)
     nouns = {judged.run.noun: "run", judged.step.noun: "step"}
@@ -62,7 +62,7 @@ def replay_lines(
 
 
 class Ledger:
-    """What is known of one run's (or worker's) log so far."""
+    """The state of one run's (or worker's) log so far."""
 
     def __init__(self, judged: Judged, *, sealed: bool) -> None:
         self._judged, self._sealed = judged, sealed
@@ -80,7 +80,7 @@ class Ledger:
         self.last_line = 0
 
     def take(self, line: DialectLine, say: Say) -> bool:
-        """Follow one more line. True when it was the closing one."""
+        """Follow one more line. Returns True for the closing line."""
         if self._sealed and not self._in_place(line, say):
             return False
         self._check_time(line, say)
@@ -92,7 +92,7 @@ class Ledger:
         return line.kind == "head"
 
     def damage(self) -> None:
-        """A line could not be read: the next one is taken as it comes."""
+        """A line could not be read: accept the next line without checking its number."""
         self._damaged = True
         self._lose()
 
@@ -169,7 +169,7 @@ class Ledger:
 
 
 class Oath:
-    """The invariants of a dialect, held over one run."""
+    """The invariants of a dialect, checked over one run."""
 
     def __init__(self, invariants: Iterable[Invariant]) -> None:
         self._say: Say = lambda code, message: None
@@ -193,7 +193,7 @@ class Oath:
 
 
 def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
-    """Does the dialect have this arrow, or list it as an extension, and does the line say so?"""
+    """Check that the arrow is in the dialect's machine, or is a listed extension and marked as one."""
     source, target = line.source, line.target or ""
     hop = f"{view.noun} {quoted(line.entity)} goes from {quoted(source)} to {quoted(target)}"
     strange = [state for state in (source, target) if state not in (None, *view.states, *view.extra)]

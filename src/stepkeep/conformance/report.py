@@ -1,6 +1,6 @@
-"""What the judge says: findings, each with a line number and a code, and the report that holds them.
+"""Findings of the judge, each with a line number and a code, and the report that collects them.
 
-Values only. The number of findings kept is bounded, so that a file of garbage cannot fill the memory; all are counted.
+Values only. The number of findings kept is bounded, so that a corrupt file cannot fill the memory; all are counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LONGEST_QUOTE = 80
 
 
 class Code(StrEnum):
-    """Every kind of finding. The words are stable: scripts may rely on them."""
+    """Every kind of finding. The codes are stable: scripts may rely on them."""
 
     JSON = "json"
     """the line is not one JSON object in UTF-8, or is too long"""
@@ -77,7 +77,7 @@ class Code(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and where: `line` counts from 1, `run` is the run (or worker) where known."""
+    """One finding: `line` counts from 1; `run` is the run (or worker) if it is known."""
 
     line: int
     code: Code
@@ -89,7 +89,8 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The verdict on a log: its findings in line order, how many journals and lines it has, what was left out."""
+    """The result for a log: findings in line order, the number of journals and lines, and how many findings were
+    dropped."""
 
     findings: tuple[Finding, ...]
     runs: int
@@ -102,7 +103,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def quoted(value: object) -> str:
-    """A value as it may stand in a message: printable, and short whatever it was."""
+    """A value for a message: printable and short."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     text = repr(value)
@@ -110,7 +111,7 @@ def quoted(value: object) -> str:
 
 
 class Findings:
-    """Collects findings up to a bound."""
+    """Collects findings up to a limit."""
 
     def __init__(self, most: int = MOST_FINDINGS) -> None:
         self._most = most

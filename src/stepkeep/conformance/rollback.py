@@ -1,4 +1,4 @@
-"""The order of undoing: hooks of steps that were at least tried, each once, last completed first, one at a time."""
+"""Checks the order of undo steps: only for steps that were started, each once, last completed first, one at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stepkeep.conformance.steps import Step
 
 
 class Rollback:
-    """The hooks of one run in the order in which they were planned."""
+    """The undo steps of one run, in the order in which they were planned."""
 
     def __init__(self) -> None:
         self._place: dict[int, int] = {}
@@ -19,7 +19,7 @@ class Rollback:
         self._last: Step | None = None
 
     def check(self, hook: Step, line: Line, steps: Mapping[int, Step], size: int, say: Say) -> None:
-        """Judge a hop of a hook; `size` is the number of main steps, by which hooks are numbered."""
+        """Check a hop of an undo step. Undo steps are numbered after `size`, the number of main steps."""
         if hook.phase != "undo":
             return
         if line.trigger == "planned":

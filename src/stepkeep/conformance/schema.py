@@ -1,7 +1,7 @@
-"""The shape of a line: which fields each event type has, which it may have, and what each may hold.
+"""The shape of a log line: required and optional fields per event type, and the values each may have.
 
-Tables and small predicates, nothing else; `line.py` reads lines with them. The vocabularies are spelled out here again
-on purpose: a judge that borrowed them from the engine would accept whatever the engine came to write.
+Tables and small predicates only; `line.py` uses them. The vocabularies are written out here again on purpose: a judge
+that imported them from the engine would accept whatever the engine writes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def category(value: Any) -> bool:
 
 
 class Shape(NamedTuple):
-    """What the metadata of one event type must have and may have."""
+    """The required and optional metadata of one event type."""
 
     required: Mapping[str, Predicate]
     optional: Mapping[str, Predicate]
@@ -99,7 +99,7 @@ OWNERS: dict[str, dict[str, Predicate]] = {
     "run": {"run_id": text, "correlation_id": text},
     "worker": {"worker_id": text},
 }
-"""The two kinds of journal, and how their lines name the one they belong to."""
+"""The two kinds of journal, and the field that names the owner."""
 
 _STEP: dict[str, Predicate] = {"step": text, "no": whole}
 _ATTEMPT: dict[str, Predicate] = {
@@ -116,7 +116,7 @@ SHAPES: Mapping[str, tuple[str, str, Shape]] = {
     "worker_state_transition": ("worker", "worker", Shape(OWNERS["worker"] | _JOURNAL | _MOVE, _MAY)),
     "run_note": ("run", "note", Shape(OWNERS["run"] | _JOURNAL | _MOVE, _MAY)),
 }
-"""Each event type with the kind of its journal, what it is about, and its metadata."""
+"""Each event type with its kind of journal, the entity it is about, and its metadata."""
 
 HEAD = "journal_head"
 HEADS: Mapping[str, Shape] = {kind: Shape(owner | _JOURNAL | _HEAD, {}) for kind, owner in OWNERS.items()}

@@ -1,6 +1,6 @@
-"""One step over time: its lease and fence, its attempts, its timers. What a claim gives, exactly one outcome ends.
+"""Follows one step: lease, fence, attempts and timers. Exactly one outcome ends each claim.
 
-Judges each hop against what the same step did before; what the run allows is `history.py`'s business.
+It checks each hop against earlier hops of the same step. `history.py` checks what the run allows.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ UNDER_LEASE = frozenset(
         "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated",
     }
 )  # fmt: skip
-"""What can only be said of a step by (or about) the worker that holds it."""
+"""Triggers that only the worker holding the step can cause."""
 
 TIMED = frozenset({"retry_due", "lease_lost", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
-"""What only time does."""
+"""Triggers that only a timer causes."""
 
 
 class Step:
@@ -41,7 +41,7 @@ class Step:
 
 
 def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
-    """Judge one hop, then remember it."""
+    """Check one hop, then record it."""
     if partial:
         step.fence = line.fence or 0
         return
@@ -93,6 +93,6 @@ def _remember(step: Step, line: Line) -> None:
     if line.trigger == "completion_succeeded":
         step.completed_by_hand = line.seq
     step.fence = line.fence or 0
-    # Only what leads to a retry uses an attempt up: not a wake-up, a release, or a loss while the rules were running.
+    # Only a hop that leads to a retry uses up an attempt: not a wake-up, a release, or a loss during rules.
     step.attempt = (line.attempt or step.attempt) + (line.target == "retrying")
     step.due_at = line.due_at

@@ -1,7 +1,7 @@
-"""The verifier of exported logs: lines in, a report out. It never raises on what the lines hold.
+"""The verifier of exported logs: lines in, a report out. It never raises because of what a line holds.
 
-Streaming: it keeps one journal's knowledge for each run that is still open in the log and forgets it at its closing
-line. The tables it judges by are an argument. `stepkeep log verify` and the tests call it.
+It streams: state is kept per open journal and dropped at the journal's closing line. The tables are an argument.
+`stepkeep log verify` and the tests call it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report
 
 
 def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int = MOST_FINDINGS) -> Report:
-    """Judge a log, line by line. `machines` has the arrows and terminal states of run, step and worker."""
+    """Verify a log, line by line. `machines` has the arrows and terminal states of run, step and worker."""
     findings = Findings(most)
     plain = {name: (frozenset(arrows), frozenset(terminal)) for name, (arrows, terminal) in machines.items()}
     journals: dict[tuple[str, str], Journal] = {}
@@ -54,7 +54,7 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
 
 
 def read_lines(log: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, without newlines. Of a line that is too long only as much is kept as shows that it is."""
+    """The lines of a file, without newlines. An overlong line is cut just after the limit."""
     while line := log.readline(LONGEST_LINE + 2):
         if not line.endswith(b"\n"):
             while (rest := log.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
@@ -63,5 +63,5 @@ def read_lines(log: BinaryIO) -> Iterator[bytes]:
 
 
 def verify_log(log: BinaryIO, machines: Machines, *, most: int = MOST_FINDINGS) -> Report:
-    """Judge the log in an open file."""
+    """Verify the log in an open file."""
     return verify_lines(read_lines(log), machines, most=most)

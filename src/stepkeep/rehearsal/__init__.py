@@ -1,1 +1,1 @@
-"""What may become of a run before there is one: every failure path of a definition, walked through the kernel."""
+"""`stepkeep simulate`: walks every failure path of a definition through the kernel, without a database."""

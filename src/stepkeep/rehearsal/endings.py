@@ -1,7 +1,7 @@
-"""How a path ended: the run's state, each step's, what was undone and what was left behind, and when.
+"""The end of a path: the states of run and steps, what was undone, what was left behind, and the time it took.
 
-An effect is left behind when a step surely did its work and no hook took it back; it is in doubt when an attempt that
-timed out, was lost or was fenced off may have done it. Pure: a world in, a value out.
+An effect is left behind when a step completed and no undo step reversed it. It is in doubt when an attempt timed out,
+was lost or was fenced off. Pure: a world in, a value out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from stepkeep.rehearsal.world import World
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one path led. `states` has the main steps in plan order; `elapsed` is microseconds of the virtual clock.
+    """The end of one path. `states` has the main steps in plan order; `elapsed` is in microseconds of the virtual
+    clock.
 
-    `ended` is False when nothing but a person or a message would move the run on; `waits` then names the steps.
+    `ended` is False when only a person or a message could change the run; `waits` then names the steps.
     """
 
     deviations: tuple[Deviation, ...]
@@ -37,7 +38,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> str:
-        """What happened, in words."""
+        """The path as text."""
         return ", then ".join(what.text for what in self.deviations) or "all goes well"
 
     @property
@@ -45,7 +46,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(what.fate for what in self.deviations)
 
     def counts(self) -> dict[str, int]:
-        """How many steps ended in which way."""
+        """The number of steps per final state."""
         return {str(state): number for state, number in Counter(self.states).items()}
 
 
@@ -85,5 +86,5 @@ def ending_of(world: World) -> Ending:
 
 
 def waiting(world: World) -> list[int]:
-    """The steps that wait for people or messages."""
+    """The steps that wait for a person or a message."""
     return sorted(no for no, row in world.live.items() if row.state in STEP_WAITING)

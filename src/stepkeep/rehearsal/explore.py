@@ -1,8 +1,9 @@
-"""Which paths there are, and walking them: the one on which all goes well, one deviation at every point, then pairs.
+"""Enumerates the paths of a definition and walks them: the path without failures, one deviation at every point, then
+pairs.
 
-Paths share their beginning (a world is forked where one branches off) and their end (what follows from an equal state
-is walked once). Where there are too many, an even sample is walked and the rest is counted, never passed over in
-silence. The work is bounded by what the kernel was asked, not by a clock, so that every machine sees the same report.
+Paths share their beginning (a world is forked where one branches off) and their end (equal states are walked once). If
+there are too many, an even sample is walked and the rest is counted. The budget counts decisions, not time, so that
+every machine gives the same report.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Progress = Callable[[int, int], None]
 Offer = tuple[Place, Fate]
 
 WORK = 4_000_000
-"""How much the kernel may be asked, all in all: a decision is 16, each row of it 1. Some twenty seconds."""
+"""The total budget: a decision costs 16, each of its rows 1. About twenty seconds."""
 KEPT_ROWS = 2_000_000
-"""How many rows may be kept for second deviations: some two hundred megabytes."""
+"""How many rows are kept for second deviations: about two hundred megabytes."""
 PILOT = 24
 LARGE = 500
 SLOW_ENDS = 40
@@ -36,7 +37,7 @@ INTERRUPTIONS = (Fate.CANCELLED, Fate.CANCELLED_AND_UNDONE, Fate.RUN_TIMES_OUT)
 
 
 class Walked(NamedTuple):
-    """All endings; `unwalked` paths are known of and were not walked."""
+    """All endings; `unwalked` is the number of paths that are known but were not walked."""
 
     endings: list[Ending]
     slowest: list[Ending]
@@ -44,7 +45,7 @@ class Walked(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """What followed from a state, and how long it took."""
+    """The outcome of a state, and the time until then."""
 
     ending: Ending
     took: int
@@ -80,7 +81,7 @@ class Explorer:
 
     # -- the base path, and one deviation ----------------------------------------------------------------------------
     def _walk_base(self, sample: _Sample | None) -> int:
-        """Walk the path on which all goes well. Without a sample it only counts what branches off."""
+        """Walk the path without failures. Without a sample, only count what branches off."""
         world, offered, asked = World.born(self._stage), 0, set[str]()
         while not world.over and (coming := upcoming(world)) is not None:
             if not isinstance(coming.event, StepClaimed) or world.run.state is RunState.QUEUED:
@@ -118,7 +119,7 @@ class Explorer:
 
     # -- a second deviation --------------------------------------------------------------------------------------------
     def _second_offers(self, world: World) -> Iterator[Offer]:
-        """Hooks that fail, what is in flight when the run stops, and a cancel that comes in between."""
+        """Second deviations: undo steps that fail, attempts in flight when the run stops, and a cancel in between."""
         plan, fresh = self._stage.plan, world.fresh
         world.fresh = []
         state = world.run.state
@@ -137,7 +138,7 @@ class Explorer:
         room = max(0, self._max - len(self._endings))
         order = sorted(range(len(queue)), key=lambda place: place * 0.6180339887498949 % 1.0)
         chosen = sorted(order[:room])
-        # Any beginning of a golden sequence is spread evenly; where the work runs out early, little is lost.
+        # Every prefix of a golden-ratio sequence is evenly spread, so an exhausted budget still leaves an even sample.
         if len(chosen) < len(queue) or self._stage.work > WORK // 2:
             chosen = order[:room]
         self._total = len(self._endings) + len(chosen)
@@ -152,14 +153,14 @@ class Explorer:
 
     # -- walking -------------------------------------------------------------------------------------------------------
     def _take(self, world: World, offer: Offer) -> World:
-        """The world in which this goes differently."""
+        """The world in which this deviation happens."""
         place, fate = offer
         twin = world.fork()
         twin.deviate(self._named(world, place, fate))
         if place.part is Part.RUN:
             self._interrupt(twin, fate)
         elif fate is Fate.LOSES_WORKERS:
-            # It was claimed as if it would end well; its worker dies now, after a last renewal.
+            # The step was claimed as if it would succeed; its worker dies now, after its last renewal.
             twin.renew(self._stage.plan.definition.lease, place.key)
         return twin
 
@@ -229,7 +230,7 @@ class Explorer:
         return row is not None and row.state in STEP_TERMINAL
 
     def _signature(self, world: World, level: int) -> object:
-        """All that the rest of the path hangs on; equal signatures have equal ends, after equal times."""
+        """Everything that the rest of the path depends on: equal signatures have equal endings and durations."""
         run, now, size = world.run, world.now, self._stage.plan.size
         ahead = [pair for pair in world.fates.items() if isinstance(pair[0].key, str) or pair[0].key in world.live]
         hooked = [row for no in self._stage.effects if (row := world.rows[no]).state is StepState.SUCCEEDED]
@@ -246,11 +247,11 @@ class Explorer:
 
     # -- as long as it may take ----------------------------------------------------------------------------------------
     def _slowest(self) -> list[Ending]:
-        """Everything takes as long as it may, and all goes well; or does so until one step has timed out for good."""
+        """Everything takes its longest time and succeeds; or does so until one step has timed out for good."""
         slow = deviation(Place(Part.RUN), Fate.SLOW, "")
         steps = [planned for planned in self._stage.plan.steps if planned.executor is not None]
         sample = _Sample(len(steps), min(len(steps), SLOW_ENDS))
-        # The last step has the longest way before it.
+        # The last step has the longest path before it.
         chosen = [planned for planned in reversed(steps) if sample.takes()]
         found = []
         for planned in (None, *chosen):
@@ -265,7 +266,7 @@ class Explorer:
         return [*found, *self._slow_rollback(slow)]
 
     def _slow_rollback(self, slow: Deviation) -> list[Ending]:
-        """The run's time is over just before its end, and every hook takes as long as it may."""
+        """The run times out just before its end, and every undo step takes its longest time."""
         world, last = World.born(self._stage), None
         while not world.over and (coming := upcoming(world)) is not None:
             if world.run.due_at is not None and not isinstance(coming.event, StepClaimed):
@@ -279,20 +280,20 @@ class Explorer:
         return [self._to_the_end(late, level=3)]
 
     def _affordable(self, total: int) -> int:
-        """How many paths the work allows for, told from a few of them, which are walked and kept."""
+        """Estimate how many paths the budget allows, from a few paths that are walked and kept."""
         before = self._stage.work
         self._walk_base(_Sample(total, PILOT))
         each = max(1, (self._stage.work - before) // PILOT)
         return max(PILOT, (WORK - self._stage.work) // each)
 
     def _forget(self) -> None:
-        """Drop the paths of the pilot: another number of them is walked."""
+        """Drop the paths of the estimate: another number of paths is walked."""
         self._endings, self._queue, self._kept, self._unwalked = [], [], 0, 0
         self._tails.clear()
 
 
 class _Sample:
-    """Says yes to `keep` of `total` questions, evenly spread."""
+    """Answers True to `keep` of `total` questions, evenly spread."""
 
     def __init__(self, total: int, keep: int) -> None:
         self._total, self._keep, self._asked = max(1, total), keep, 0
@@ -308,7 +309,7 @@ def _condition_offers(text: str) -> list[Offer]:
 
 
 def _sensible(world: World, offer: Offer) -> bool:
-    """Nothing comes of telling what is in flight to stop where nothing else is in flight."""
+    """Skip the deviation for attempts in flight if no other attempt is in flight."""
     if offer[0].part is not Part.FLIGHT:
         return True
     deviating = {place.key for place in world.fates}

@@ -1,7 +1,7 @@
-"""What may happen to each part of a run, and how people call it. Data only.
+"""What may happen to each part of a run, with its text for reports. Data only.
 
-A fate belongs to a place (`Place`): a step's work, its gate, its wait, its manual completion, its rules, its condition,
-whatever is in flight when the run stops, or the run as a whole. The first fate of each place is that all goes well.
+A fate belongs to a part (`Place`): a step's handler, gate, wait, manual completion, rules or condition, the attempts in
+flight when the run stops, or the run as a whole. The first fate of each part is success.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Part(StrEnum):
 
 
 class Place(NamedTuple):
-    """A part of the step of this number; conditions go by their text, because the same question has one answer."""
+    """A part of the step with this number. Conditions use their text as the key, because equal conditions have equal
+    results."""
 
     part: Part
     key: int | str = ""
@@ -84,7 +85,7 @@ WORDS = {
 
 
 class Deviation(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that does not go well. `step` is None where it concerns the run as a whole."""
+    """One deviation from success. `step` is None if it concerns the run as a whole."""
 
     place: Place
     fate: Fate
@@ -97,7 +98,7 @@ def deviation(place: Place, fate: Fate, name: str, step: str | None = None) -> D
 
 
 def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fate]]:
-    """Everything that may go wrong with a step that has come into this state."""
+    """Every deviation that is possible for a step that has entered this state."""
     no = planned.no
     match state:
         case StepState.RUNNING if planned.phase is Phase.CHECK:
@@ -126,7 +127,7 @@ def _work(planned: PlannedStep) -> Iterator[Fate]:
 
 
 def nuisance(planned: PlannedStep) -> Category:
-    """A category of failure that this step retries, if it retries any."""
+    """A category of failure that this step retries, if any."""
     retried = [category for category in planned.retry.on if category not in NEVER_RETRIED]
     return next((category for category in retried if category is not Category.TIMEOUT), Category.VALIDATION)
 

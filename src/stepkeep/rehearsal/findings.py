@@ -1,7 +1,7 @@
-"""What is wrong with the ways a definition may end, one function per kind of finding.
+"""Derives findings from the endings of a definition, one function per kind.
 
-Serious are those that leave a run waiting for ever or the world half changed; they fail a check in CI. The others are
-advice. Whatever follows from somebody's wish (a plain cancel) or from a hook that fails is shown, and is no finding.
+Serious findings leave a run waiting for ever or an effect behind; they fail a check in CI. The others are advice.
+Effects of a plain cancel or of a failing undo step are shown, but are not findings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SERIOUS = frozenset({Kind.STUCK, Kind.NO_DEADLINE, Kind.UNCOMPENSATED})
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something to mend: which step it concerns, what is wrong, what to do, and the paths that show it."""
+    """One finding: the step, what is wrong, what to do, and the paths that show it."""
 
     kind: Kind
     step: str | None
@@ -82,7 +82,7 @@ def _stuck(definition: Definition, endings: Sequence[Ending]) -> Iterator[Findin
 
 def _without_deadline(definition: Definition) -> Iterator[Finding]:
     if definition.timeout is None:
-        return  # then it is stuck, and said so above
+        return  # Reported as stuck above.
     for step in definition.steps:
         if what := _waits_without_end(step):
             limit = format_duration(definition.timeout)
@@ -111,7 +111,7 @@ def _uncompensated(definition: Definition, endings: Sequence[Ending]) -> Iterato
     counted = [ending for ending in endings if ending.ended and not _was_wished(ending)]
     steps = {step.name: step for step in definition.steps}
     for name, left in _by_step(counted, "left").items():
-        # That a hook may fail is no mistake of the definition.
+        # An undo step that may fail is not a mistake of the definition.
         telling = [ending for ending in left if not ending.hooks_failed]
         if telling:
             paths = [ending.path for ending in telling]
@@ -131,7 +131,7 @@ def _remedy(definition: Definition, step: StepDefinition, endings: Sequence[Endi
 
 
 def _was_wished(ending: Ending) -> bool:
-    """Whoever cancels without undo, or will not wait for what is in flight, leaves things as they are."""
+    """A cancel without rollback, or one that does not wait for attempts in flight, leaves effects behind on purpose."""
     return Fate.CANCELLED in ending.fates
 
 

@@ -1,6 +1,6 @@
-"""`rehearse`: a definition in, everything that may become of a run of it out.
+"""`rehearse`: a definition in, every possible ending of its runs out.
 
-The one door to this package. No handler runs, nothing is stored, and the same definition gives the same report.
+The only entry point of this package. No handler runs, nothing is stored, and the same definition gives the same report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMED_STEPS = 100
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Every path that was walked. `unwalked` ones are known of; where it is not 0, the paths are a sample."""
+    """Every walked path. `unwalked` paths are known but were not walked; if it is not 0, the paths are a sample."""
 
     definition: Definition
     steps: tuple[str, ...]
@@ -36,7 +36,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(finding for finding in self.findings if finding.serious)
 
     def plain(self) -> dict[str, Any]:
-        """The report as JSON has it; times are seconds."""
+        """The report as a JSON object; times are seconds."""
         definition = self.definition
         return {
             "workflow": definition.name,

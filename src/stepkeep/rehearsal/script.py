@@ -1,7 +1,7 @@
-"""What happens next in a world: whatever comes first, as the fates of that world will have it.
+"""Chooses the next event in a world: the earliest one, according to the fates of that world.
 
-Everything ready is claimed at once, what was claimed ends, people answer, messages arrive; all of that takes no time
-unless a fate says so. In a slow world everything takes as long as it may. Nothing is changed here.
+Ready steps are claimed at once, claimed steps end, people answer and messages arrive. All of that takes no time unless
+a fate says so. In a slow world everything takes its longest time. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ HEAD: dict[str, Any] = {"tenant": TENANT, "run_id": RUN_ID, "actor": "rehearsal"
 
 
 class Happening(NamedTuple):
-    """An event and its moment."""
+    """An event and its time."""
 
     at: int
     event: Event
 
 
 def upcoming(world: World) -> Happening | None:
-    """The next event on this path; None when nothing comes any more."""
+    """The next event on this path; None if no event is left."""
     if world.run.state is RunState.IDLE:
         return Happening(world.now, RunStarted(**HEAD))
     if world.ready:
@@ -57,7 +57,7 @@ def upcoming(world: World) -> Happening | None:
 
 
 def _deviating(world: World) -> Happening | None:
-    """What goes wrong does so while the others are still in flight: it has the first turn."""
+    """A deviation goes first, so that it happens while other attempts are in flight."""
     for what in world.deviations:
         row = world.live.get(what.place.key) if isinstance(what.place.key, int) else None
         if row is not None and what.place.part is not Part.RUN:
@@ -72,7 +72,7 @@ def _sooner(one: Happening | None, other: Happening | None) -> Happening | None:
 
 
 def _claim(world: World, no: int) -> StepClaimed:
-    """Claimed under a lease that is renewed until the attempt ends, which here is one long lease."""
+    """A claim with one long lease, in place of a lease that is renewed until the attempt ends."""
     planned = world.stage.plan.at(no)
     lease = world.stage.plan.definition.lease
     if Fate.LOSES_WORKERS not in (world.fate(Place(Part.WORK, no)), world.fate(Place(Part.RULES, no))):
@@ -108,12 +108,12 @@ _BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLE
 def _when_due(row: Step) -> Happening | None:
     if row.due_at is None:
         return None
-    # A lease lasts through its last microsecond; everything else is due in it.
+    # A lease is valid through its last microsecond; every other timer is due in it.
     return Happening(row.due_at + (row.worker is not None), TimeCame(**HEAD, no=row.no))
 
 
 def _answered(world: World, row: Step, fate: Fate, answer: Event) -> Happening | None:
-    """People and messages come at once, at the very last moment, or not at all."""
+    """People and messages act at once, at the last moment, or never."""
     if fate is Fate.EXPIRES:
         return _when_due(row)
     if not world.slow:
@@ -143,7 +143,7 @@ def _in_flight(world: World, row: Step) -> Happening | None:
 
 
 def _attempt(world: World, row: Step, planned: PlannedStep, fate: Fate) -> tuple[int, Outcome]:
-    """How long an attempt takes, and what its worker reports."""
+    """The duration of an attempt, and the outcome that its worker reports."""
     took = planned.timeout if world.slow else 0
     if fate is Fate.TIMES_OUT:
         return planned.timeout, TimedOut()

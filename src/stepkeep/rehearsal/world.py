@@ -1,7 +1,7 @@
-"""One run that exists nowhere: its rows in memory, its clock in a variable, its decisions the kernel's own.
+"""One simulated run: its rows in memory, its clock in a variable, its decisions made by the kernel.
 
-A world can be forked at any moment, which costs one copy of its rows; that is how many paths share their beginning.
-It knows nothing of what should happen next (`script`) or of which paths there are (`explore`).
+A world can be forked at any time for the cost of one copy of its rows; paths share their beginning that way. It does
+not know the next event (`script`) or the set of paths (`explore`).
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from stepkeep.rehearsal.fates import Deviation, Fate, Part, Place
 
 TENANT, RUN_ID, WORKER = "rehearsal", "rehearsal", 1
 UNSURE = frozenset({AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED})
-"""How an attempt may end without anybody knowing whether it did what it was to do."""
+"""Attempt states after which it is unknown whether the handler had its effect."""
 
 
 class Stage:
-    """What all worlds of one rehearsal share: the plan, who answers its conditions, and how much was done so far."""
+    """Shared by all worlds of one exploration: the plan, how its conditions are evaluated, and the budget used so
+    far."""
 
     def __init__(self, definition: Definition, given: bytes | None = None) -> None:
         self.given = given
@@ -47,7 +48,7 @@ class Stage:
 
 
 class Answered:
-    """A condition of the plan. What can be known without outputs is evaluated; the rest goes as the path says."""
+    """A condition of the plan. One that needs no outputs is evaluated; the others follow the path."""
 
     def __init__(self, condition: CompiledCondition, text: str, stage: Stage) -> None:
         self._condition, self._text, self._stage = condition, text, stage
@@ -66,7 +67,7 @@ class Answered:
 
 
 class World:
-    """The run as it stands on one path. `live` has the rows that are neither pending nor ended."""
+    """The run as it stands on one path. `live` has the rows that are neither pending nor terminal."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -111,7 +112,7 @@ class World:
         return twin
 
     def deviate(self, what: Deviation) -> World:
-        """Let this go differently from now on."""
+        """Choose another fate from now on."""
         self.fates[what.place] = what.fate
         self.deviations = (*self.deviations, what)
         return self
@@ -129,7 +130,7 @@ class World:
 
     # -- changing ----------------------------------------------------------------------------------------------------
     def think(self, event: Event) -> Decision:
-        """What the kernel says to this; nothing has changed yet."""
+        """The kernel's decision on this event, before it is applied."""
         stage = self.stage
         stage.asking = self
         stage.asked.clear()
@@ -177,7 +178,7 @@ class World:
             self.fresh.append(no)
 
     def renew(self, lease: int, only: int | str | None = None) -> None:
-        """What workers do all the time: leases of what is in flight (or of `only` this) last on from now."""
+        """Renew the leases of attempts in flight (or of `only` this one), as workers do all the time."""
         for no, row in list(self.live.items()):
             if row.worker is not None and only in (None, no):
                 self.rows[no] = self.live[no] = replace(row, due_at=self.now + lease)
