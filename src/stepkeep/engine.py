@@ -21,7 +21,7 @@ import msgspec
 from stepkeep.definition import arguments
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.handlers import registry_of
-from stepkeep.definition.registry import Registry
+from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
 from stepkeep.errors import ConnectionLost, DefinitionChanged, InvalidInput, NotFound, Unreachable
@@ -110,7 +110,7 @@ class AsyncEngine:
         WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
         self.tenant = edge.key("the tenant", tenant)
         self.actor = edge.key("the actor", current_user() if actor is None else actor)
-        self.registry = registry_of(registry)
+        self.registry = default_registry if registry is None else registry_of(registry)
         self._work_on(connect(url))
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -424,7 +424,9 @@ class AsyncEngine:
 
     async def quarantined(self, *, history: bool = False) -> dict[str, Any]:
         """The runs that are set aside; with `history` every quarantine, also those that ended."""
-        return await quarantines.quarantined(self.transactor, tenant=self.tenant, history=history)
+        return await quarantines.quarantined(
+            self.transactor, tenant=self.tenant, history=arguments.flag("quarantined: history", history)
+        )
 
     async def rerun(self, run_id: str, *, input: Any = None, idempotency_key: str | None = None) -> Started:  # noqa: A002
         """A new run of the same definition and input (or another input) that names the old one."""

@@ -142,7 +142,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
     """For each command, what it is given. Texts that it shows come from the runs and files that were made before."""
     runs = {name: identify(name) for name in ("fail", "again", "output", "http", "command", "tolerant", "manual")}
     gates = [identify("gate") for _ in range(4)]
-    wait = identify("wait")
+    wait, aside = identify("wait"), identify("wait")
     code = ["--app", "hostile_app.py"]
     plain: dict[tuple[str, ...], list[list[str]]] = {
         ("run",): [
@@ -194,6 +194,14 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ],
         ("send",): [[wait, HOSTILE], [wait, "paid", "--payload", json.dumps(HOSTILE)], [wait, "x", "--id", HOSTILE]],
         ("cancel",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
+        ("quarantine",): [
+            [HOSTILE, "--reason", "x"],
+            [aside, "--reason", HOSTILE, "--by", "ann"],
+            [aside, "--reason", "x", "--by", HOSTILE],
+            ["--list"],
+            ["--history"],
+            [aside, "--release", "--reason", HOSTILE],
+        ],
         ("worker",): [["--name", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--grace", HOSTILE]],
         ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
         ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],

@@ -157,6 +157,9 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "prune": {"archive": None, "keep": 1_000_000, "dry_run": True},
         "send": {"run_id": run, "name": "paid"},
         "complete": {"run_id": run, "step": "only", "token": "t"},
+        "quarantine": {"run_id": run, "reason": "why"},
+        "quarantined": {},
+        "release": {"run_id": run, "reason": "why"},
         "wait": {"run_id": run, "seconds": 0.01},
         "work_on": {"run_id": "01890000-0000-7000-8000-000000000001"},
     }
