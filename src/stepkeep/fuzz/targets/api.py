@@ -167,7 +167,7 @@ class Api(Target[Call]):
         if name == "prune":
             given.setdefault("dry_run", True)
             given.setdefault("older_than", "1d")
-        arguments = {key: fitting[key] for key in needed if key in fitting}
+        arguments = {key: fitting.get(key, "text") for key in needed}
         return getattr(self._engine, name)(**{**arguments, **given})
 
     def show(self, case: Call) -> str:
@@ -195,15 +195,17 @@ OPTIONS = {name: WORK if name in ("step", "agent") else WORK[:-1] for name in BU
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    left = {"self", "registry", "told"}
-    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    found = inspect.signature(function).parameters.values()
-    return [one.name for one in found if one.name not in left and one.kind not in kinds]
+    return [one.name for one in _named(function) if one.name not in ("registry", "told")]
 
 
 def _required(function: Callable[..., Any]) -> list[str]:
+    return [one.name for one in _named(function) if one.default is inspect.Parameter.empty]
+
+
+def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     found = inspect.signature(function).parameters.values()
-    return [one.name for one in found if one.default is inspect.Parameter.empty and one.name != "self"]
+    return [one for one in found if one.name != "self" and one.kind not in kinds]
 
 
 def _on_workflow(name: str, given: dict[str, Any]) -> Any:
