@@ -1,1 +1,1 @@
-"""The only place where user code runs: claim, lease, execute, classify, report."""
+"""Runs user code: claim, lease, execute, classify, report. No other package runs user code."""

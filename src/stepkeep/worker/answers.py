@@ -1,7 +1,7 @@
-"""What a handler may say besides a plain value: wait for an event, try again later, fail.
+"""What a handler can return besides a plain value: wait for an event, retry later, fail.
 
-`wait_for` is returned. `retry_in` and `fail` make errors that may be returned or raised, whichever reads better where
-they are needed. Nothing here knows the database; `settle` turns answers into outcomes.
+`wait_for` is returned. `retry_in` and `fail` create errors that can be returned or raised. Nothing here knows the
+database; `settle` turns the answers into outcomes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class StepError(StepkeepError):
         self.final = final
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are rebuilt from their arguments alone; a child process would lose the category.
+        # Exceptions are unpickled from their arguments alone; a child process would lose the category.
         return _rebuild, (exception_message(self) or type_name(self), self.category.value, self.delay, self.final)
 
 
@@ -94,7 +94,7 @@ def _rebuild(error: str, category: str, delay: int | None, final: bool) -> StepE
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True):
-    """The wish to be run again when a message of this name has arrived, or after `timeout` microseconds."""
+    """Asks for another run of the handler when a message of this name arrives, or after `timeout` microseconds."""
 
     event: str
     timeout: int | None = None

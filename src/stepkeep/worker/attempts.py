@@ -1,7 +1,8 @@
-"""Attempts in flight: from a claim to its job, from a job to its report, from the report to what follows.
+"""Attempts in flight: from a claim to its job, from the job to its report, from the report to the next claims.
 
-Everything here happens on the worker's loop and touches no user code. It holds each attempt until the database has
-answered for it; a lost lease, a timeout or a drain ends it early, and then whatever its handler still says is dropped.
+It runs on the worker's loop and calls no user code. It holds each attempt until the database has answered its report. A
+lost lease, a timeout or a drain ends the attempt early; a later result of its handler is dropped. The worker loop calls
+it.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ SECOND = 1_000_000
 
 
 class Attempts:
-    """What is held, and everything that may happen to it.
+    """All held attempts, and everything that may happen to them.
 
-    `changed` is called when something was recorded or a slot came free, `more_work` when steps that nobody holds are
-    known to be ready, `ability_changed` when a kind of work can no longer be run, or can be again.
+    `changed` is called when a report was recorded or a slot became free, `more_work` when unclaimed steps are known to
+    be ready, `ability_changed` when a kind of handler can no longer be run, or can be run again.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Attempts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
-        """Belong to the loop that runs now."""
+        """Bind to the running event loop."""
         self._inputs.open()
         self._crew.open(self.finished, self._ability_changed)
 
@@ -101,11 +102,12 @@ class Attempts:
         )
 
     async def claim(self, kind: Kind, limit: int, after: int | None) -> list[Claim]:
-        """Claim from the queues of one kind, and begin what was claimed."""
+        """Claim from the queues of one kind, and start the claimed attempts."""
         narrow = limit if kind is Kind.NARROW else 0
         try:
             with self.places.set_aside(limit, narrow):
-                # Before anything else: the same step claimed again would bear the same fence as the claim in doubt.
+                # First of all: the same step claimed again would have the same fence as the claim whose commit is
+                # unknown.
                 await self.settle_doubts()
                 claimer = self._claimer(self.places.queues.of(kind), limit, narrow)
                 claims = await self._transactor.claim(claimer, limit=limit, after=after)
@@ -117,11 +119,12 @@ class Attempts:
 
     @property
     def has_doubts(self) -> bool:
-        """Whether there are claims to settle, which nobody else can see as work."""
+        """Whether there are claims with an unknown commit. No query finds these as work."""
         return bool(self._doubtful)
 
     async def settle_doubts(self) -> None:
-        """Hand back claims whose commit was never confirmed; those that were never made are refused, and forgotten."""
+        """Release claims whose commit was not confirmed. If the commit never happened, the release is refused and
+        ignored."""
         doubtful, self._doubtful = self._doubtful, {}
         if not doubtful:
             return
@@ -142,9 +145,9 @@ class Attempts:
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
-        """Hold these, give them what they need, and let them run.
+        """Hold these claims, load their inputs, and start them.
 
-        Those that a report made ready stay in its lane, where their run is.
+        Claims that a report made ready stay in its lane, because their run is there.
         """
         if not claims:
             return
@@ -180,12 +183,12 @@ class Attempts:
         self._report(job, outcome)
 
     def _lane_of(self, claim: Claim) -> int:
-        """The lane of a run that may have several steps under way: always the same."""
+        """The lane of a run with several attempts under way: always the same one."""
         return ord(claim.run_id[-1]) % self.reports.lanes
 
     def _lane_to_fill(self) -> int:
-        """Where a claimed group goes: all of it to one lane, since two halves would be two commits, and to the fullest
-        that is not full, for the same reason."""
+        """The lane for claims of one batch: all go to one lane, because two halves would need two commits. It is the
+        fullest lane that is not full, for the same reason."""
         held = Counter(dict.fromkeys(range(self.reports.lanes), 0))
         held.update([job.lane for job in self.leases])
         full = -(-self._settings.concurrency // self.reports.lanes)
@@ -205,7 +208,7 @@ class Attempts:
         self._launch(jobs)
 
     async def _load(self, jobs: list[Job]) -> None:
-        """Read what these jobs need, for as long as they are held."""
+        """Read the inputs of these jobs while they are held."""
         tries = 0
         while jobs := [job for job in jobs if job in self.leases and not job.reported]:
             try:
@@ -222,7 +225,7 @@ class Attempts:
                 return
 
     async def _load_apart(self, jobs: list[Job], problem: Exception) -> None:
-        """What one job needs cannot be read: load each alone, and fail the one that cannot be loaded by itself."""
+        """The inputs of some job cannot be read: load each job alone, and fail those that cannot be loaded."""
         if len(jobs) > 1:
             for job in jobs:
                 await self._load([job])
@@ -245,7 +248,7 @@ class Attempts:
 
     # -- from jobs to reports ----------------------------------------------------------------------------------------
     def finished(self, batch: Finished) -> None:
-        """Handlers came to an end; those that are still held are reported."""
+        """Handlers ended; report those whose attempts are still held."""
         held = []
         for job, outcome in batch:
             job.running = False
@@ -265,7 +268,8 @@ class Attempts:
         self.reports.put([(job, _verdict(outcome) if job.code.is_rules else outcome)])
 
     async def _commit(self, batch: list[Report]) -> int:
-        """Report a batch, claim what it made ready, and go on with both; says how much began. Raises nothing."""
+        """Report a batch, claim the steps it made ready, and start them. Returns how many were started. Raises
+        nothing."""
         tries = began = 0
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
@@ -299,13 +303,14 @@ class Attempts:
                 self._more_work()
             break
         if doubtful:
-            # Claimed by a commit that was not confirmed, if at all: nobody else would run them while their leases last.
+            # Claimed by an unconfirmed commit, if at all: no other worker would run these steps while their leases
+            # last.
             self._doubtful |= doubtful
             self._spawn(self._settle_doubts_soon())
         return began
 
     async def _commit_apart(self, batch: list[Report], problem: Exception) -> None:
-        """One report broke the whole batch: report each alone, and give up the one that breaks by itself."""
+        """One report made the whole batch fail: report each alone, and give up those that fail alone."""
         if len(batch) > 1:
             for report in batch:
                 await self._commit([report])
@@ -313,8 +318,8 @@ class Attempts:
         self._give_up(*batch[0], problem)
 
     def _give_up(self, job: Job, outcome: Outcome, problem: Exception) -> None:
-        """What cannot be recorded is a failure that can, without anything of the handler's own. If not even that can
-        be recorded, the lease is left to run out."""
+        """An outcome that cannot be recorded is replaced by a failure without any data of the handler. If even that
+        cannot be recorded, the lease is left to expire."""
         is_second = job.gave_up
         job.gave_up = True
         claim = job.claim
@@ -331,7 +336,7 @@ class Attempts:
         self._report(job, Failed(category=Category.VALIDATION, error=said, final=True))
 
     def _settle(self, job: Job, outcome: Outcome, reply: Answer) -> None:
-        """Act on the answer to one report; a defect here costs this job's lease and no other's."""
+        """Handle the reply to one report. A defect here costs the lease of this job only."""
         try:
             self._answered(job, outcome, reply)
         except Exception:
@@ -357,7 +362,7 @@ class Attempts:
             self._inputs.remember(job, outcome)
         elif state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
             if job in self.leases:
-                # Who was given up meanwhile has lost its slot too; its lease is left to run out.
+                # A job that was given up meanwhile has lost its slot too; its lease is left to expire.
                 self._judge(job, outcome)
             return
         elif "due_in" in reply.record:
@@ -365,7 +370,7 @@ class Attempts:
         self._let_go(job)
 
     def _judge(self, job: Job, outcome: Completed) -> None:
-        """The handler is done and the lease still stands: its rules run next, under the same fence."""
+        """The handler completed and the lease is still valid: its rules run next, under the same fence."""
         now = self._seams.monotonic()
         self._let_go(job)
         claim = job.claim
@@ -391,20 +396,20 @@ class Attempts:
         if job in self.places.zombies:
             self.places.zombies.discard(job)
         elif not job.reported and job in self.leases:
-            # Where another report is under way, as when its time ran out during the commit, the place is promised.
+            # If another report is under way (the attempt timed out during the commit), the slot is reserved for it.
             if reply is not None and isinstance(outcome, Completed):
                 job.reported = True
                 self._settle(job, outcome, reply)
             else:
                 self._report(job, outcome)
         if reply is not None:
-            # Nothing was chained to this commit, so what it made ready is for whoever looks first.
+            # Nothing was chained to this commit, so any worker may claim the steps it made ready.
             self._more_work()
         self._changed()
 
     # -- the two clocks ----------------------------------------------------------------------------------------------
     async def review(self) -> None:
-        """Time out what ran too long, give up what was surely lost, renew what grows old."""
+        """Time out attempts that ran too long, give up lost leases, renew leases that need it."""
         overdue, expired, aging = self.leases.review(self._seams.monotonic())
         for job in expired:
             self._lose(job, "its lease ran out before it could be renewed")
@@ -425,7 +430,7 @@ class Attempts:
             claim = job.claim
             state = states.get((claim.run_id, claim.step.no, claim.step.fence))
             if state is None:
-                # A report that was just accepted ends the lease too; its answer is on the way.
+                # A report that was just accepted also ends the lease; its reply is on the way.
                 if not job.reported:
                     self._lose(job, "another claim, an expiry or a cancel came first")
                 continue
@@ -460,20 +465,20 @@ class Attempts:
             self._lose(job, why)
 
     def release_unstarted(self) -> None:
-        """Hand back what no handler has begun; nothing is counted."""
+        """Release claims whose handler has not begun; nothing is counted."""
         for job in self.leases:
             if not job.running and not job.reported:
                 self._report(job, Released())
 
     def release_rest(self) -> None:
-        """Hand back everything that is still going on, and stop it."""
+        """Release everything that is still running, and stop it."""
         for job in self.leases:
             if not job.reported:
                 self._report(job, Released())
                 self._end(job, Why.DRAINED)
 
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
-        """End what goes on in the background; the tasks returned are over once they were awaited."""
+        """Cancel background tasks; await the returned tasks to know that they ended."""
         tasks = [*self.reports.tasks, *self._tasks]
         for task in tasks:
             task.cancel()
@@ -508,14 +513,14 @@ def _event(worker: Worker, claim: Claim, outcome: Outcome) -> StepReported:
 
 
 def _verdict(outcome: Outcome) -> Outcome:
-    """Judging has no retries: whatever kept the rules from being judged fails the step."""
+    """Rules are not retried: any error in their evaluation fails the step."""
     if isinstance(outcome, RulesPassed | RulesFailed | Released):
         return outcome
     return RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
 
 
 def _frees_slot(job: Job, outcome: Outcome) -> bool:
-    """Whether a report leaves a slot free: its handler has ended, and no rules are to run in its place."""
+    """Whether a report frees a slot: its handler has ended, and no rules run in the same slot."""
     if job.running:
         return False
     return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)

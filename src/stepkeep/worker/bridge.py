@@ -1,8 +1,8 @@
-"""A database connection that lives on one event loop, usable from the thread or loop on which a handler runs.
+"""Makes a database connection of one event loop usable from the thread or loop of a handler.
 
-Asynchronous drivers bind a connection to its loop. From a coroutine the handler awaits each call as usual; from a
-thread the call simply returns its result. Connections of synchronous drivers need none of this and pass through.
-A bridge ends with its attempt: the connection behind it then serves another run.
+Asynchronous drivers bind a connection to its loop. A coroutine awaits each call as usual; in a thread the call returns
+its result. Connections of synchronous drivers pass through unchanged. A bridge ends with its attempt, because the
+connection then serves another run.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from stepkeep.worker.forks import end_copy
 
 
 def bridged(connection: Any, home: asyncio.AbstractEventLoop) -> Any:
-    """The connection itself, or a stand-in that makes every call on the loop it belongs to."""
+    """The connection itself, or a proxy that makes every call on the loop it belongs to."""
     execute = getattr(connection, "execute", None)
     return Bridge(connection, home) if inspect.iscoroutinefunction(execute) else connection
 
 
 class Life:
-    """Whether the attempt goes on that a connection was lent to; shared by all that came from that connection."""
+    """Whether the attempt that borrowed a connection is still running; shared by all objects that came from it."""
 
     is_over = False
 
@@ -33,14 +33,14 @@ class Life:
 
 
 class Bridge:
-    """Stands in for an asynchronous object; what its methods return is brought over too where it must be."""
+    """Proxy for an asynchronous object. Objects that its methods return are wrapped too, where needed."""
 
     def __init__(self, inner: Any, home: asyncio.AbstractEventLoop, life: Life | None = None) -> None:
         self._inner, self._home, self._life = inner, home, life or Life()
         self._pid = os.getpid()
 
     def end(self) -> None:
-        """Refuse everything from now on; called on the connection's loop."""
+        """Refuse every call from now on. Called on the connection's loop."""
         self._life.is_over = True
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +65,7 @@ class Bridge:
         return await self._cross(self._inner.__aexit__(*raised))
 
     def _cross(self, awaitable: Any) -> Any:
-        # In a copy of the worker that its handler forked, that loop does not run: the call would never return.
+        # In a forked copy of the worker that loop does not run: the call would never return.
         end_copy(self._pid)
 
         async def await_it() -> Any:

@@ -1,6 +1,6 @@
-"""A small cache of bytes with a bound on their sum: the least recently used go first.
+"""A cache of bytes with a limit on their total size: the least recently used entries are dropped first.
 
-For what never changes once written: a run's details, the output of a step that has succeeded.
+Only for immutable data: the details of a run, the output of a step that succeeded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 OVERHEAD = 200
-"""Roughly what an entry costs beside its payload."""
+"""Approximate cost of an entry besides its payload."""
 
 
 class Cache(Generic[K, V]):

@@ -1,7 +1,7 @@
-"""The sign by which a running handler learns that it should end early, whatever thread or loop it runs on.
+"""The flag that asks a running handler to end early, from any thread or loop.
 
-Setting it asks and never forces: coroutines are cancelled and processes killed elsewhere, threads cannot be. The worker
-sets it, handlers look at it through `ctx.cancelled`; one costs nothing until somebody waits on it.
+It only asks: coroutines are cancelled and processes killed elsewhere, and threads cannot be ended. The worker sets it;
+handlers read it through `ctx.cancelled`. It costs nothing until a handler waits on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("stepkeep.handler")
 
 
 class Why(StrEnum):
-    """What made the worker ask."""
+    """Why the worker asked."""
 
     RUN_STOPPING = "the run is stopping"
     LEASE_LOST = "the lease was lost"
@@ -37,7 +37,7 @@ _lock = threading.Lock()
 
 
 def _call(callback: Callable[[], object]) -> None:
-    # The worker asks from its own loop; a callback of a handler that raises must not reach it, SystemExit included.
+    # The worker sets the flag on its own loop; a handler's callback that raises must not reach it, SystemExit included.
     try:
         callback()
     except BaseException as problem:  # noqa: BLE001 - user code
@@ -61,7 +61,7 @@ class Cancellation(msgspec.Struct, eq=False):
         return self.why is not None
 
     def set(self, why: Why) -> None:
-        """Ask. The first reason stays; asking again changes nothing."""
+        """Set the flag. The first reason is kept; setting it again changes nothing."""
         with _lock:
             if self.why is not None:
                 return
@@ -71,7 +71,7 @@ class Cancellation(msgspec.Struct, eq=False):
             _call(callback)
 
     def add_callback(self, callback: Callable[[], object]) -> None:
-        """Call back once when it is set, from the thread that sets it (at once if it is set already)."""
+        """Call back once when the flag is set, in the thread that sets it (at once if it is set already)."""
         with _lock:
             if self.why is None:
                 if self._callbacks is None:
@@ -81,7 +81,8 @@ class Cancellation(msgspec.Struct, eq=False):
         callback()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block this thread until it is set or the time is over; says whether it is set. Not for coroutines."""
+        """Block this thread until the flag is set or the time is over. Returns whether it is set. Not for
+        coroutines."""
         if self.why is None:
             event = threading.Event()
             self.add_callback(event.set)
@@ -95,7 +96,7 @@ class Cancellation(msgspec.Struct, eq=False):
         event = asyncio.Event()
 
         def wake() -> None:
-            # The loop may have ended before the worker asked; then nobody waits any more.
+            # The loop may have ended before the worker asked; then no coroutine waits any more.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(event.set)
 

@@ -1,11 +1,11 @@
-"""Which category an exception from user code belongs to: one table, read from top to bottom.
+"""Maps an exception from user code to a category, with one table that is read from top to bottom.
 
-Network trouble is transient, an HTTP status says its own, a StepError says what it is. Everything else stays
-`unknown`, ValueError and TypeError too: they as often stem from a bad answer of a flaky neighbour as from a mistake in
-the input, and only the author can tell (`fail` and StepError do). Unknown errors are retried by default.
+Network errors are transient, an HTTP status has its own category, and a StepError names one. Everything else is
+`unknown`, ValueError and TypeError included: these come from a bad answer of another service as often as from bad
+input, and only the author can tell (with `fail` or StepError). Unknown errors are retried by default.
 
-Nothing here raises. Attributes and texts of an exception are user code, which may raise anything; an exception whose
-attributes cannot be read is `unknown`, and one that cannot be printed is named by its type.
+Nothing here raises. Attributes and texts of an exception are user code and may raise. An exception whose attributes
+cannot be read is `unknown`; one that cannot be printed is named by its type.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NETWORK = frozenset(
         errno.ETIMEDOUT,
     }
 )
-# HTTP clients have transport errors of their own. They are known by name, so that none of them is imported.
+# Transport errors of HTTP clients are recognised by name, so that no client is imported.
 _TRANSPORT = frozenset(
     {"TransportError", "ClientConnectionError", "ClientPayloadError", "ConnectTimeout", "ReadTimeout"}
 )
@@ -47,11 +47,11 @@ _TRANSIENT_STATUS = frozenset({408, 425, 429})
 
 
 class BindingError(Exception):
-    """The inputs do not fit the handler's parameters; another attempt would fit no better."""
+    """The inputs do not match the handler's parameters; another attempt would not change that."""
 
 
 def failure_of(raised: BaseException, *, otherwise: Category = Category.UNKNOWN) -> Failed:
-    """What an exception means for the attempt that raised it; `otherwise` is the category of the unknown."""
+    """The outcome of an attempt that raised this; `otherwise` is the category of unknown errors."""
     try:
         return _failure_of(raised, otherwise)
     except BaseException:  # noqa: BLE001 - user code in the exception: what is left of it is the name of its type
@@ -76,7 +76,7 @@ def _failure_of(raised: BaseException, otherwise: Category) -> Failed:
 
 
 def _as_it_says(raised: BaseException) -> Failed:
-    """What a StepError says of itself. A subclass may have replaced any of it, so each part is checked again."""
+    """The outcome that a StepError asks for. A subclass may have replaced any attribute, so each is checked again."""
     category, delay, final = (_attribute(raised, name) for name in ("category", "delay", "final"))
     wrong = []
     if type(category) is not Category:
@@ -95,7 +95,7 @@ def _as_it_says(raised: BaseException) -> Failed:
 
 
 def category_of_status(status: int) -> Category:
-    """The category of an HTTP status that is no success (design, section 4)."""
+    """The category of an HTTP status that is not a success."""
     if status in _TRANSIENT_STATUS or status >= 500:
         return Category.TRANSIENT
     if status in (401, 403):
@@ -106,7 +106,8 @@ def category_of_status(status: int) -> Category:
 
 
 def parse_retry_after(value: str | None) -> int | None:
-    """The pause a server asked for, in microseconds. Only seconds: a date would bring its clock into ours."""
+    """The delay that a server asked for, in microseconds. Only seconds are read: a date would depend on the server's
+    clock."""
     if value is None or not value.strip().isascii() or not value.strip().isdigit():
         return None
     return min(int(value.strip()[:9]), MAX_RETRY_AFTER) * SECOND
@@ -117,12 +118,12 @@ def _text(raised: BaseException) -> str:
 
 
 def _message(raised: BaseException) -> str:
-    """The message alone, of an exception that was made to be read; with its type where there is none."""
+    """The message of an exception; with its type if it has none."""
     return storable_text(exception_message(raised) or exception_text(raised))
 
 
 def _attribute(value: object, name: str) -> Any:
-    """An attribute that user code may compute; None where it is missing or raises."""
+    """An attribute that user code may compute; None if it is missing or raises."""
     try:
         return getattr(value, name, None)
     except BaseException:  # noqa: BLE001 - a property or `__getattr__` of user code
@@ -145,7 +146,7 @@ def _http_status(raised: BaseException) -> tuple[int | None, str | None]:
         status = _attribute(response, "status_code") or _attribute(raised, "status")
         if not is_a(status, int) or is_a(status, bool):
             return None, None
-        # A plain number: a subclass such as HTTPStatus may compare as it likes.
+        # A plain number: a subclass such as HTTPStatus may override comparison.
         number = int.__add__(status, 0)
         if not 400 <= number <= 599:
             return None, None

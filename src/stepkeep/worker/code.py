@@ -1,7 +1,7 @@
-"""What is known of a step before any of its attempts: its executor, its place, its templates and what they read.
+"""Everything known about a step before its attempts: executor, pool, templates and what they read.
 
-Worked out once per step of a definition and kept, because definitions never change; an attempt then costs a look-up.
-Templates are rendered on the handler's side, where a slow one holds up no heartbeat.
+It is computed once per step of a definition and cached, because definitions never change. Templates are rendered on the
+handler's side, where a slow one delays no heartbeat.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StepCode:
-    """One step of one definition, ready to be attempted."""
+    """One step of one definition, prepared for attempts."""
 
     is_rules = False
     needs_states = False
@@ -141,7 +141,7 @@ class Unprepared(RulesCode):
 
 
 class Codes:
-    """The code of every step met so far."""
+    """The prepared steps so far."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._rules = RulesExecutor()
@@ -153,7 +153,7 @@ class Codes:
         self._sequences: dict[int, bool] = {}
 
     def of(self, claim: Claim) -> StepCode | RulesCode:
-        """The code that a claim asks for: the step's own, or its rules alone."""
+        """The prepared step for a claim: the step itself, or its rules alone."""
         if claim.step.state is StepState.VALIDATING:
             return self.rules_of(claim)
         key = (claim.plan.definition_id, claim.step.no)
@@ -177,7 +177,7 @@ class Codes:
         await self._http.aclose()
 
     def forget_loop(self) -> None:
-        """The handlers' event loop was replaced: what belongs to it is of no use on the next."""
+        """The handlers' event loop was replaced: drop everything that is bound to the old one."""
         self._http.forget_loop()
 
     def _make(self, claim: Claim) -> StepCode | RulesCode:
@@ -209,7 +209,7 @@ def _takes_inputs(spec: HandlerSpec) -> bool:
 
 
 def _before(plan: Plan, planned: PlannedStep) -> tuple[str, ...]:
-    """The names of all steps that had ended before this one could begin."""
+    """The names of all steps that end before this one can begin."""
     if planned.phase is not Phase.MAIN:
         return tuple(step.name for step in plan.steps)
     found: dict[str, None] = {}

@@ -1,7 +1,7 @@
-"""`Context`: what a handler is told about its attempt, and what it may say while it runs.
+"""`Context`: what a handler can read about its attempt, and what it can record while it runs.
 
-It carries values and collects costs and events; it never reaches into the database by itself except to fetch outputs
-of earlier steps that nobody loaded beforehand. The worker makes one per attempt for handlers that take it.
+It carries values and collects costs and events. It reads the database only for outputs of earlier steps that were not
+loaded beforehand. The worker creates one per attempt, for handlers that take it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Woken(msgspec.Struct, frozen=True, kw_only=True):
-    """What ended a step's wait: the message that arrived, or its deadline (`timed_out`)."""
+    """What ended the wait of a step: the message that arrived, or its deadline (`timed_out`)."""
 
     id: str | None = None
     name: str | None = None
@@ -146,9 +146,9 @@ class Context:
 
     @property
     def input(self) -> Any:
-        """What the run was given."""
+        """The input of the run."""
         if type(self._input) is msgspec.Raw:
-            # As it came from the database: most handlers take what they need as arguments and never look.
+            # Kept as JSON from the database: most handlers use their arguments and never read it.
             self._input = _decode(self._input)
         return self._input
 
@@ -163,11 +163,11 @@ class Context:
         said = {"usd": usd, "tokens": tokens, **other}
         added = dict(self._cost or {})
         for name, given in said.items():
-            # Plain numbers only: the worker reads the sum on its own loop, where no code of a handler may run.
+            # Plain numbers only: the worker reads the sum on its own loop, where no user code may run.
             amount = given if type(given) in (int, float) else _amount(name, given)
             if amount:
                 added[name] = added.get(name, 0) + amount
-        # Encoded before anything is kept: a sum that cannot be stored leaves what was there.
+        # Encode first: if the sum cannot be stored, the earlier sum remains.
         self._spent = encode(added, what="the cost") if added else None
         self._cost = added
 
@@ -184,7 +184,7 @@ class Context:
         self._emitted, self._emitted_bytes = [*so_far, emitted], size_bytes
 
     def check_cancelled(self) -> None:
-        """End the handler here if it was asked to: raises HandlerCancelled."""
+        """Raise HandlerCancelled if the handler was asked to end early."""
         if self.cancelled.why is not None:
             raise HandlerCancelled(self.cancelled.why)
 
@@ -198,12 +198,12 @@ class Context:
 
     @property
     def spent(self) -> bytes | None:
-        """What `cost` added up to, as JSON; None when nothing was said."""
+        """The sum of all `cost` calls, as JSON; None if there was none."""
         return self._spent
 
     @property
     def emitted(self) -> tuple[Emitted, ...]:
-        """What `emit` collected."""
+        """The events collected by `emit`."""
         return tuple(self._emitted or ())
 
     def __repr__(self) -> str:
@@ -211,7 +211,7 @@ class Context:
 
 
 def _amount(name: str, given: object) -> float:
-    """A number of another type, such as Decimal, as a plain one; a text is none, even of digits."""
+    """A number of another type, such as Decimal, as a plain number. Text is not accepted, even if it holds digits."""
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, SupportsFloat):
         raise InvalidInput(f"cost: {name} is a number, not a value of type {type_name(given)}.")
     return float(given)

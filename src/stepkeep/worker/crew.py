@@ -1,7 +1,7 @@
-"""The handlers' side as one: it sends each job to its place and brings finished ones back, many at a time.
+"""The handlers' side of the worker: sends each job to its pool and returns finished jobs in batches.
 
-Results pile up while the worker's loop is busy and are collected by a single wake-up. It knows places and threads,
-and nothing of leases or the database. A simulator may put its own in place of this one.
+Results collect while the worker's loop is busy, and one wake-up delivers all of them. It knows pools and threads, but
+no leases and no database. The simulator uses another implementation.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ Finished = list[tuple[Job, Outcome]]
 
 
 def _nothing() -> None:
-    """What is called where nothing is to be done."""
+    """Callback that does nothing."""
 
 
 class Crew(Protocol):
-    """What the worker asks of the handlers' side."""
+    """What the worker needs from the handlers' side."""
 
     def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
-        """Deliver finished jobs to this function, on the loop that calls now; `changed` is called there when `unable`
-        has changed."""
+        """Deliver finished jobs to this function, on the running loop. `changed` is called there when `unable` has
+        changed."""
         ...
 
     @property
     def unable(self) -> frozenset[Where]:
-        """The places that cannot run work now."""
+        """The pools that cannot run handlers now."""
         ...
 
     def check(self) -> None:
-        """Look whether work still goes on everywhere. Called now and then, on the worker's loop."""
+        """Check that every pool still makes progress. Called periodically, on the worker's loop."""
         ...
 
     def start(self, jobs: Sequence[Job]) -> None: ...
@@ -56,7 +56,7 @@ class Crew(Protocol):
 
 
 class ThreadedCrew:
-    """The real one: an event loop in its own thread, pools of threads and of processes."""
+    """The real implementation: an event loop in its own thread, and pools of threads and processes."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class ThreadedCrew:
         return frozenset(where for where, place in self._places.items() if place.fitness.is_unable)
 
     def check(self) -> None:
-        # Also what was noted by a thread that died before it could signal.
+        # Also results recorded by a thread that died before it could signal.
         self._collect()
         for place in self._places.values():
             place.check()
@@ -117,17 +117,17 @@ class ThreadedCrew:
                 log.exception("closing the %s place failed", where)
 
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
-        """Called from any thread. The append comes before the look at the flag, so that no job is left behind."""
+        """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
         self._done.extend(ended)
         if not self._signalled and self._engine is not None:
             self._signalled = True
-            # A handler that outlived the worker has nobody to tell.
+            # The worker has ended before this handler.
             with suppress(RuntimeError):
-                # Not in the context of the handler that has just ended: attempts that this starts would inherit it.
+                # Not in the context of the handler that just ended: attempts started from here would inherit it.
                 self._engine.call_soon_threadsafe(self._collect, context=self._context.copy())
 
     def _tell_change(self) -> None:
-        """Called from any thread, before the jobs that a place hands back are noted."""
+        """Called from any thread, before the jobs that a pool gives back are recorded."""
         if self._engine is not None:
             with suppress(RuntimeError):
                 self._engine.call_soon_threadsafe(self._changed, context=self._context.copy())

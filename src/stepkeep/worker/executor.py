@@ -1,7 +1,7 @@
-"""The contract between the worker and everything that can do a step's work.
+"""The contract between the worker and everything that can run a step.
 
-An executor (`executors/`) says what is run for a step; a place (`places/`) says where: on the handlers' event loop, in
-a thread, in a process of its own. Neither knows the database. `Job` is one attempt on its way through both.
+An executor (`executors/`) defines what runs for a step. A pool (`places/`) defines where: on the handlers' event loop,
+in a thread, or in a process. Neither knows the database. `Job` is one attempt on its way through both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Where(StrEnum):
 
 
 class Call(NamedTuple):
-    """A function with what it will be called with; enough to make the call in another process."""
+    """A function with its arguments; enough to make the call in another process."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -44,58 +44,58 @@ class Call(NamedTuple):
 
 
 class Executor(Protocol):
-    """One kind of work."""
+    """One kind of handler."""
 
     def where(self, planned: PlannedStep) -> Where:
-        """The kind of place in which this step's work runs."""
+        """The kind of pool in which this step runs."""
         ...
 
     def run(self, job: Job) -> Any:
-        """Do it: an answer (or an outcome), or on the loop an awaitable of one. May raise anything."""
+        """Run the step. Returns an answer (or an outcome), or on the loop an awaitable of one. May raise anything."""
         ...
 
 
 @runtime_checkable
 class CallExecutor(Executor, Protocol):
-    """An executor whose work is one function call, which may therefore run in another process."""
+    """An executor that makes one function call, which can therefore run in another process."""
 
     def call(self, job: Job) -> Call:
-        """The call that an attempt comes down to. Raises BindingError when the inputs do not fit."""
+        """The call of an attempt. Raises BindingError if the inputs do not match."""
         ...
 
 
 Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
-"""Jobs that came to an end, with what they came to."""
+"""Jobs that ended, with their outcomes."""
 
 
 class Place(Protocol):
-    """Somewhere for jobs to run. Each job that was started is reported to `done`, from any thread, whatever its handler
-    does; a job that the place cannot run is reported as `Released`. To report one twice does no harm."""
+    """Where jobs run. Each started job is reported to `done`, from any thread, whatever its handler does. A job that
+    the pool cannot run is reported as `Released`. A duplicate report is harmless."""
 
     fitness: Fitness
-    """Whether it can run work."""
+    """Whether the pool can run handlers."""
 
     def open(self, done: Done) -> None: ...
 
     def start(self, jobs: Sequence[Job]) -> None:
-        """Begin all of these, with one crossing between threads. Raises nothing."""
+        """Start all of these, with one switch between threads. Raises nothing."""
         ...
 
     def check(self) -> None:
-        """Look whether work still goes on; called now and then, on the worker's loop."""
+        """Check that handlers still make progress. Called periodically, on the worker's loop."""
         ...
 
     def stop(self, job: Job) -> None:
-        """End this one as soon as can be; a thread cannot be ended and runs on."""
+        """End this job as soon as possible; a thread cannot be ended and continues."""
         ...
 
     def close(self) -> None:
-        """End everything and free what is held."""
+        """End everything and free all resources."""
         ...
 
 
 class Code(Protocol):
-    """What is known of a step before any of its attempts. `needs_…` says what must be read for one."""
+    """Everything known about a step before its attempts. `needs_…` tells what must be read for one."""
 
     planned: PlannedStep
     executor: Executor
@@ -106,14 +106,14 @@ class Code(Protocol):
     is_manual: bool
     is_transactional: bool
     checks_inputs: bool
-    """Inputs are rendered, and held to their schema, even for a handler that takes none."""
+    """Inputs are rendered and validated even for a handler that takes none."""
     needs_details: bool
     needs_outputs: tuple[tuple[str, int], ...]
     needs_states: bool
     needs_anything: bool
-    """Something must be at hand before an attempt: one of the three above."""
+    """Whether any of the three above must be loaded before an attempt."""
     is_alone: bool
-    """No other step of the same run is ever under way beside this one."""
+    """No other step of the same run ever runs at the same time."""
     otherwise: Category
     """The category of errors that nothing else classifies."""
 
@@ -135,12 +135,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Job(msgspec.Struct, eq=False):
-    """One attempt: the claim it stands for, what it was given, and how it goes. A job is equal to nothing but itself.
+    """One attempt: its claim, its inputs and its progress. Jobs compare by identity.
 
-    `running`: a handler has it. `reported`: its outcome is on its way, and whatever comes after it is dropped.
-    `own_output` is what its handler returned, once its rules are being judged; `waiter` whoever awaits its outcome
-    besides the loop; `handle` whatever its place needs to stop it; `lane` the way by which it is reported; `gave_up`:
-    what it said could not be recorded, and a failure is reported instead.
+    `running`: its handler runs. `reported`: its outcome is on the way, and later results are dropped. `own_output` is
+    what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
+    what its pool needs to stop it. `lane` is the lane of its report. `gave_up`: its outcome could not be recorded, and
+    a failure is reported instead.
     """
 
     claim: Claim
@@ -167,7 +167,7 @@ class Job(msgspec.Struct, eq=False):
 
     @property
     def title(self) -> str:
-        """What people call this attempt."""
+        """The name of this attempt in logs and errors."""
         claim = self.claim
         return f"attempt {claim.step.attempts + 1} of step {claim.planned.name} of run {claim.run_id}"
 
@@ -175,11 +175,11 @@ class Job(msgspec.Struct, eq=False):
         return None if self.details is None else _decode(self.details.input)
 
     def view(self) -> ConditionView:
-        """What templates and rules may look at."""
+        """The values that templates and rules can read."""
         planned = self.claim.planned
         own, outputs = planned.definition.name, self.outputs
         if planned.phase is Phase.UNDO and own in outputs and outputs[own] is None:
-            # A hook may have to undo what never came to a result.
+            # An undo step may have to undo a step without a result.
             outputs = {**outputs, own: b"null"}
         return ConditionView(
             run_id=self.claim.run_id,
@@ -199,7 +199,7 @@ class Job(msgspec.Struct, eq=False):
         return Woken(id=message["id"], name=message["name"], payload=message["payload"])
 
     def make_context(self) -> Context:
-        """The context of this attempt, made on first use: most no handler ever asks for."""
+        """The context of this attempt, created on first use, because most handlers do not ask for it."""
         if self.context is not None:
             return self.context
         claim, details, planned = self.claim, self.details, self.claim.planned

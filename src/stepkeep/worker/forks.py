@@ -1,8 +1,8 @@
-"""Ends copies of the worker that a handler made with `os.fork()`, before they can do the worker's work a second time.
+"""Ends copies of the worker that a handler created with `os.fork()`, before they can act as the worker.
 
-A copy shares the worker's event loops, signals and connections. It may run on until its handler returns; then it ends
-instead of delivering a result. A copy that never returns obeys SIGTERM and SIGINT as any program does. The places call
-`end_copy` wherever a handler has just had control; the worker says which signals it heeds.
+A copy shares the worker's event loops, signals and connections. It may run until its handler returns; then it ends and
+delivers no result. A copy that never returns obeys SIGTERM and SIGINT like any program. The pools call `end_copy`
+wherever a handler has just returned; the worker tells which signals it handles.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 COPY_STATUS = 70
-"""The exit status of a copy: it was not meant to exist."""
+"""The exit status of a copy."""
 
 _SAID = b"stepkeep: a handler forked the worker; the copy ends here, and only the original reports a result\n"
 
@@ -21,7 +21,7 @@ _heeded: set[signal.Signals] = set()
 
 
 def end_copy(pid: int) -> None:
-    """Return in the process of this id; end any other, which can only be a copy of it."""
+    """Return in the process with this id; end any other process, which can only be a copy."""
     if os.getpid() != pid:
         try:
             os.write(2, _SAID)
@@ -31,7 +31,7 @@ def end_copy(pid: int) -> None:
 
 @contextmanager
 def heeding(signals: tuple[signal.Signals, ...]) -> Iterator[None]:
-    """While the worker has handlers of its own for these signals, a copy gets the default ones instead."""
+    """While the worker handles these signals itself, a copy gets the default handlers instead."""
     _heeded.update(signals)
     try:
         yield

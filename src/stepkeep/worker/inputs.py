@@ -1,8 +1,8 @@
-"""What jobs need from the database before they run: the run's details, outputs of earlier steps, states for rules.
+"""Reads what jobs need before they run: details of the run, outputs of earlier steps, states for rules.
 
-Read for a whole batch at once, in one or two reads, and only what a step's code asks for. What never changes is kept
-in small caches, so that the next step of the same run mostly finds everything at hand; of outputs only those that some
-step was seen to read, since most are read by none.
+A whole batch is read in one or two reads, and only what its steps ask for. Immutable data is kept in small caches, so
+that the next step of the same run mostly needs no read. Of outputs, only those are cached that some step was seen to
+read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OutputKey = tuple[str, str, int]
 
 
 class Inputs:
-    """Reads for jobs, and remembers."""
+    """Reads data for jobs, and caches it."""
 
     def __init__(self, store: Store, *, budget: int = BUDGET) -> None:
         self._store = store
@@ -37,15 +37,15 @@ class Inputs:
         self._pid = os.getpid()
 
     def open(self) -> None:
-        """Read on the loop that runs now, whoever asks."""
+        """Bind to the running event loop, on which all reads are made."""
         self._home, self._pid = asyncio.get_running_loop(), os.getpid()
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
-        """Give jobs what is at hand; returns those that lack something."""
+        """Fill jobs from the caches; returns the jobs that still lack something."""
         return [job for job in jobs if job.code.needs_anything and not self._fill(job)]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
-        """A step has succeeded: its output is at hand for later steps, if any has ever asked for it."""
+        """A step succeeded: cache its output for later steps, if any step has ever asked for it."""
         claim = job.claim
         if (claim.plan.definition_id, claim.step.no) not in self._read:
             return
@@ -57,7 +57,7 @@ class Inputs:
         self._outputs.put((claim.tenant, claim.run_id, claim.step.no), (output,), len(output or b""))
 
     async def load(self, jobs: Sequence[Job]) -> None:
-        """Read what these jobs lack, and give it to them."""
+        """Read what these jobs lack, and fill them."""
         runs = {
             key: None
             for job in jobs
@@ -70,17 +70,17 @@ class Inputs:
             self._details.put(key, found, len(found.input))
         for job in jobs:
             await self._give(job, details, outputs)
-        # Only now: what is cached may push out what was read, and jobs were given the rest directly.
+        # Only now: a new cache entry may drop an earlier one, but the jobs already have their values.
         for want, output in outputs.items():
             if output is not None:
                 self._outputs.put(want, (output,), len(output))
 
     def fetch(self, job: Job, name: str) -> bytes | None:
-        """One output, asked for by a running handler from its own thread; blocks until it is read."""
+        """Read one output for a running handler, in the handler's thread; blocks until it is read."""
         no = job.claim.plan.numbers[name]
         want = (job.claim.tenant, job.claim.run_id, no)
         self._read.add((job.claim.plan.definition_id, no))
-        # In a copy of the worker that a handler forked, that loop does not run.
+        # In a forked copy of the worker that loop does not run.
         end_copy(self._pid)
         home = self._home
         assert home is not None, "the worker does not run"
@@ -138,5 +138,5 @@ class Inputs:
         if code.needs_states:
             steps = await self._store.read_steps(claim.tenant, claim.run_id)
             states = {claim.plan.at(step.no).name: step.state for step in steps}
-            # The step that is being judged did its work; that is what its rules mean by its state.
+            # The step under evaluation has completed, and rules see it in that state.
             job.states = states | {claim.planned.name: StepState.SUCCEEDED}

@@ -1,8 +1,7 @@
-"""What this worker holds: every attempt from its claim to the answer to its report, with the two clocks that bound it.
+"""The attempts that this worker holds, from claim to the reply to their report, with the two clocks that bound them.
 
-An attempt has a deadline of its own (its timeout, by our monotonic clock) and a lease (by the database's). Leases are
-renewed in one statement, and only those of attempts that have outlived a third of theirs. It judges and keeps account;
-the loop acts on what it says.
+An attempt has a deadline (its timeout, by the monotonic clock) and a lease (by the database clock). One statement
+renews the leases of attempts that have used a third of theirs. This module keeps account; the loop acts on it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ NEVER = float("inf")
 
 
 class Leases:
-    """The jobs held, and the moment at which the next of them needs attention."""
+    """The jobs held, and the time at which the next one needs attention."""
 
     def __init__(self, lease: int | None = None) -> None:
         self._lease = lease
@@ -35,7 +34,7 @@ class Leases:
         return iter(tuple(self._jobs))
 
     def add(self, jobs: Iterable[Job]) -> bool:
-        """Hold these; says whether one of them needs attention sooner than all others."""
+        """Hold these jobs. Returns whether one of them needs attention sooner than all others."""
         before = self.soonest
         for job in jobs:
             self._jobs[job] = None
@@ -46,11 +45,11 @@ class Leases:
         return self.soonest < before
 
     def drop(self, job: Job) -> bool:
-        """Hold it no longer; says whether it was held."""
+        """Stop holding the job. Returns whether it was held."""
         return self._jobs.pop(job, self) is None
 
     def lacks(self, jobs: set[Job]) -> set[Job]:
-        """Those of these that are not held."""
+        """The jobs among these that are not held."""
         return jobs.difference(self._jobs)
 
     def microseconds(self, job: Job) -> int:
@@ -60,7 +59,7 @@ class Leases:
         return self.microseconds(job) / SECOND
 
     def review(self, now: float) -> tuple[list[Job], list[Job], list[Job]]:
-        """Which jobs are past their timeout, which leases have surely run out, and which are to be renewed."""
+        """The jobs past their timeout, the leases that have surely expired, and the leases to renew."""
         overdue, expired, aging = [], [], []
         soonest = NEVER
         for job in self._jobs:
@@ -73,7 +72,7 @@ class Leases:
             renewal = job.renewed_at + lease * RENEWED_AFTER
             if now >= renewal:
                 aging.append(job)
-                # If the renewal fails it is tried again soon, and well before the lease has run out.
+                # If the renewal fails it is repeated soon, well before the lease expires.
                 renewal = now + min(1.0, lease * RENEWED_AFTER / 4)
             soonest = min(soonest, renewal, NEVER if job.reported else job.attempt_deadline)
         self.soonest = soonest

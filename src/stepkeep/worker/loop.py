@@ -1,7 +1,7 @@
-"""The worker: it finds work, keeps what it holds alive, lets time act on what is due, and ends in good order.
+"""The worker's loop: claims steps, renews leases, sweeps for due timers, sends heartbeats, and drains.
 
-One event loop does all of this and runs no user code, so that nothing a handler does can stop a heartbeat; what
-happens to single attempts is in `attempts`. The command line, the embedded engine and the simulator run it.
+One event loop does all of this and runs no user code, so that no handler can stop a heartbeat. `attempts` handles
+single attempts. The command line, the embedded engine and the simulator run it.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ log = logging.getLogger("stepkeep.worker")
 
 LAG_WORTH_TELLING = 1.0
 SWEEP_SPREAD = 0.15
-"""Less than elsewhere: the longest pause between two sweeps is part of what a dead worker's steps may have to wait."""
+"""Less than elsewhere: the longest pause between two sweeps adds to the time until a dead worker's steps are claimed
+again."""
 GROUPS = 3
-"""So that one is decided on here while the database writes another and the handlers of a third run."""
+"""Three batches: one is decided here while the database writes another and the handlers of the third run."""
 
 SMALL = 50
-"""A group of so few would only cost more commits if it were divided."""
+"""A batch of so few is not divided, because that would only cost more commits."""
 
 LONGEST_NAME = 127
-"""Of what a worker's id begins with; its host, process and a random part follow."""
+"""Characters at the start of a worker's id; its host, process and a random part follow."""
 
 WATCH = 0.2
 NEWS = 0.5
-"""A list of queues that is younger than this (seconds) is not read again for a hint that names none."""
+"""A list of queues younger than this (seconds) is not read again for a notification without a queue."""
 
 Chore = Callable[[], Awaitable[None]]
 
@@ -156,11 +157,11 @@ class Worker:
                 loop.remove_signal_handler(which)
 
     async def run_until(self, is_done: Callable[[], Awaitable[bool]]) -> None:
-        """Work until this says that it is done; it is asked whenever something was recorded, and now and then."""
+        """Work until this returns True; it is called whenever something was recorded, and periodically."""
         await self._work(self._watch(is_done))
 
     def stop(self, grace: float | None = None) -> None:
-        """Claim nothing more, let handlers finish within `grace` seconds, hand back the rest, end."""
+        """Stop claiming, let handlers finish within `grace` seconds, release the rest, end."""
         if grace is not None:
             self._grace = grace
         self._stopping.set()
@@ -168,7 +169,7 @@ class Worker:
             lookout.awake.set()
 
     def wake(self, *, new_queues: bool = False) -> None:
-        """Look for work now: something was started in this process (with `new_queues`: of a new definition).
+        """Poll for work now: a run was started in this process (with `new_queues`: of a new definition).
 
         Call it on the worker's own loop.
         """
@@ -185,7 +186,7 @@ class Worker:
 
     @property
     def room(self) -> int:
-        """How many of its places nothing holds: no attempt, and no handler that outlived its attempt."""
+        """How many of its slots are free: held by no attempt, and by no handler that outlived its attempt."""
         return self._attempts.places.free.total
 
     @property
@@ -208,7 +209,7 @@ class Worker:
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await self._until(ending)
         except BaseException:
-            # Whoever ended it like this does not wait, but what it holds must not wait for its leases to run out.
+            # The caller does not wait, but the claims must not wait for their leases to expire.
             self._grace = 0.0
             raise
         finally:
@@ -224,7 +225,7 @@ class Worker:
                 await asyncio.gather(*chores, *tasks, ending, return_exceptions=True)
 
     async def _until(self, ending: asyncio.Future[object]) -> None:
-        """Wait for the end; a database that is gone for good is one, too."""
+        """Wait for the end; a database that is gone for good ends the worker too."""
         try:
             await ending
         except asyncio.CancelledError:
@@ -233,7 +234,7 @@ class Worker:
             raise self._outage.gone from None
 
     async def _join(self, ending: asyncio.Future[object]) -> None:
-        """Register, waiting for the database if it must."""
+        """Register, and wait for the database if needed."""
         tries = 0
         while not ending.done():
             try:
@@ -248,7 +249,7 @@ class Worker:
                 return
 
     async def _chore(self, name: str, work: Chore) -> None:
-        """Repeat a piece of work; an outage or a defect makes it pause, never end."""
+        """Repeat a task; an outage or a defect makes it pause, but never ends it."""
         tries = 0
         while True:
             try:
@@ -264,7 +265,7 @@ class Worker:
             tries += 1
 
     async def _drain(self) -> None:
-        """Stop claiming, keep leases and heartbeats, give handlers their grace, hand back the rest, say goodbye."""
+        """Stop claiming, keep leases and heartbeats, give handlers their grace, release the rest, deregister."""
         self._attempts.may_chain = False
         self._stopping.set()
         if not self._membership.is_registered:
@@ -272,10 +273,10 @@ class Worker:
         with suppress(StoreError):
             await self._membership.drain()
         async with self._claiming:
-            # A claim that was under way has come in; from here on nothing more does.
+            # A claim that was under way has arrived; from here on no more can arrive.
             self._attempts.release_unstarted()
         began = self._seams.monotonic()
-        # The grace is read anew each time: a second signal shortens it while this waits.
+        # Read the grace each time: a second signal shortens it during this wait.
         while len(self._attempts.leases) and (left := began + self._grace - self._seams.monotonic()) > 0:
             self._progress.clear()
             await self._seams.wait(self._progress, min(left, WATCH))
@@ -290,11 +291,11 @@ class Worker:
             await self._membership.leave()
 
     def _signalled(self) -> None:
-        # A second signal means that whoever sends it will not wait.
+        # A second signal means: do not wait.
         self.stop(0.0 if self._stopping.is_set() else None)
 
     def _heard(self, hint: Hint) -> None:
-        """Others speak of work. What they say may be wrong: it only makes the next look come sooner."""
+        """A notification arrived. It may be wrong; it only makes the next poll come sooner."""
         unheard_of = (hint.topics or frozenset()) - self._queues_met
         self._queues_met |= unheard_of
         if unheard_of:
@@ -321,12 +322,12 @@ class Worker:
 
     # -- chores ------------------------------------------------------------------------------------------------------
     async def _poll(self, kind: Kind) -> None:
-        """Claim as much of this kind as there is room for, then wait until it is worth looking again.
+        """Claim as many steps of this kind as there are free slots, then wait until the next poll.
 
-        Each kind is looked for by itself: a house full of the one does not keep the other waiting for its next look.
+        Each kind is polled by itself, so that a worker full of one kind still claims the other.
         """
         if kind is Kind.NARROW:
-            # Until then, whoever looks for wide work keeps the list of queues fresh for both.
+            # Until then, polling for async work keeps the list of queues up to date for both kinds.
             await self._seams.wait(self._has_narrow, None)
         lookout = self._lookouts[kind]
         summoned = lookout.begin()
@@ -339,13 +340,13 @@ class Worker:
         was_busy = self.held > 0
         async with self._claiming:
             if self._stopping.is_set():
-                # It was set while we waited; whoever drains waits for this lock too.
+                # It was set during the wait; the drain waits for this lock too.
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
             sure = summoned or lookout.pace.found_all or self._attempts.has_doubts
             may_find = sure or await self._has_ready(kind)
-            # Only now: while we waited, reports may have filled what there was room for.
+            # Only now: during the wait, reports may have filled the free slots.
             room = max(0, min(self._attempts.room(kind), self._group(kind)))
             claims = await self._attempts.claim(kind, room, lookout.mark.after()) if may_find else []
         self._outage.over()
@@ -354,20 +355,20 @@ class Worker:
         if claims and not was_busy:
             await self._membership.mark(busy=True)
         if not claims and lookout.in_doubt and self._queue_news_age > NEWS:
-            # Somebody rang, and not for any queue that this worker knows of.
+            # A notification came for no queue that this worker knows.
             self._queues_read_at = float("-inf")
             lookout.awake.set()
         lookout.in_doubt = False
         await self._pause(kind)
 
     def _group(self, kind: Kind) -> int:
-        """How much to claim at a time: what is claimed together is reported together, and goes round as one."""
+        """How many steps to claim at a time: steps claimed together are reported together."""
         share = -(-self._attempts.places.size(kind) // GROUPS)
         return min(self._settings.claim_batch, max(SMALL, share))
 
     async def _has_ready(self, kind: Kind) -> bool:
-        """One look that takes no lock and stands in nobody's way: all that a worker asks that has found less than it
-        could take, and that nobody has called since."""
+        """Read once without locks whether there is work, if the last claim found less than it asked for and no
+        notification came since."""
         queues = self._attempts.places.queues.of(kind)
         return bool(queues) and await self._transactor.store.has_ready(queues)
 
@@ -379,7 +380,7 @@ class Worker:
         lookout = self._lookouts[kind]
         seconds = lookout.pace.seconds
         if self.held and self._attempts.room(kind) < self._attempts.places.size(kind) // 4:
-            # Nearly full: chained claims keep it so. Looking for one slot's work at a time would cost a commit each.
+            # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll * 5
             await self._seams.sleep(deaf)
             seconds -= deaf
@@ -393,7 +394,7 @@ class Worker:
         self._choose_queues()
 
     def _choose_queues(self) -> None:
-        """Serve the queues whose work can be run now, by the places that it runs in."""
+        """Serve the queues whose handlers can run now, given the pools they run in."""
         places = self._attempts.places
         places.queues = served_queues(
             self._queues_known,
@@ -407,7 +408,7 @@ class Worker:
             self._has_narrow.set()
 
     async def _keep(self) -> None:
-        """Mind the clocks of what is held."""
+        """Watch the timeouts and leases of held attempts."""
         attempts = self._attempts
         attempts.attention.clear()
         soonest = attempts.leases.soonest

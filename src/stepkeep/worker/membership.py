@@ -1,7 +1,7 @@
-"""This worker as the database knows it: registered, heard every ten seconds, busy or idle, drained, gone.
+"""Registers this worker in the database: heartbeats every ten seconds, busy or idle, draining, shut down.
 
-It reports and never decides; what the worker holds is guarded by leases and fences alone. When it was given up for
-dead and is heard again it is a new incarnation (or a new registration), and whatever it held before is lost.
+It reports and decides nothing; leases and fences alone guard the worker's claims. A worker that was marked as
+unresponsive and returns is a new incarnation (or a new registration), and its earlier claims are lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger("stepkeep.worker")
 
 
 class Membership:
-    """One registration and what becomes of it."""
+    """One registration and its state."""
 
     def __init__(self, store: Store, *, tenant: str, app: str, capacity: int, capabilities: tuple[str, ...]) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class Membership:
         self._capacity, self._capabilities = capacity, capabilities
         self._queues: tuple[int, ...] = ()
         self._row: Worker | None = None
-        # Each hop starts from the row the last one left behind; two at once would make one of them lose.
+        # Each change starts from the row that the last one wrote; of two concurrent ones, one would conflict.
         self._one_at_a_time = asyncio.Lock()
 
     @property
@@ -51,7 +51,7 @@ class Membership:
         )
 
     async def beat(self) -> bool:
-        """Be heard. False: this worker had been given up, and holds nothing of what it held before."""
+        """Send a heartbeat. Returns False if this worker had been given up: its earlier claims are lost."""
         async with self._one_at_a_time:
             before = self.row
             self._row = await workers.beat(self._store, before)

@@ -1,6 +1,6 @@
-"""One outage of the database, told once: when it begins, and when it is over.
+"""Logs each outage of the database once: when it begins, and when it is over.
 
-Every chore of the worker meets the same outage; each backs off on its own, and the log hears of it from the first.
+Every task of the worker meets the same outage. Each backs off on its own; only the first one logs it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outage:
         self._since: float | None = None
         self.gone: DatabaseGone | None = None
         self.give_up: Callable[[], object] = lambda: None
-        """Called when the database is gone for good: no try after that can help."""
+        """Called when the database is gone for good: no retry can help."""
 
     @property
     def lasts(self) -> bool:
@@ -47,6 +47,6 @@ class Outage:
             self._since = None
 
     async def pause(self, tries: int) -> None:
-        """Wait longer each time, never in step with other workers."""
+        """Wait longer each time, with jitter, so that workers do not retry in step."""
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries, 10))
         await self._seams.sleep(longest * (0.5 + 0.5 * self._seams.chance()))

@@ -1,8 +1,8 @@
-"""What may be stored: values from user code become JSON here, or are refused with a reason.
+"""Encodes values from user code as JSON, or refuses them with a reason.
 
-A database that chokes on a result would leave its step stuck for ever, so everything that cannot be kept (NaN, NUL,
-lone surrogates, keys that are not text, too large, too deep) is found before the result leaves the handler's side.
-It changes no value and logs nothing; the worker, its child processes and `Context` call it.
+A result that the database refuses would leave its step stuck. Therefore values that cannot be stored (NaN, NUL, lone
+surrogates, keys that are not text, too large, too deep) are found before the result leaves the handler's side. It
+changes no value and logs nothing. The worker, its child processes and `Context` call it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_EMITTED_BYTES = 4 * 1024 * 1024
 
 
 class Unstorable(ValueError):
-    """A value that no database row can hold; the text says which part of it and why."""
+    """A value that no database row can hold; the text names the part and the reason."""
 
 
 def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> bytes:
@@ -50,7 +50,7 @@ def encode(value: Any, *, what: str = "the result", limit: int = MAX_RESULT) -> 
 
 
 def storable_text(text: str, limit: int = MAX_ERROR) -> str:
-    """`text` with what no database keeps replaced, and its middle left out where it is too long."""
+    """`text` with characters that no database stores replaced, and its middle removed if it is too long."""
     clean = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\ufffd")
     if len(clean) <= limit:
         return clean
@@ -59,7 +59,7 @@ def storable_text(text: str, limit: int = MAX_ERROR) -> str:
 
 
 def bound_emitted(count: int, size_bytes: int) -> None:
-    """Refuse what one attempt emits where it is too much in sum, however small each event is."""
+    """Refuse the events of one attempt if they are too large in total."""
     if count > MAX_EMITTED:
         raise Unstorable(f"an attempt may emit at most {MAX_EMITTED} events, and this one emitted {count}")
     if size_bytes > MAX_EMITTED_BYTES:
@@ -85,9 +85,9 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 
 def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
-    # The common cases, at C speed: plain JSON values decode to their equals, and an object of plain ones needs not even
-    # that. NaN (written as null), numbers as keys and values of richer types do not, and are looked at one by one. So
-    # is anything that could be too deep.
+    # Fast path: plain JSON values decode to equal values, and an object of plain values needs not even that check. NaN
+    # (written as null), numbers as keys and richer types do not, and are checked one by one. So is anything that could
+    # be too deep.
     if b"\\" in encoded and b"\\u0000" in encoded:
         return False
     if type(value) is dict and _PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
@@ -101,7 +101,7 @@ def _comes_back_the_same(value: Any, encoded: bytes) -> bool:
 
 
 def _inspect(value: Any, what: str) -> None:
-    """Refuse what JSON's encoder let through, piece by piece, without recursion."""
+    """Find the part that JSON's encoder let through, piece by piece, without recursion."""
     try:
         plain = msgspec.to_builtins(value, enc_hook=_hook)
     except RecursionError:

@@ -1,7 +1,7 @@
-"""When to look for work, and from where: often under load, rarely when idle, and not over the same ground each time.
+"""Decides when to poll for work, and from which ready time on: often under load, rarely when idle.
 
-An empty answer never means that there is no work (rows may have been locked), so it only makes the next look later.
-The loop asks it and acts.
+An empty result never proves that there is no work, because rows may have been locked. It only delays the next poll. The
+worker loop calls this module and acts.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from stepkeep.worker.seams import Seams
 from stepkeep.worker.settings import Settings
 
 MARGIN = 5_000_000
-"""How far a mark stays behind (microseconds): rows stamped earlier may be committed later."""
+"""How far a mark stays behind (microseconds): rows with an earlier time may be committed later."""
 
 
 CALM = 8
-"""How many times longer the pause is where hints seem to come as soon as there is something to hint at."""
+"""Factor for the pause while notifications arrive as soon as there is work."""
 
 GRAIN = 0.02
-"""How finely own timers ring (seconds)."""
+"""Resolution (seconds) of the worker's own timers."""
 
 
 class Pace:
-    """The pause before the next look: it doubles while nothing is found and starts over when something is.
+    """The pause before the next poll: it doubles while nothing is found and is reset when something is.
 
-    Where hints are heard, looking is only for those that got lost, and may be rare.
+    While notifications arrive, polls only find work whose notification was lost, and may be rare.
     """
 
     def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
@@ -36,8 +36,8 @@ class Pace:
         self._pause = settings.busy_poll
 
     def found(self, count: int, asked: int, *, was_called: bool = False) -> None:
-        """A look found so much of what it asked for. If a hint had called for it, the next will do so too; what was
-        found without one shows that hints are held back, as they are while there are many."""
+        """A poll found `count` of the `asked` steps. If a notification had triggered it, the next one will too. Work
+        found without a notification shows that notifications are being coalesced, as they are under load."""
         if count:
             often = self._settings.busy_poll * (CALM if was_called and self._are_hints_heard() else 1)
             self._pause = often if count < asked else 0.0
@@ -47,7 +47,7 @@ class Pace:
 
     @property
     def found_all(self) -> bool:
-        """Whether the last look found as much as it asked for, so that there is probably more."""
+        """Whether the last poll found as much as it asked for, so that there is probably more."""
         return self._pause == 0.0
 
     def woken(self) -> None:
@@ -59,9 +59,9 @@ class Pace:
 
 
 class Lookout:
-    """Who looks for one kind of work: how often, from where, and what makes it look sooner.
+    """Polls for one kind of work: how often, from which ready time, and what triggers it sooner.
 
-    `awake`: somebody speaks of work; `in_doubt`: without saying in which queue. `has_room`: a place may have come free.
+    `awake`: a notification arrived; `in_doubt`: it named no queue. `has_room`: a slot may have become free.
     """
 
     def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
@@ -70,7 +70,7 @@ class Lookout:
         self.in_doubt = False
 
     def begin(self) -> bool:
-        """Start a look; says whether somebody asked for it."""
+        """Start a poll. Returns whether a notification triggered it."""
         summoned = self.awake.is_set()
         self.awake.clear()
         self.has_room.clear()
@@ -78,9 +78,9 @@ class Lookout:
 
 
 class Alarm:
-    """Timers that this worker itself has set: a short pause should not have to wait for the next regular sweep.
+    """Timers that this worker itself has set, so that a short backoff does not wait for the next regular sweep.
 
-    Times are rounded up to a grain, so that a thousand retries ring as often as a few.
+    Times are rounded up to `GRAIN`, so that a thousand retries need as many wake-ups as a few.
     """
 
     def __init__(self, seams: Seams) -> None:
@@ -95,7 +95,7 @@ class Alarm:
             self._set.set()
 
     async def sleep(self, seconds: float) -> float:
-        """Sleep so long, or until the alarm; returns how much later than that it is."""
+        """Sleep this long, or until the next timer. Returns how late it is."""
         end = self._seams.monotonic() + seconds
         while (left := self._next(end) - self._seams.monotonic()) > 0:
             self._set.clear()
@@ -111,10 +111,10 @@ class Alarm:
 
 
 class LowWater:
-    """A mark on `ready_at` below which everything was claimed: what lies under it is dead and slow to walk over.
+    """A low-water mark on `ready_at`: everything below it was claimed, and its dead rows are slow to scan.
 
-    Only a look that found less than it asked for proves that nothing older is left; a full look now and then picks up
-    what a lock had hidden.
+    Only a poll that found less than it asked for proves that nothing older is left. A full poll now and then finds rows
+    that a lock had hidden.
     """
 
     def __init__(self, settings: Settings, seams: Seams) -> None:

@@ -1,6 +1,6 @@
-"""A process that does nothing but work, set up for it: how often threads take turns, how often garbage is looked for.
+"""Interpreter settings for a process that is only a worker: thread switch interval and garbage collection.
 
-For the command line only. A worker inside somebody else's program must leave that program's settings alone.
+For the command line only. A worker embedded in another program must not change that program's settings.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ import gc
 import sys
 
 TURN_SECONDS = 0.0005
-"""The worker's loop gives way at every system call. A busy handler in another thread then keeps it waiting for a whole
-turn, several times per commit: with Python's own 5 ms a commit beside busy handlers takes more than twice as long."""
+"""The worker's loop releases the GIL at every system call. A busy handler thread then keeps it for a whole switch
+interval, several times per commit. With Python's default of 5 ms, a commit beside busy handlers takes more than
+twice as long."""
 
 YOUNG_OBJECTS = 20_000
-"""Rows, events and decisions die young and hold no cycles, but at Python's own 700 they are searched for some."""
+"""Rows, events and decisions are short-lived and have no cycles, but Python's default of 700 scans them for some."""
 
 
 def devote_process() -> None:
-    """Call once, when everything that stays is imported."""
+    """Call once, after all permanent modules are imported."""
     sys.setswitchinterval(TURN_SECONDS)
     gc.collect()
     gc.freeze()

@@ -1,8 +1,7 @@
-"""Which queues a worker serves: those whose steps it can run with the handlers, capabilities and groups it has.
+"""Chooses the queues that a worker serves: those whose steps its handlers, capabilities and groups can run.
 
-A queue stands for an executor, a handler's name, required capabilities and perhaps a named group; a worker asks only
-for what it can run, so that nothing is claimed in vain. A queue also tells, before anything is claimed from it, whether
-its steps cost no more than a place on an event loop.
+A queue stands for an executor, a handler's name, required capabilities and an optional named group. A worker claims
+only from queues that it can serve. A queue also tells, before a claim, whether its steps are async or blocking.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from stepkeep.worker.settings import Settings
 
 
 class Kind(StrEnum):
-    """What an attempt takes: `wide` work waits on an event loop and costs next to nothing while it does, `narrow` work
-    has a thread, a process, a program, a request or a transaction to itself."""
+    """The kind of an attempt. `wide` (async) work waits on an event loop and costs almost nothing while it waits;
+    `narrow` (blocking) work holds a thread, a process, a program, a request or a transaction."""
 
     WIDE = "wide"
     NARROW = "narrow"
@@ -29,7 +28,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Served:
-    """The ids of the queues that a worker serves, by the kind of their work."""
+    """The ids of the queues that a worker serves, by kind."""
 
     wide: frozenset[int] = frozenset()
     narrow: frozenset[int] = frozenset()
@@ -53,7 +52,7 @@ def served_queues(
 ) -> Served:
     """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
 
-    `unable` names the places that cannot run work now.
+    `unable` names the pools that cannot run handlers now.
     """
     served = {
         number: _is_wide(spec, registry)
@@ -64,7 +63,7 @@ def served_queues(
         and (groups is None or spec.group in groups or spec.kind == "rules")
     }
     if settings.pool == settings.concurrency:
-        # Whoever may have every place is not limited further, and one look for work serves all.
+        # If blocking work may use every slot, it needs no limit of its own, and one poll serves all.
         return Served(wide=frozenset(served))
     wide = frozenset(number for number, is_wide in served.items() if is_wide)
     return Served(wide=wide, narrow=frozenset(served) - wide)

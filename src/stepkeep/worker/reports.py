@@ -1,7 +1,7 @@
-"""Outcomes on their way to the database, in natural groups: what gathers while one commit is under way forms the next.
+"""Group commit for outcomes: reports that arrive during one commit form the next batch.
 
-As many lanes as the store can serve at a time, and a run is never in two of them at once; nothing waits when idle. A
-lane knows nothing of what it carries; the loop gives it the function that commits a batch.
+There are as many lanes as the store can serve in parallel, and a run is never in two of them at once. Nothing waits
+when idle. A lane does not know what it carries; the loop provides the function that commits a batch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Report = tuple[Job, Outcome]
 BATCH = 500
 
 GATHER = 0.002
-"""How long (seconds) a few reports wait for the many that the commit before them has set going."""
+"""How long (seconds) a few reports wait for the attempts that the previous commit started."""
 
 
 class Reports:
-    """The lanes. `commit` must answer for every report it was given before it returns, and raises nothing.
+    """The lanes. `commit` must answer every report in its batch before it returns, and raises nothing.
 
-    It returns how many attempts it has set going.
+    It returns how many attempts it started.
     """
 
     def __init__(
@@ -60,5 +60,5 @@ class Reports:
             batch, self._waiting[lane] = self._waiting[lane][:count], self._waiting[lane][count:]
             began = await self._commit(batch)
             if 0 < len(self._waiting[lane]) < began:
-                # Two groups that take turns never meet by themselves, and each would cost as many round trips.
+                # Two batches that take turns would never merge by themselves, and each would cost as many round trips.
                 await self._sleep(GATHER)

@@ -1,7 +1,7 @@
-"""Places: how many attempts a worker holds, how many of them are narrow, and what is left for more.
+"""Slots: how many attempts a worker holds, how many of them are blocking (`narrow`), and how many are free.
 
-Two limits hold at every moment: `concurrency` for all attempts, `threads` for narrow ones. Everything that has a place
-is counted here, and so is every place that a claim under way may fill; nothing here claims, runs or reports.
+Two limits hold at every moment: `concurrency` for all attempts, `threads` for blocking ones. Every used slot is counted
+here, and so is every slot reserved for a claim under way. Nothing here claims, runs or reports.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stepkeep.worker.reports import Report
 from stepkeep.worker.settings import Settings
 
 SHARE = 4
-"""One place in so many is kept for narrow work, where a worker serves any: else a crowd of handlers that only wait
-would keep it out for as long as they wait."""
+"""One slot in so many is reserved for blocking work, if the worker serves any. Otherwise many waiting coroutines
+would keep it out."""
 
 
 class Room(NamedTuple):
-    """What is free: `total` places, of which `kept` are for narrow work only. `narrow` is how many more attempts may be
-    narrow, be it in free places or in those that others leave."""
+    """Free slots: `total`, of which `kept` are reserved for blocking work. `narrow` is how many more attempts may be
+    blocking, in free slots or in slots that other attempts leave."""
 
     total: int
     narrow: int = 0
@@ -36,9 +36,9 @@ class Room(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Places for what a commit may make ready: those its reports leave, and some that are `spare`.
+    """The slots for chained claims of one commit: those that its reports leave, and some free ones (`spare`).
 
-    `follow` is how many steps may follow; of what does, `narrow_room` attempts at most may be narrow.
+    `follow` is how many steps may become ready; of these, at most `narrow_room` may be blocking.
     """
 
     follow: int = 0
@@ -49,7 +49,7 @@ class Offer(NamedTuple):
 
 
 class Places:
-    """Who has a place: attempts held, handlers that outlived their lease, and claims under way."""
+    """Which attempts hold slots: those with a lease, handlers that outlived their lease, and claims under way."""
 
     def __init__(self, settings: Settings, leases: Leases) -> None:
         self._sizes = {Kind.WIDE: settings.concurrency, Kind.NARROW: settings.pool}
@@ -61,18 +61,18 @@ class Places:
         self._reserved = self._reserved_narrow = 0
 
     def size(self, kind: Kind) -> int:
-        """How many attempts of this kind there may be at once."""
+        """How many attempts of this kind may run at once."""
         return self._sizes[kind]
 
     def is_narrow(self, job: Job) -> bool:
-        # By its queue, as it was claimed: a coroutine's step keeps its wide place while its rules are judged.
+        # By its queue, as it was claimed: a coroutine's step keeps its async slot while its rules run.
         return job.claim.step.queue in self.queues.narrow
 
     @property
     def free(self) -> Room:
-        """Places that nothing holds: no lease, no handler that outlived its lease, no claim under way.
+        """Slots held by no lease, by no handler that outlived its lease, and by no claim under way.
 
-        The place of a report under way is promised to what it makes ready, even if its job is given up meanwhile.
+        The slot of a report under way is reserved for the step it makes ready, even if its job is given up meanwhile.
         """
         given_up = self._leases.lacks(self._promised)
         total = self._sizes[Kind.WIDE] - len(self._leases) - len(self.zombies) - len(given_up) - self._reserved
@@ -83,8 +83,8 @@ class Places:
         return Room(total, self._sizes[Kind.NARROW] - narrow, max(0, self._share - narrow))
 
     def offer(self, batch: Sequence[Report], leaving: Set[Job]) -> Offer:
-        """Room for what these reports make ready: no more than can follow, since what is held for it meanwhile, nobody
-        else can claim for."""
+        """Slots for the steps that these reports may make ready. Not more than can follow, because reserved slots
+        cannot be used for other claims."""
         free = self.free
         follow = sum([len(job.claim.planned.dependents) or 1 for job, _ in batch])
         spare = max(0, min(free.of(Kind.WIDE), follow - len(leaving)))
@@ -98,7 +98,7 @@ class Places:
 
     @contextmanager
     def set_aside(self, total: int, narrow: int = 0, leaving: Set[Job] = frozenset()) -> Iterator[None]:
-        """Hold free places for a claim under way, and those of `leaving`, whatever becomes of these meanwhile."""
+        """Reserve free slots for a claim under way, and the slots of `leaving`, whatever happens to these meanwhile."""
         self._reserved += total
         self._reserved_narrow += narrow
         self._promised |= leaving
@@ -111,7 +111,8 @@ class Places:
 
 
 def _narrow_after(job: Job, outcome: Outcome, narrow: Set[int]) -> int:
-    """How many narrow steps may follow this report: dependents, or (not knowing which) one hook, or the final check."""
+    """How many blocking steps may follow this report: dependents, or one undo step (which one is unknown), or the
+    final check."""
     if not isinstance(outcome, Completed | RulesPassed):
         return 1
     plan, dependents = job.claim.plan, job.claim.planned.dependents

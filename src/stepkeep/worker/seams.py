@@ -1,4 +1,4 @@
-"""Time, chance and secrets as the worker sees them: one object, so that a simulator can put its own in place.
+"""Clock, sleep, randomness and tokens of the worker, in one object that the simulator replaces.
 
 Nothing else in the worker's loop reads a clock, sleeps or draws a number.
 """
@@ -12,7 +12,7 @@ import time
 
 
 class Seams:
-    """The real ones. A subclass answers differently; the loop does not notice."""
+    """The real ones. The simulator uses a subclass."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -21,12 +21,12 @@ class Seams:
         await asyncio.sleep(seconds)
 
     async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
-        """Wait until the event is set or the time is over; says whether it is set."""
+        """Wait until the event is set or the time is over. Returns whether it is set."""
         if seconds is None:
             await event.wait()
             return True
         if event.is_set() or seconds <= 0:
-            # A loop that never gives way would starve everything else on it.
+            # A loop that never yields would starve everything else on it.
             await asyncio.sleep(0)
             return event.is_set()
         try:
@@ -37,13 +37,13 @@ class Seams:
         return True
 
     def chance(self) -> float:
-        """A number from 0 to 1."""
+        """A random number from 0 to 1."""
         return random.random()  # noqa: S311 - spreads load, guards nothing
 
     def token(self) -> str:
-        """A completion token: 256 bits that nobody can guess."""
+        """A completion token: 256 random bits."""
         return secrets.token_urlsafe(32)
 
     def spread(self, seconds: float, by: float = 0.25) -> float:
-        """About that long, so that many workers do not act in step."""
+        """The duration with jitter, so that workers do not act in step."""
         return seconds * (1 + by * (2 * self.chance() - 1))

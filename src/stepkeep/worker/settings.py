@@ -1,4 +1,4 @@
-"""How one worker behaves, with every default in one place."""
+"""The settings of one worker, with their defaults."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ LEAST_PROCESS_MEMORY = 64 * 1024 * 1024
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds unless a name says otherwise.
 
-    `concurrency` is how many attempts are held at once; `threads` how many of them may take more than a place on an
-    event loop, as all but coroutines do; `lease` (microseconds) overrides the definition's; `sweep` is how often it
-    looks for what is due, such that even a single survivor takes a dead worker's steps over within a second of their
-    leases; `tend` is how often it lets the store look after itself; `grace` is how long a stopping worker lets handlers
-    finish; `idle_poll` is the longest pause between two looks for work, `rare_poll` the same where hints from other
-    processes are heard; `process_memory` (bytes) bounds each handler process.
+    - `concurrency`: attempts held at once.
+    - `threads`: how many of them may be blocking, as all but coroutines are.
+    - `lease` (microseconds): overrides the definition's.
+    - `sweep`: pause between two sweeps. A single survivor takes a dead worker's steps over within a second of their
+      leases.
+    - `tend`: pause between two maintenance calls of the store.
+    - `grace`: how long a stopping worker lets handlers finish.
+    - `idle_poll`: the longest pause between two polls; `rare_poll`: the same while notifications arrive.
+    - `process_memory` (bytes): limit of each handler process.
     """
 
     concurrency: int = 1000
@@ -62,5 +65,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def pool(self) -> int:
-        """How many threads (or processes, or programs) there are at once, at most: no more than there are places."""
+        """The largest number of threads (or processes, or programs) at once: at most the number of slots."""
         return min(self.threads, self.concurrency)

@@ -1,7 +1,7 @@
-"""From what user code said to what the kernel is told: every answer and every exception becomes an outcome.
+"""Turns what user code returned or raised into an outcome.
 
-Runs on the handler's side (its thread, loop or process), so that encoding a large result never holds up heartbeats.
-It raises nothing: a result that cannot be stored is a failure that can. Places and the child process call it.
+It runs on the handler's side (thread, loop or process), so that encoding a large result delays no heartbeat. It raises
+nothing: a result that cannot be stored becomes a failure that can. Pools and the child process call it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
 
 def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT, *, may_be_outcome: bool = False) -> Outcome:
-    """What a handler that returned has said.
+    """The outcome of a handler that returned.
 
-    `may_be_outcome`: the answer comes from an executor of ours, which may say an outcome outright. A handler may not:
-    its fields would be of any type, and it could claim what only the worker knows.
+    `may_be_outcome`: the answer comes from one of our executors, which may return an outcome directly. A handler may
+    not: its fields could have any type, and it could claim what only the worker knows.
     """
     if answer is None and context is None:
         return _NOTHING
@@ -66,7 +66,7 @@ def _answered(answer: Any, context: Context | None, limit: int, may_be_outcome: 
 
 
 def sound(outcome: Outcome) -> Outcome:
-    """The outcome itself where every field has the type that the kernel expects; Unstorable otherwise."""
+    """The outcome itself if every field has the type that the kernel expects; otherwise raises Unstorable."""
     try:
         _unpack(_pack(outcome), type=type(outcome))
     except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as problem:
@@ -81,9 +81,9 @@ def raised(
     otherwise: Category = Category.UNKNOWN,
     whose: str = "a handler",
 ) -> Outcome:
-    """What a handler that raised has said. Events it emitted are dropped with its result; costs are kept.
+    """The outcome of a handler that raised. Its events are dropped with its result; costs are kept.
 
-    `whose` names the step in the log, where an exception that nothing explains leaves its traceback.
+    `whose` names the step in the log, to which an unexplained exception writes its traceback.
     """
     if is_a(problem, asyncio.CancelledError, HandlerCancelled) and cancelled.why is not None:
         outcome: Outcome = TimedOut() if cancelled.why is Why.TIMED_OUT else Stopped()
@@ -101,7 +101,7 @@ def token_digest(token: str) -> str:
 
 
 def sign(outcome: Outcome, job: Job) -> Outcome:
-    """Attach the digest of the completion token that this attempt handed out."""
+    """Attach the digest of the completion token that this attempt received."""
     if job.completion_token is not None and isinstance(outcome, Completed):
         return replace(outcome, token=token_digest(job.completion_token))
     return outcome

@@ -1,8 +1,8 @@
-"""What user code raised without meaning to, told with its traceback: a run keeps one line of it, which names no place.
+"""Logs unexpected exceptions of user code with their traceback; the run keeps only one line without a location.
 
-Only for errors that nothing explains. A refused connection, an HTTP status, `fail` and `retry_in` say enough by
-themselves. The places call this on the handler's side, where the traceback still is. It raises nothing: the traceback
-is written out here, bounded, because a log handler that formats an exception runs the exception's own code.
+Only for exceptions that no outcome explains: a refused connection, an HTTP status, `fail` and `retry_in` need no
+traceback. The pools call this on the handler's side, where the traceback exists. It raises nothing. The traceback is
+formatted here, with a limit, because a log handler that formats an exception runs the exception's own code.
 """
 
 from __future__ import annotations
@@ -39,19 +39,20 @@ def tell(problem: BaseException, outcome: Outcome, whose: str, otherwise: Catego
     """Log an exception that became this outcome, unless the outcome explains it. `whose` names the step or handler."""
     if is_a(problem, *_EXPLAINED) or not isinstance(outcome, Failed) or outcome.category is not otherwise:
         return
-    # A log handler is user code as well; what it raises must not become the attempt's.
+    # A log handler is user code as well; its exception must not become the attempt's.
     with suppress(BaseException):
         if not log.isEnabledFor(logging.WARNING):
             return
         said = (whose, inert_line(type_name(problem)))
         record = log.makeRecord(log.name, logging.WARNING, __file__, 0, "%s raised %s", said, None, "tell")
-        # Already text: a formatter adds it as it is and never touches the exception.
+        # Already text: a formatter appends it unchanged and never touches the exception.
         record.exc_text = traceback_text(problem)
         log.handle(record)
 
 
 def traceback_text(problem: BaseException) -> str:
-    """The traceback of any exception from where user code begins, with its causes, bounded and safe to show."""
+    """The traceback of any exception from the first line of user code on, with its causes, limited and safe to
+    print."""
     try:
         text = "\n".join(_written(problem, 0, [MAX_LINKS]))
     except BaseException:  # noqa: BLE001 - reading source lines may run a loader of user code
@@ -60,7 +61,7 @@ def traceback_text(problem: BaseException) -> str:
 
 
 def _written(problem: BaseException, depth: int, left: list[int]) -> Iterator[str]:
-    """One exception after what led to it. Attributes are read as the interpreter reads them, past any override."""
+    """One exception, after its causes. Attributes are read like the interpreter does, ignoring overrides."""
     left[0] -= 1
     if left[0] < 0:
         return
@@ -91,7 +92,7 @@ def _read(problem: BaseException, name: str) -> Any:
 
 
 def users_part(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback from where user code begins; the whole of it when it never does."""
+    """A traceback from the first line of user code on; all of it if there is none."""
     theirs = trace
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_OURS):
         theirs = theirs.tb_next

@@ -1,8 +1,8 @@
-"""What a step was told to be given, with its `${{ }}` filled in for one attempt.
+"""Renders the inputs of a step: fills in `${{ }}` for one attempt.
 
-Most values hold no expression at all and the commonest one is the whole input; neither wakes the expression engine.
-Every attempt gets values of its own, which its handler may change: constants are kept encoded and decoded each time.
-Rendering runs on the handler's side and raises ExpressionError, which fails the attempt for good.
+Most values hold no expression, and the most common one is the whole input; neither uses the expression engine. Every
+attempt gets its own values, which its handler may change: constants are kept encoded and decoded each time. Rendering
+runs on the handler's side. It raises ExpressionError, which fails the attempt for good.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Template(Protocol):
-    """A value in the making. `steps` names whose outputs it reads; `reads_run` says that it needs the run's input."""
+    """A value to be rendered. `steps` names the steps whose outputs it reads; `reads_run` tells that it needs the
+    run's input."""
 
     @property
     def steps(self) -> tuple[str, ...]: ...
@@ -35,7 +36,7 @@ class Template(Protocol):
 
 
 class Constant:
-    """A value without expressions that nothing can change: null, text, a number, true or false."""
+    """An immutable value without expressions: null, text, a number, true or false."""
 
     steps: tuple[str, ...] = ()
     reads_run = False
@@ -61,7 +62,7 @@ class ConstantJson:
 
 
 class ConstantExecutor:
-    """An executor whose texts hold no expressions, with headers, variables and body of each attempt's own."""
+    """An executor whose texts hold no expressions; headers, variables and body are copied for each attempt."""
 
     steps: tuple[str, ...] = ()
     reads_run = False
@@ -74,7 +75,7 @@ class ConstantExecutor:
 
 
 class WholeInput:
-    """The input of the run, as it came."""
+    """The input of the run."""
 
     steps: tuple[str, ...] = ()
     reads_run = True
@@ -84,7 +85,7 @@ class WholeInput:
 
 
 class Rendered:
-    """A value with expressions in it."""
+    """A value with expressions."""
 
     def __init__(self, value: Any, plan: Plan) -> None:
         self._compiled = compile_inputs(value, plan.definition)
@@ -136,7 +137,7 @@ def compiled(value: Any, plan: Plan) -> Template:
 
 
 def as_text(value: Any) -> str:
-    """A rendered value where only text fits: text as it is, anything else as JSON."""
+    """A rendered value where only text is possible: text unchanged, anything else as JSON."""
     return value if isinstance(value, str) else _encode(value).decode()
 
 
@@ -151,7 +152,7 @@ def _texts(values: dict[str, Any]) -> dict[str, str]:
 
 
 def _fields(executor: msgspec.Struct) -> dict[str, Any]:
-    # Templates know JSON's own shapes only, and an argument list is kept as a tuple.
+    # Templates know only JSON's types, and an argument list is stored as a tuple.
     found = {name: getattr(executor, name) for name in executor.__struct_fields__}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 

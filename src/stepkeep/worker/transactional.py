@@ -1,8 +1,8 @@
-"""Transactional steps: the handler's own writes, the fence check, the decision and the commit are one transaction.
+"""Transactional steps: the handler's writes, the fence check, the decision and the commit are one transaction.
 
-So such a step runs exactly once as far as that database can tell: if its lease was lost, its writes are rolled back
-with it. Where the database ends the transaction by an outage, the step is handed back and nothing is counted. The
-transaction lives on the worker's loop; the handler reaches its connection through `ctx.connection`.
+Such a step runs exactly once, as far as that database can tell: if its lease was lost, its writes are rolled back. If
+an outage ends the transaction, the step is released and nothing is counted. The transaction lives on the worker's loop;
+the handler uses its connection through `ctx.connection`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from stepkeep.worker.payloads import storable_text
 log = logging.getLogger("stepkeep.worker")
 
 MAX_UNCOUNTED = 20
-"""How many claims of a step may go uncounted before an outage counts as a failure: a handler whose own statement ends
-the connection, or the server, would otherwise be run for ever."""
+"""How many claims of a step may remain uncounted before an outage counts as a failure. Otherwise a handler whose own
+statement ends the connection, or the server, would run for ever."""
 
 BY_THE_OUTAGE = (Category.TRANSIENT, Category.UNKNOWN)
-"""What a handler says when the database fails under it. Any other category is its own verdict, and stands."""
+"""Categories that a handler may report when the database fails under it. Any other category is its own result and is
+kept."""
 
 
 class _RollBack(Exception):
@@ -48,7 +49,8 @@ async def attempt_in_transaction(
     event: Callable[[Outcome], StepReported],
     is_held: Callable[[], bool],
 ) -> tuple[Outcome, Reply | None]:
-    """Run a job inside a transaction. With a reply the outcome was reported in it; without, it is yet to be."""
+    """Run a job inside a transaction. With a reply, the outcome was reported in it; without one, it must still be
+    reported."""
     loop = asyncio.get_running_loop()
     try:
         async with transactor.store.transaction() as transaction:
@@ -58,7 +60,7 @@ async def attempt_in_transaction(
             try:
                 outcome = await job.waiter
             finally:
-                # What the handler left running must not write into this transaction, nor into the next one.
+                # Tasks that the handler left running must not write into this transaction or the next one.
                 if isinstance(job.connection, Bridge):
                     job.connection.end()
             if not isinstance(outcome, Completed) or not is_held():
@@ -71,7 +73,7 @@ async def attempt_in_transaction(
     except _RollBack as back:
         return back.outcome, back.reply
     except StoreUnavailable as problem:
-        # It may have been committed all the same; then the step is no longer ours, and this report is refused.
+        # It may have been committed; then the step is no longer held, and this report is refused.
         return _after_outage(job, Failed(category=Category.TRANSIENT, error=_did_not_commit(problem))), None
     except StoreError as problem:
         return Failed(category=Category.TRANSIENT, error=_did_not_commit(problem)), None
@@ -82,7 +84,7 @@ async def attempt_in_transaction(
 
 
 def _after_outage(job: Job, outcome: Outcome) -> Outcome:
-    """What to report of an attempt whose transaction was lost: that it was handed back, or what it said."""
+    """The outcome of an attempt whose transaction was lost: released, or what the handler returned."""
     step = job.claim.step
     is_own_verdict = isinstance(outcome, Failed) and (outcome.final or outcome.category not in BY_THE_OUTAGE)
     if not isinstance(outcome, Failed) or is_own_verdict or step.fence - step.attempts > MAX_UNCOUNTED:
