@@ -1,1 +1,1 @@
-"""What can do a step's work, one file each; the contract is `Executor` in `executor`."""
+"""The executors, one file each; the contract is `Executor` in `executor`."""

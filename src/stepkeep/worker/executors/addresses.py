@@ -1,8 +1,8 @@
-"""Which addresses an HTTP step may reach: a name is resolved once, every address it has is judged, those are used.
+"""Checks the addresses that an HTTP step may reach: a name is resolved once, and all its addresses are checked.
 
-A decision on names would be useless: a name can point anywhere, and somewhere else a moment later. The connection
-therefore goes to an address that was judged. The networks are listed here, because `ipaddress` judges them differently
-from one release of Python to the next. Called by the HTTP executor, for every request.
+A check of names alone would be useless: a name can point anywhere, and elsewhere a moment later. The connection
+therefore uses a checked address. The networks are listed here, because `ipaddress` classifies them differently between
+releases of Python. The HTTP executor calls it for every request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepkeep.errors import InvalidInput
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-# Everything in IPv4 is public but these (IANA's registry of special-purpose addresses, and one cloud's own).
+# Everything in IPv4 is public except these (IANA's registry of special-purpose addresses, and one cloud's own).
 _CLOSED_V4 = tuple(
     ipaddress.IPv4Network(text)
     for text in (
@@ -42,7 +42,7 @@ _CLOSED_V4 = tuple(
         "240.0.0.0/4",  # reserved, broadcast
     )
 )
-# In IPv6 it is the other way round: nothing is public but global unicast, and of that not these.
+# In IPv6 only global unicast is public, except these.
 _OPEN_V6 = ipaddress.IPv6Network("2000::/3")
 _CLOSED_V6 = tuple(
     ipaddress.IPv6Network(text)
@@ -60,7 +60,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A
 
 
 RESOLVERS = 32
-"""Threads that wait for name servers. Not the event loop's own few, which any handler may keep busy."""
+"""Threads that wait for name servers. Not the event loop's default executor, which handlers may keep busy."""
 
 
 class Forbidden(Exception):
@@ -68,13 +68,13 @@ class Forbidden(Exception):
 
 
 class Unresolved(Exception):
-    """A name that no address is known of."""
+    """A name without a known address."""
 
 
 class Guard:
-    """Judges addresses: public ones may be reached, and of the others those that the operator allows.
+    """Checks addresses: public ones are allowed, and others if the operator lists them.
 
-    `allow` holds addresses, networks (10.0.0.0/8) and names; a name on the list may lead anywhere.
+    `allow` holds addresses, networks (10.0.0.0/8) and names; a listed name may resolve to any address.
     """
 
     def __init__(self, *, allow_internal: bool, allow: Iterable[str]) -> None:
@@ -88,7 +88,7 @@ class Guard:
             self._admit(entry)
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of `host` (ASCII), after all of them were judged; raises Forbidden or Unresolved."""
+        """The addresses of `host` (ASCII), after all of them were checked; raises Forbidden or Unresolved."""
         addresses = [host] if _is_address(host) else await self._resolve(host, port)
         for address in addresses:
             if not self.permits(host, address):
@@ -162,7 +162,7 @@ def _is_address(host: str) -> bool:
 
 
 def _meant(text: str) -> Address | None:
-    """The address that a connection to this one ends at: some IPv6 addresses are IPv4 addresses in disguise."""
+    """The address that a connection to this one reaches: some IPv6 addresses embed an IPv4 address."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,6 +1,6 @@
-"""Named agents: a registered function that is told an action in words and given inputs, as `f(ctx, action, inputs)`.
+"""Named agents: a registered function that receives an action as text and inputs, as `f(ctx, action, inputs)`.
 
-What it raises counts as an `agent` error unless it says otherwise, which is retried by default.
+Its exceptions count as `agent` errors, which are retried by default, unless they name another category.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs: an argument list, never a shell, in a process group of its own that ends with its attempt.
+"""Runs programs: an argument list, never a shell, in a process group of its own that ends with its attempt.
 
-The program gets the inputs as JSON on standard input, a short list of environment variables, and nothing of the
-worker's secrets. What it prints is kept up to a bound, the end rather than the beginning. Errors name the program, and
-quote neither its arguments nor its environment nor its directory.
+The program receives the inputs as JSON on standard input, a short list of environment variables, and none of the
+worker's secrets. The end of its output is kept, up to a limit. Errors name the program, but not its arguments,
+environment or directory.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from stepkeep.worker.payloads import encode, storable_text
 CAPTURE = 32 * 1024
 TERM_SECONDS = 2.0
 PIPE_SECONDS = 1.0
-"""How long pipes are read after the program has ended: what left its group may hold them open for ever."""
+"""How long pipes are read after the program has ended: processes that left its group may keep them open for ever."""
 LEAST_MEMORY = 1024 * 1024
 PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
 
-# Another attempt may find what this one did not: memory, descriptors, a place in the table of processes.
+# Another attempt may succeed: memory, descriptors or process table entries were short.
 _SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY})
-# Variables by which the loader runs other code than the program's.
+# Variables through which the loader runs other code than the program's.
 _LOADER = ("LD_", "DYLD_")
 
 _decode = msgspec.json.Decoder().decode
@@ -134,14 +134,14 @@ class CommandExecutor:
         return None
 
     def _limit(self, pid: int) -> None:
-        # From outside: code that runs between fork and exec may deadlock in a process with threads.
+        # From outside: code between fork and exec may deadlock in a process with threads.
         if self._policy.memory is not None:
             with suppress(ProcessLookupError):
                 resource.prlimit(pid, resource.RLIMIT_AS, (self._policy.memory, self._policy.memory))
 
 
 class Ends(asyncio.subprocess.SubprocessStreamProtocol):
-    """Tells the end of the program itself; asyncio's own wait also waits for whoever inherited its pipes."""
+    """Reports the end of the program itself; asyncio's own wait also waits for processes that inherited its pipes."""
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit, loop)
@@ -156,9 +156,9 @@ Process = tuple[asyncio.SubprocessTransport, Ends]
 
 
 async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
-    """Let a start come to its end even if it is cancelled half-way, and then end what was started.
+    """Let a start complete even if it is cancelled, and then end what was started.
 
-    Left to itself, asyncio would wait for ever for pipes that it has not opened yet.
+    Otherwise asyncio would wait for ever for pipes that it has not opened yet.
     """
     start = asyncio.ensure_future(starting)
     try:
@@ -179,8 +179,8 @@ async def _watch(transport: asyncio.SubprocessTransport, protocol: Ends, given: 
     talking = asyncio.gather(output.read(), errors.read(), _feed(stdin, given))
     try:
         await protocol.ended.wait()
-        # Whatever it left running in the background would hold the pipes open, and outlive its step. What has left the
-        # group is not reached, so the pipes are not waited for.
+        # Background processes would keep the pipes open and outlive their step. Processes that left the group are not
+        # reached, so the pipes are not awaited.
         _signal(transport, signal.SIGKILL)
         await asyncio.wait([talking], timeout=PIPE_SECONDS)
     finally:
@@ -207,7 +207,7 @@ def _result(output: Tail, errors: Tail) -> dict[str, Any]:
 
 
 async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
-    # A program is free not to read its input.
+    # A program need not read its input.
     with suppress(BrokenPipeError, ConnectionResetError):
         stdin.write(given)
         await stdin.drain()
@@ -216,7 +216,7 @@ async def _feed(stdin: asyncio.StreamWriter, given: bytes) -> None:
 
 
 async def _end(transport: asyncio.SubprocessTransport, protocol: Ends) -> None:
-    """Ask the group to end, then make it."""
+    """Ask the group to end, then kill it."""
     if not protocol.ended.is_set():
         _signal(transport, signal.SIGTERM)
         with suppress(TimeoutError, asyncio.CancelledError):
@@ -234,7 +234,7 @@ def _signal(transport: asyncio.SubprocessTransport, which: signal.Signals) -> No
 
 
 def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> dict[str, str]:
-    """A short allow-list of the worker's variables, the step's own, and who this attempt is."""
+    """A short allow-list of the worker's variables, the step's own, and the identity of this attempt."""
     listed = {*PASSED_ON, *further}
     passed = {name: value for name, value in os.environ.items() if name in listed or name.startswith("LC_")}
     context = job.make_context()
@@ -255,7 +255,7 @@ def _secret_environment(job: Job, command: Command) -> dict[str, str]:
 
 
 def _unstarted(command: Command, problem: OSError | ValueError) -> Failed:
-    """Why a program could not be started, in words of our own: Python's quote the directory."""
+    """Why a program could not be started, in our own words: Python's text quotes the directory."""
     what = f"the command {command.argv[0]!r} cannot be started"
     if isinstance(problem, ValueError):
         return _invalid(f"{what}: its arguments, environment or directory hold a NUL character or broken text")
@@ -272,7 +272,8 @@ def _invalid(said: str) -> Failed:
 
 
 def _found(program: str) -> str | None:
-    """Where a program is, by the worker's own PATH: a step may set another one. A relative path is never found."""
+    """The path of a program, by the worker's own PATH, because a step may set another one. A relative path is never
+    found."""
     if "/" in program:
         return program if program.startswith("/") else None
     return shutil.which(program)
@@ -286,7 +287,7 @@ def _located(entry: str) -> str:
 
 
 class Tail:
-    """The last part of a stream, read to its end without ever holding more than that."""
+    """The last part of a stream, read to its end in bounded memory."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream

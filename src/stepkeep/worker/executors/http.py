@@ -1,8 +1,8 @@
-"""HTTP calls: one request per attempt, with an idempotency key, and a status that says what its failure means.
+"""Makes HTTP calls: one request per attempt, with an idempotency key; the status determines the category of a failure.
 
-No redirects, no proxies, no cookies, no authentication but what the step itself names, no response without a bound, and
-a connection for each request alone: nothing of one attempt reaches another. The request goes only to an address that
-the worker's policy allows. No error quotes a header's value, a query, a password, or the words of the HTTP library.
+No redirects, proxies or cookies, no authentication except what the step names, no unbounded response, and a new
+connection for each request: nothing passes from one attempt to another. The request goes only to an address that the
+worker's policy allows. No error quotes a header value, a query, a password, or the text of the HTTP library.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class HttpPolicy(msgspec.Struct, frozen=True, kw_only=True):
     max_response: int = 128 * 1024
 
     def __post_init__(self) -> None:
-        # Refuses what cannot be allowed, before anything was started.
+        # Refuses invalid entries before anything is started.
         Guard(allow_internal=self.allow_internal, allow=self.allow)
 
 
@@ -129,7 +129,8 @@ class HttpExecutor:
 
         headers = {"host": url.netloc.decode("ascii"), **_authorization(url), **headers}
         extensions = {
-            # The attempt's own timeout bounds the whole; connecting is bounded sooner, so that a dead host shows early.
+            # The attempt's timeout limits the whole; connecting has a shorter limit, so that a dead host is found
+            # early.
             "timeout": {"connect": CONNECT_SECONDS, "read": None, "write": None, "pool": None},
             "sni_hostname": url.raw_host.decode("ascii").rstrip("."),
         }
@@ -150,7 +151,7 @@ class HttpExecutor:
             await response.aclose()
 
     async def _connected(self, requests: list[Request]) -> Response:
-        """The response of the first address that takes a connection; before that, nothing was sent to any."""
+        """The response of the first address that accepts a connection; nothing was sent to any before."""
         import httpx2
 
         transport = self._open()
@@ -165,8 +166,8 @@ class HttpExecutor:
         if self._transport is None:
             import httpx2
 
-            # Not a client, which keeps cookies and logs URLs. A connection is never used twice: some servers
-            # authenticate connections, and one that was verified for one name would serve another at its address.
+            # Not a client, which keeps cookies and logs URLs. A connection is never reused: some servers authenticate
+            # connections, and one that was verified for one name would serve another at its address.
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
             self._transport = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
         return self._transport
@@ -183,7 +184,7 @@ class HttpExecutor:
         if 300 <= status < 400:
             said = f"{shown} answered {status}; redirects are not followed"
         else:
-            # Servers like to quote what they refuse.
+            # Servers may quote the request that they refuse.
             secrets = (*secrets_of(_step_headers(http, headers)), *secrets_of_url(http.url))
             said = f"{shown} answered {status}: {without(_text(body[:SEARCHED]), secrets)[:QUOTED]}"
         category = category_of_status(status)
@@ -200,14 +201,14 @@ class HttpExecutor:
 
 
 def check_headers(http: Http) -> None:
-    """Refuse headers that cannot be sent, in words that name them; raises Unsendable."""
+    """Refuse headers that cannot be sent, and name them; raises Unsendable."""
     wrong = [f"the header {name} {said}" for name, said in complaints(http.headers, rendered=True)]
     if wrong:
         raise Unsendable("; ".join(wrong))
 
 
 def headers_of(job: Job, http: Http, *, has_body: bool = False) -> dict[str, str]:
-    """The step's own headers over what every attempt carries."""
+    """The step's own headers, added to those of every attempt."""
     from stepkeep import __version__
 
     context = job.make_context()
@@ -230,7 +231,7 @@ def headers_of(job: Job, http: Http, *, has_body: bool = False) -> dict[str, str
 
 
 def failure_of_exchange(shown: str, problem: Exception) -> Failed:
-    """What an exception of the HTTP library means, in words of our own."""
+    """The failure for an exception of the HTTP library, in our own words."""
     import httpx2
 
     table: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Category, str], ...] = (
@@ -253,7 +254,7 @@ def failure_of_exchange(shown: str, problem: Exception) -> Failed:
 
 
 def _reason(problem: BaseException) -> str:
-    """The operating system's or TLS's own name for the trouble beneath an exception, where there is one."""
+    """The operating system's or TLS's name of the error beneath an exception, if there is one."""
     beneath: BaseException | None = problem
     for _ in range(10):
         if isinstance(beneath, ssl.SSLCertVerificationError):
@@ -282,7 +283,7 @@ def _port(url: URL) -> int:
 
 
 def _authorization(url: URL) -> dict[str, str]:
-    """Basic authentication from a URL with a name and a password; a header of the step's own comes before it."""
+    """Basic authentication from a URL with a name and a password; a header of the step takes precedence."""
     if not url.userinfo:
         return {}
     pair = base64.b64encode(f"{url.username}:{url.password}".encode()).decode("ascii")

@@ -1,6 +1,6 @@
-"""Registered Python functions: the step's inputs become arguments by the function's own signature.
+"""Calls registered Python functions: the step's inputs become arguments by the function's signature.
 
-It only makes the call; whether that happens on a loop, in a thread or in a process is the place's business.
+It only makes the call; the pool decides whether that happens on a loop, in a thread or in a process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PythonExecutor:
 
 
 def check_fit(spec: HandlerSpec, inputs: Any) -> None:
-    """Refuse inputs that leave a parameter empty, in words that name it."""
+    """Refuse inputs that leave a required parameter empty, and name it."""
     signature = spec.signature
     if inputs is None or isinstance(inputs, (dict, Mapping)):
         given: Mapping[str, Any] = inputs or {}

@@ -1,7 +1,7 @@
-"""Post-execution rules, and the run-level ones at the end: conditions that must hold before a result counts.
+"""Evaluates the rules of a step, and those of the run at its end: conditions that must hold before a result counts.
 
-A rule that does not hold, or cannot be evaluated, fails the step with its own words. No user function runs here, but
-expressions are user text all the same, so they are kept off the worker's loop.
+A rule that does not hold, or cannot be evaluated, fails the step with the text of the rule. No user function runs here,
+but expressions are user text, so they are kept off the worker's loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stepkeep.worker.payloads import storable_text
 
 
 class RulesExecutor:
-    """Judges steps in `validating`, and the final check."""
+    """Evaluates rules of steps in `validating`, and the final check."""
 
     spec = None
 

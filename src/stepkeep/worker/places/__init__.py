@@ -1,1 +1,1 @@
-"""Where jobs run; the contract is `Place` in `executor`."""
+"""Pools: where jobs run; the contract is `Place` in `executor`."""

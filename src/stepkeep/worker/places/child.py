@@ -1,7 +1,7 @@
-"""The other end of a handler's process: it waits for a task, finds the function, calls it and sends the outcome back.
+"""The child side of a handler process: receives a task, imports the function, calls it and sends the outcome back.
 
-It shares no memory with the worker and never sees the database. When the line closes it ends at once, so that nothing
-outlives a worker that was killed. A copy of it that a handler forked has no line, and ends when the handler returns.
+It shares no memory with the worker and never uses the database. It ends at once when its pipe closes, so that no
+process outlives a killed worker. A copy of it that a handler forked has no pipe, and ends when the handler returns.
 `processes` starts it and talks to it.
 """
 
@@ -42,7 +42,7 @@ MAIN = "__stepkeep_main__"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that can be made elsewhere: where the function is, and what to call it with."""
+    """A call that can be made in another process: where the function is, and its arguments."""
 
     module: str
     file: str | None
@@ -54,11 +54,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     result_limit: int
     title: str = "a handler"
     number: int = 0
-    """What the answer must carry: an answer to anything else is no answer to this."""
+    """The number that the answer must carry; an answer with another number is dropped."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The outcome of the task of this number. Its fields are checked against the type that `kind` names."""
+    """The outcome of the task with this number. Its fields are checked against the type that `kind` names."""
 
     number: int
     kind: str
@@ -66,19 +66,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 Received = tuple[int, Task | Exception, Cancellation]
-"""A task with its number, or why it cannot be read, and the sign by which it is cancelled."""
+"""A task with its number, or why it cannot be read, and the flag that cancels it."""
 
 _KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (Completed, Waiting, Failed, TimedOut, Stopped)}
 
 
 def pack(number: int, outcome: Outcome) -> bytes:
-    """An answer as it travels: plain data, so that nothing a handler's process sends is run by the worker."""
+    """An answer as plain data, so that the worker runs nothing that a handler's process sends."""
     encode = msgspec.msgpack.encode
     return encode(Answer(number, type(outcome).__name__, msgspec.Raw(encode(outcome))))
 
 
 def unpack(sent: bytes) -> tuple[int, Outcome]:
-    """The number and the outcome of an answer. ValueError where it is none."""
+    """The number and the outcome of an answer. Raises ValueError if it is not an answer."""
     try:
         answer = msgspec.msgpack.decode(sent, type=Answer)
         return answer.number, msgspec.msgpack.decode(answer.outcome, type=_KINDS[answer.kind])
@@ -87,7 +87,7 @@ def unpack(sent: bytes) -> tuple[int, Outcome]:
 
 
 def describe(job: Job, result_limit: int, number: int = 0) -> Task:
-    """The task of a job, or BindingError when its function cannot be found by another process."""
+    """The task of a job. Raises BindingError if another process cannot find its function."""
     executor = job.code.executor
     assert isinstance(executor, CallExecutor)
     call = executor.call(job)
@@ -123,7 +123,7 @@ def _portable(context: Context) -> dict[str, Any]:
         "undoing": context.undoing,
         "attempt": context.attempt,
         "input": context.input,
-        # There is no line back to the database, so all of them travel.
+        # The child has no database connection, so all of them are sent.
         "outputs": dict(context.outputs),
         "correlation_id": context.correlation_id,
         "business_key": context.business_key,
@@ -135,9 +135,9 @@ def _portable(context: Context) -> dict[str, Any]:
 
 
 def live(descriptor: int) -> None:
-    """Serve tasks from the line until it closes."""
+    """Serve tasks from the pipe until it closes."""
     line, pid = Connection(descriptor), os.getpid()
-    # A copy must hold no end of the line: the worker would wait for it after this process has ended.
+    # A copy must hold no end of the pipe: the worker would wait for it after this process has ended.
     os.register_at_fork(after_in_child=partial(_let_go, descriptor))
     memory_limit, sys.path[:] = line.recv()
     if memory_limit is not None:
@@ -154,14 +154,14 @@ def live(descriptor: int) -> None:
         try:
             line.send_bytes(_packed(number, outcome))
         except OSError:
-            # The handler closed the line, so that nothing can be said: the end of the process says it.
+            # The handler closed the pipe, so no answer can be sent; the end of the process reports the failure.
             os._exit(1)
 
 
 class Surroundings:
-    """What a handler may change for the whole process, as it was at first: variables, directory, file mask.
+    """The process-wide state that a handler may change, as it was at the start: variables, directory, file mask.
 
-    The next task may belong to another run. What the handler's modules keep for themselves is theirs.
+    The next task may belong to another run. State of the handler's own modules stays.
     """
 
     def __init__(self) -> None:
@@ -175,7 +175,7 @@ class Surroundings:
         try:
             os.chdir(self._directory)
         except OSError:
-            # It was removed, or closed to us; anywhere is better than where the last handler wanted to be.
+            # It was removed or is not accessible; any other directory is better than the last handler's.
             os.chdir("/")
         if dict(os.environb) != self._environment:
             os.environb.clear()
@@ -205,7 +205,7 @@ def _listen(line: Connection, tasks: SimpleQueue[Received]) -> None:
         except (EOFError, OSError):
             os._exit(0)
         if sent == CANCEL:
-            # One that was meant for the task before comes too late, and is not for this one.
+            # A cancellation for the previous task arrived too late and is ignored.
             if number == current:
                 cancelled.set(Why.RUN_STOPPING)
         else:

@@ -1,7 +1,7 @@
-"""Whether a place can still run work: a worker claims nothing for a place that cannot, and logs why.
+"""Whether a pool can run handlers: a worker claims nothing for a pool that cannot, and logs why.
 
-A place that failed is tried again after a pause, because most causes pass (no more threads, no more processes). It
-knows nothing of queues; each place has one, the crew asks it.
+A pool that failed is tried again after a pause, because most causes are temporary (no more threads, no more processes).
+It knows nothing of queues. Each pool has one; the crew reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ RETRY_SECONDS = 10.0
 
 
 class Fitness:
-    """One place's. `changed` is called, from any thread, when the answer of `is_unable` has changed."""
+    """The state of one pool. `changed` is called, from any thread, when `is_unable` has changed."""
 
     def __init__(self, work: str) -> None:
         self._work = work
@@ -28,7 +28,8 @@ class Fitness:
         return time.monotonic() < self._unable_until
 
     def lost(self, why: str, *, seconds: float = RETRY_SECONDS) -> None:
-        """It cannot run work now, and is tried again after so many seconds (infinity: once it is `regained`)."""
+        """The pool cannot run handlers now; it is tried again after so many seconds (infinity: when it has
+        `regained`)."""
         was_unable, self._unable_until = self.is_unable, time.monotonic() + seconds
         if not was_unable:
             then = f"It tries again in {seconds:g} s." if seconds < float("inf") else "It goes on once this is over."
@@ -36,7 +37,7 @@ class Fitness:
             self.changed()
 
     def regained(self) -> None:
-        """It can run work again."""
+        """The pool can run handlers again."""
         if self.is_unable:
             self._unable_until = float("-inf")
             log.warning("this worker claims %s again", self._work)

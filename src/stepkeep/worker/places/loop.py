@@ -1,8 +1,8 @@
-"""The handlers' event loop: a thread of its own, so that a handler that blocks it holds up no heartbeat and no lease.
+"""The handlers' event loop: in a thread of its own, so that a handler that blocks it delays no heartbeat and no lease.
 
-Async handlers, commands and HTTP calls run here. The worker's loop hands over whole batches and gets back, through
-`done`, what ended in the same turn of this loop; nothing else crosses. A handler that stops the loop stops nothing: the
-loop is run again. One that breaks it fails the attempts on it, and a new loop takes its place.
+Async handlers, commands and HTTP calls run here. The worker's loop sends whole batches and receives, through `done`,
+the jobs that ended in one turn of this loop. A handler that stops the loop ends nothing: the loop is run again. One
+that breaks it fails the attempts on it, and a new loop replaces it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ log = logging.getLogger("stepkeep.worker")
 CLOSE_SECONDS = 5.0
 
 BLOCKED_SECONDS = 5.0
-"""How long the loop may stand still before the worker claims nothing more for it."""
+"""How long the loop may be blocked before the worker stops claiming for it."""
 
 TOGETHER = 0.002
-"""How long (seconds) a result waits for others of its turn: whoever wakes the worker first would be reported alone, and
-all the others would wait for that commit."""
+"""How long (seconds) a result waits for others of its turn. Otherwise the first one would be reported alone, and all
+others would wait for that commit."""
 
 STOPS_TOLD_EVERY = 60.0
-"""How often (seconds) a stopped loop is worth a line in the log."""
+"""How often (seconds) a stopped loop is logged."""
 
 
 class LoopPlace:
@@ -83,7 +83,7 @@ class LoopPlace:
         self._call(partial(self._cancel, job))
 
     def check(self) -> None:
-        """Ask the loop for a sign of life; without one, nothing more is claimed for it until it gives one."""
+        """Check that the loop responds; if it does not, nothing more is claimed for it until it does."""
         if not self._jobs or self._loop is None:
             return
         now = time.monotonic()
@@ -105,7 +105,7 @@ class LoopPlace:
 
     # -- the thread and its loop -------------------------------------------------------------------------------------
     def _call(self, function: Callable[[], object]) -> None:
-        """Have this called on the loop, which is started with its thread on first use: many workers never need one."""
+        """Call this on the loop, which is started with its thread on first use: many workers never need one."""
         try:
             with self._lock:
                 if self._loop is None or self._loop.is_closed():
@@ -134,7 +134,7 @@ class LoopPlace:
                 try:
                     loop.run_forever()
                 except (SystemExit, KeyboardInterrupt) as problem:
-                    # What a task or a callback of a handler raised; the loop and all that waits on it are whole.
+                    # An exception from a handler's task or callback; the loop and all its tasks are intact.
                     why = f"{exception_text(problem)} was raised on it"
                 if not self._is_over:
                     self._tell_stop(why)
@@ -155,7 +155,7 @@ class LoopPlace:
             log.warning("the handlers' event loop ended early: %s; it is run again", inert_line(why))
 
     def _replace(self, loop: asyncio.AbstractEventLoop, why: str) -> None:
-        """The loop is lost, and so is every attempt on it. What has not begun gets the next loop."""
+        """The loop is lost, and so is every attempt on it. Jobs that have not begun get the next loop."""
         said = f"the handlers' event loop broke while this attempt ran: {inert_line(why)}"
         log.error("the handlers' event loop broke: %s; another one is started", inert_line(why))
         with self._lock:
@@ -175,7 +175,7 @@ class LoopPlace:
             self._call(self._begin)
 
     def _release_waiting(self) -> None:
-        """Hand back what was not begun: nothing is counted, and another worker may have it."""
+        """Release jobs that have not begun: nothing is counted, and another worker may claim them."""
         released: list[tuple[Job, Outcome]] = []
         with suppress(IndexError):
             while True:
@@ -186,7 +186,7 @@ class LoopPlace:
             self._done(released)
 
     def _where(self) -> str:
-        """Where the thread stands, for the log: the line of the handler itself, not what it has called."""
+        """The position of the thread, for the log: the line of the handler itself, not of a function it called."""
         thread = self._thread
         frame = None if thread is None or thread.ident is None else sys._current_frames().get(thread.ident)
         if frame is None:
@@ -214,8 +214,7 @@ class LoopPlace:
                     self._end_one(job, settle.raised(problem, None, job.cancelled, job.code.otherwise, job.title))
 
     def _cancel(self, job: Job) -> None:
-        # A task that is cancelled before its first step never takes it. One that has not begun sees by itself that it
-        # is not to.
+        # A task that is cancelled before its first step never runs. A job that has not begun checks the flag itself.
         if job in self._jobs and job.task is not None and job.begun:
             job.task.cancel()
 
@@ -236,7 +235,7 @@ class LoopPlace:
         self._end_one(job, outcome)
 
     def _ended_without_answer(self, job: Job, task: asyncio.Task[None]) -> None:
-        """The last resort: a task that is over has answered for its job, or is answered for here."""
+        """Last resort: a finished task has answered for its job, or is answered for here."""
         if job not in self._jobs:
             return
         if job.cancelled.why is not None:
@@ -247,7 +246,7 @@ class LoopPlace:
 
     def _end_one(self, job: Job, outcome: Outcome) -> None:
         if job not in self._jobs:
-            # Its loop was replaced, and its attempt reported, before its task came to an end.
+            # Its loop was replaced, and its attempt reported, before its task ended.
             return
         self._jobs.discard(job)
         self._ended.append((job, outcome))
@@ -287,7 +286,7 @@ _RUN, _LIVE = LoopPlace._run.__code__, LoopPlace._live.__code__
 
 
 class _Selector(selectors.DefaultSelector):
-    """Ends a forked copy of the worker before its loop can wait on descriptors that it shares with the worker's."""
+    """Ends a forked copy of the worker before its loop can wait on descriptors that it shares with the worker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +298,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A loop for handlers: asyncio's own with the selector above, or what another policy makes."""
+    """A loop for handlers: asyncio's own with the selector above, or that of another policy."""
     loop = asyncio.new_event_loop()
     if type(loop) is not asyncio.SelectorEventLoop:
         return loop

@@ -1,8 +1,8 @@
-"""Processes for handlers that must be killable: each job has one to itself, and a finished one is used again.
+"""Processes for handlers that must be killable: one job at a time each, reused afterwards.
 
-A process is fresh (never forked from the worker, whose threads and connections would come along), leads its own group
-and ends when the worker does. One that dies takes its attempt with it and nothing else: the outcome says `killed:9`.
-Tasks have numbers, which their answers carry: a process that answers twice cannot answer for another job.
+A process is new (never forked from the worker, whose threads and connections it would inherit), leads its own group and
+ends with the worker. If it dies, only its attempt is lost: the outcome says `killed:9`. Tasks have numbers, which their
+answers carry, so a second answer cannot count for another job.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stepkeep.worker.executor import Job
 from stepkeep.worker.places.child import CANCEL, READY, Task, describe, unpack
 from stepkeep.worker.places.threads import ThreadPlace
 
-# The user's directories come later, over the line: a file of theirs may bear the name of a module that we need.
+# The user's directories are sent later: a file there may have the name of a module that we need.
 _START = (
     "import sys; sys.path.append(sys.argv[2]); from stepkeep.worker.places.child import live; live(int(sys.argv[1]))"
 )
@@ -37,7 +37,7 @@ _OURS = str(Path(stepkeep.__file__).parents[1])
 
 
 class Child:
-    """One process and the line to it."""
+    """One process and the pipe to it."""
 
     def __init__(self, memory_limit: int | None) -> None:
         ours, theirs = socket.socketpair()
@@ -57,25 +57,25 @@ class Child:
             raise
 
     def kill(self) -> None:
-        """End it and everything it started."""
+        """End the process and everything it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def discard(self) -> int:
-        """Make sure that it is gone, and say how it ended (negative: by which signal)."""
+        """Wait until the process is gone. Returns its exit status (negative: the signal)."""
         self.line.close()
         try:
             status = self.process.wait(1.0)
         except subprocess.TimeoutExpired:
             self.kill()
             status = self.process.wait()
-        # What it started itself is in its group and would stay behind.
+        # Processes that it started are in its group and would remain.
         self.kill()
         return status
 
 
 class ProcessPlace(ThreadPlace):
-    """Runs functions in processes; a thread of ours sits with each while it runs."""
+    """Runs functions in processes; one thread of the worker waits for each while it runs."""
 
     name = "stepkeep-process"
     work = "steps that run in processes"
@@ -128,7 +128,7 @@ class ProcessPlace(ThreadPlace):
         return outcome
 
     def _cannot(self, why: str) -> Outcome:
-        """No attempt was made: the step is handed back, and nothing is counted."""
+        """No attempt was made: the step is released, and nothing is counted."""
         self.fitness.lost(why)
         return Released()
 
@@ -139,7 +139,7 @@ class ProcessPlace(ThreadPlace):
         asking = [True]
 
         def tell() -> None:
-            # After the answer this process runs another job, which must not hear of it.
+            # After the answer this process runs another job, which must not be cancelled by this flag.
             if asking and job.cancelled.why is Why.RUN_STOPPING:
                 with suppress(OSError):
                     child.line.send((task.number, CANCEL))

@@ -1,8 +1,8 @@
-"""Threads for handlers that block: one job each, as many as the worker may have, started as they are needed.
+"""Threads for handlers that block: one job each, up to the worker's limit, started on demand.
 
-A thread cannot be ended from outside. A job that outlives its timeout or its lease is abandoned: its thread goes on,
-its result is dropped, and the slot it holds comes back only when it ends. A thread that dies is replaced, and its job
-is reported as failed.
+A thread cannot be ended from outside. A job that outlives its timeout or its lease is abandoned: its thread continues,
+its result is dropped, and its slot becomes free when it ends. A thread that dies is replaced, and its job is reported
+as failed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from stepkeep.worker.places.fitness import Fitness
 log = logging.getLogger("stepkeep.worker")
 
 DEATHS = 5
-"""How often a thread that is being killed tries to pass on what it holds."""
+"""How often a thread that is being killed tries to pass on its job."""
 
 
 class ThreadPlace:
     """Runs functions.
 
     A thread takes a token from the queue and then a job from `_waiting`, which it notes in `_held` before the job
-    leaves `_waiting`: an exception that a handler sent to the thread may come at any moment, and must lose no job.
+    leaves `_waiting`. An exception that a handler sent to the thread may arrive at any moment, and must lose no job.
     """
 
     name = "stepkeep-thread"
@@ -66,10 +66,10 @@ class ThreadPlace:
                 return
 
     def stop(self, job: Job) -> None:
-        """A thread cannot be stopped; a job that has not begun will not."""
+        """A thread cannot be stopped; a job that has not begun will not begin."""
 
     def check(self) -> None:
-        """Answer for threads that died without a word, and see that something takes what waits."""
+        """Report jobs of threads that died, and start threads for waiting jobs."""
         for thread in list(self._threads):
             if thread.ident is not None and not thread.is_alive():
                 self._died(thread, RuntimeError("an unknown cause"))
@@ -82,11 +82,11 @@ class ThreadPlace:
         for _ in threads:
             self._tokens.put(False)
         for thread in threads:
-            # Those that are in the middle of a job are left to end with the process.
+            # Threads in the middle of a job are left to end with the process.
             thread.join(0.2 if not self._jobs else 0)
 
     def _start_thread(self) -> bool:
-        """One more thread. Where not even the first can be had, all jobs are handed back."""
+        """Start one more thread. If not even the first can be started, all jobs are released."""
         self._started += 1
         thread = threading.Thread(target=self._live, name=f"{self.name}-{self._started}", daemon=True)
         self._threads.add(thread)
@@ -119,7 +119,7 @@ class ThreadPlace:
                     self._end_one(me, job, self._outcome(job))
         except BaseException as problem:  # noqa: BLE001 - sent to this thread from outside: no handler runs here
             for _ in range(DEATHS):
-                # Another exception may be on its way already.
+                # Another exception may already be pending.
                 with suppress(BaseException):
                     self._died(me, problem)
                     return
@@ -136,7 +136,7 @@ class ThreadPlace:
 
     def _end_one(self, me: threading.Thread, job: Job, outcome: Outcome) -> None:
         if job in self._jobs:
-            # Said before it is forgotten: to say it twice does no harm.
+            # Report before forgetting: a duplicate report is harmless.
             self._done([(job, outcome)])
             self._jobs.discard(job)
         self._held.pop(me, None)
@@ -148,7 +148,7 @@ class ThreadPlace:
             error = f"the thread of this attempt was ended from outside by {said}"
             self._end_one(me, job, Failed(category=Category.UNKNOWN, error=error))
         if me in self._threads:
-            # With the token that this thread may have taken with it.
+            # Together with the token that this thread may have taken.
             self._tokens.put(True)
             self._threads.discard(me)
             self._start_thread()
@@ -156,7 +156,7 @@ class ThreadPlace:
 
     def _outcome(self, job: Job) -> Outcome:
         try:
-            # In a context of its own: variables that a handler sets would stay for the next attempt in this thread.
+            # In a new context: variables that a handler sets would remain for the next attempt in this thread.
             return Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
         except BaseException as problem:  # noqa: BLE001 - the place itself failed: the next job may fare better
             return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
@@ -175,10 +175,10 @@ class ThreadPlace:
 
 
 class RulesPlace(ThreadPlace):
-    """Threads that judge rules, and nothing that blocks.
+    """Threads that evaluate rules, and nothing that blocks.
 
-    The rules of a coroutine's step are judged beside as many blocking handlers as there may be. Behind those they could
-    wait past their timeout, and a step whose rules were not judged has failed.
+    Rules of a coroutine's step run beside the blocking handlers. In the same queue they could wait past their timeout,
+    and a step whose rules did not run has failed.
     """
 
     name = "stepkeep-rules"
