@@ -1,10 +1,13 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
+import asyncio
 import signal
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from stepkeep.store.connect import migrate
 from stepkeep.testing.postgres import PostgresServer
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
@@ -14,8 +17,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.fixture(scope="session")
 def postgres_template() -> Callable[[str], None] | None:
-    """What prepares the database that all fresh ones are copied from, given its DSN; nothing so far."""
-    return None
+    """Migrates the database that all fresh ones are copied from, given its DSN."""
+
+    def prepare(dsn: str) -> None:
+        # In a thread, because a test that makes a database may have a running loop.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(migrate(dsn))).result()
+
+    return prepare
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +39,15 @@ def postgres_server(postgres_template: Callable[[str], None] | None) -> Iterator
 
 @pytest.fixture
 def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
-    """The DSN of a fresh database, copied from the template and dropped after the test."""
+    """The DSN of a fresh database, copied from the migrated template and dropped after the test."""
     with postgres_server.fresh_database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def empty_postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
+    """The DSN of a fresh database without any table, dropped after the test."""
+    with postgres_server.fresh_database(empty=True) as dsn:
         yield dsn
 
 

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[str]:
-    """The URL of an empty database; the PostgreSQL one is real."""
+    """The URL of a database without runs; the PostgreSQL one is real and migrated."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/stepkeep.db"
     else:

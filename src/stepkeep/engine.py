@@ -40,6 +40,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import Waiting
 from stepkeep.safe_text import type_name
 from stepkeep.store.connect import connect
+from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.outage import Outage
@@ -87,10 +88,14 @@ class AsyncEngine:
 
     `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run. With
     `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
+
+    An SQLite file is migrated when it is opened. A PostgreSQL database that lacks a migration is refused, unless
+    `auto_migrate` says to apply it: for tests and demos, where the role owns the schema.
     """
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
     _waits = False
+    _auto_migrate = False
 
     def __init__(
         self,
@@ -103,8 +108,10 @@ class AsyncEngine:
         commands: CommandPolicy | None = None,
         process_memory: int | None = None,
         wait_for_database: bool = False,
+        auto_migrate: bool = False,
     ) -> None:
         self._waits = arguments.flag("wait_for_database", wait_for_database)
+        self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
         WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
@@ -137,7 +144,10 @@ class AsyncEngine:
     async def _open(self) -> None:
         await self.store.open()
         try:
-            await self.store.migrate()
+            if self._auto_migrate or self.store.migrates_itself:
+                await self.store.migrate()
+            else:
+                require_migrated(await self.store.status())
         except BaseException:
             await self.store.close()
             raise
@@ -552,6 +562,8 @@ class Engine:
 
 def open_engine(url: str | os.PathLike[str] = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:
     """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
+
+    A PostgreSQL database is migrated by `stepkeep db migrate`, or here with `auto_migrate=True`.
 
     >>> import stepkeep
     >>> @stepkeep.step

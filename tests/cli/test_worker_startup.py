@@ -22,9 +22,9 @@ Start = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
-def late_server() -> Iterator[PostgresServer]:
+def late_server(postgres_template: Callable[[str], None]) -> Iterator[PostgresServer]:
     """A server of this test's own, which it may stop."""
-    with PostgresServer() as server:
+    with PostgresServer(template=postgres_template) as server:
         yield server
 
 
@@ -140,7 +140,10 @@ def test_a_wrong_password_is_not_waited_for(late_server: PostgresServer) -> None
         parts = urlsplit(late_server.dsn())
         where = {name: values[0] for name, values in parse_qs(parts.query).items()}
         wrong = urlunsplit(parts._replace(netloc="kept:wrong@", query=urlencode(where, safe="/")))
-        async with sk.AsyncEngine(late_server.dsn()) as engine, engine.store.transaction() as transaction:
+        async with (
+            sk.AsyncEngine(late_server.dsn(), auto_migrate=True) as engine,
+            engine.store.transaction() as transaction,
+        ):
             await transaction.connection.execute("create role kept login password 'right'")
         hba = late_server.data_dir / "pg_hba.conf"
         hba.write_text("local all kept scram-sha-256\n" + hba.read_text())

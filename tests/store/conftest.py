@@ -32,7 +32,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "model"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty database is, or will be."""
+    """Where a database without runs is, or will be; the PostgreSQL one is migrated."""
     if request.param == "model":
         if "test_contract" not in request.module.__name__:
             pytest.skip("the simulator's model has neither SQL nor a file")
@@ -40,6 +40,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres_dsn"))
     return f"sqlite:///{tmp_path}/made/on/the/way/stepkeep.db"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a database without any table is, or will be."""
+    if request.param == "postgres":
+        return str(request.getfixturevalue("empty_postgres_dsn"))
+    return f"sqlite:///{tmp_path}/stepkeep.db"
 
 
 @pytest.fixture

@@ -11,6 +11,13 @@ from stepkeep.store.connect import connect
 from stepkeep.store.migrations import Applied, Migration, load_migrations, outstanding
 from stepkeep.store.protocol import RunFilter, Store
 
+
+@pytest.fixture
+def url(empty_url: str) -> str:
+    """These tests are about what a database has before it is migrated."""
+    return empty_url
+
+
 FIRST = Migration(1, "core", "create table a", "sum-1")
 SECOND = Migration(2, "more", "create table b", "sum-2")
 

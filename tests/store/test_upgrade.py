@@ -38,6 +38,12 @@ def without_stand_in(url: str) -> None:
         asyncio.run(go())
 
 
+@pytest.fixture
+def url(empty_url: str) -> str:
+    """These tests are about what a database has before it is migrated."""
+    return empty_url
+
+
 @asynccontextmanager
 async def at_version(url: str, version: int) -> AsyncIterator[Store]:
     """A store on a database that has the migrations up to this one, as an earlier program left it."""
@@ -73,7 +79,7 @@ def by_command(url: str) -> None:
 
 def by_opening(url: str) -> None:
     without_stand_in(url)
-    with sk.open(url):
+    with sk.open(url, auto_migrate=True):
         """Opening migrates."""
 
 
@@ -106,21 +112,21 @@ async def test_messages_outlive_the_upgrade_of_their_numbers(
 
 
 @pytest.mark.postgres
-async def test_the_numbers_of_the_first_schema_were_too_small(postgres_dsn: str) -> None:
+async def test_the_numbers_of_the_first_schema_were_too_small(empty_postgres_dsn: str) -> None:
     """What the upgrade is for: without it this message is refused."""
-    async with at_version(postgres_dsn, 1) as store:
+    async with at_version(empty_postgres_dsn, 1) as store:
         await save(store, new_run(1))
         with pytest.raises(InvalidInput):
             await store.change([want(1)], writes(Write(messages=[a_message(1, "late", LATE)])))
 
 
 @pytest.mark.postgres
-async def test_an_open_store_goes_on_after_others_have_migrated(postgres_dsn: str) -> None:
+async def test_an_open_store_goes_on_after_others_have_migrated(empty_postgres_dsn: str) -> None:
     """A statement that a connection keeps was planned for the old column: the transaction is run again, not lost."""
-    async with at_version(postgres_dsn, 1) as store:
+    async with at_version(empty_postgres_dsn, 1) as store:
         await save(store, new_run(1, messages=OLD_MESSAGES))
         before = await load(store, want(1, inbox=True))
-        await asyncio.to_thread(by_opening, postgres_dsn)
+        await asyncio.to_thread(by_opening, empty_postgres_dsn)
         with contextlib.suppress(Contended):
             await load(store, want(1, inbox=True))
         after = await load(store, want(1, inbox=True))

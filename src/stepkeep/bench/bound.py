@@ -30,7 +30,7 @@ PLANS = {
 
 async def inside_the_server(ground: Ground, *, steps: int, runs: int) -> Figures:
     """The rows of runs of `steps` no-ops, written inside the server with no client."""
-    async with AsyncEngine(ground.url) as engine, open_sql(ground, PLANS) as sql:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine, open_sql(ground, PLANS) as sql:
         run_id, last = "", 0
         async for run_id in stages(engine, steps, INPUT):
             await keep_rows(sql, run_id, str(last))

@@ -26,7 +26,7 @@ SETTLE = 4.0
 async def idle_worker(ground: Ground, *, seconds: float, settle: float = SETTLE) -> Figures:
     """A worker with nothing to do: what it asks by the second, its CPU, its memory."""
     await _log_statements(ground)
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         await engine.publish(chain(3))
         async with workers(ground, engine) as pids:
             await asyncio.sleep(settle)
@@ -48,7 +48,7 @@ async def idle_worker(ground: Ground, *, seconds: float, settle: float = SETTLE)
 async def round_trips(ground: Ground, *, steps: int, runs: int) -> Figures:
     """How often worker and client ask the server per step, runs of `steps` no-ops."""
     await _log_statements(ground)
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         plan = await engine.publish(chain(steps))
         async with workers(ground, engine):
             await all_ended(engine, await start_runs(engine, plan, 10))

@@ -21,7 +21,7 @@ REST = 0.02
 
 async def one_run(ground: Ground, *, steps: int, probes: int) -> Figures:
     """A run of `steps` no-ops from end to end, with nothing else to do."""
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         plan = await engine.publish(chain(steps))
         async with workers(ground, engine):
             await all_ended(engine, await start_runs(engine, plan, 10))
@@ -32,7 +32,7 @@ async def one_run(ground: Ground, *, steps: int, probes: int) -> Figures:
 
 async def under_load(ground: Ground, *, steps: int, rate: int, seconds: float) -> Figures:
     """The same at a steady rate of other runs by the second."""
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         plan = await engine.publish(chain(steps))
         async with workers(ground, engine):
             await all_ended(engine, await start_runs(engine, plan, 10))

@@ -39,7 +39,7 @@ async def fan_out(ground: Ground, *, steps: int, runs: int, workers: int = 1) ->
 
 async def starts(ground: Ground, *, runs: int) -> Figures:
     """Runs accepted by the second from concurrent callers of one client, with no worker about."""
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         plan = await engine.publish(chain(3))
         await start_runs(engine, plan, WARM_UP)
         before, begun = spent((), ground.server_pid), time.perf_counter()
@@ -54,7 +54,7 @@ async def starts(ground: Ground, *, runs: int) -> Figures:
 
 
 async def _measure(ground: Ground, workflow: Workflow, *, steps: int, runs: int, count: int) -> Figures:
-    async with AsyncEngine(ground.url) as engine:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         plan = await engine.publish(workflow)
         async with workers(ground, engine, count) as pids:
             before, wal = spent(pids, ground.server_pid), await wal_position(ground)

@@ -215,6 +215,7 @@ class ModelStore:
 
     lanes = 2
     looks_first = True
+    migrates_itself = True
 
     def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
         self.database, self.wire = database, wire or PlainWire()

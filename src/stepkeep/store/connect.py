@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.safe_text import type_name
-from stepkeep.store.protocol import Store
+from stepkeep.store.protocol import SchemaStatus, Store
 from stepkeep.store.sqlite.store import SqliteStore
 
 _SQLITE = "sqlite:///"
@@ -41,6 +41,16 @@ def connect(url: str | os.PathLike[str]) -> Store:
     if colon and re.fullmatch("[a-z][a-z0-9+.-]{0,31}", scheme):
         raise InvalidInput(f"{scheme!r} is not a database Stepkeep knows. {known}")
     raise InvalidInput(f"this is not the URL of a database. {known}")
+
+
+async def migrate(url: str | os.PathLike[str]) -> SchemaStatus:
+    """Bring the schema of a database up to date, with connections that are closed again."""
+    store = connect(url)
+    await store.open()
+    try:
+        return await store.migrate()
+    finally:
+        await store.close()
 
 
 def _is_file_name(text: str) -> bool:

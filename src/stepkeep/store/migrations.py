@@ -1,14 +1,15 @@
 """Numbered `.sql` files per store, and which of them a database still lacks.
 
-It compares what this program knows with what a database remembers and refuses a database that is newer or
-other; it touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what
-it is told in one transaction and notes each checksum.
+It compares what this program knows with what a database remembers and refuses a database that is newer or other; it
+touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what it is told in one
+transaction and notes each checksum. The engine calls `require_migrated` where opening must not migrate.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
@@ -16,6 +17,7 @@ from importlib.resources import files
 import msgspec
 
 from stepkeep.errors import SchemaMismatch
+from stepkeep.store.protocol import SchemaStatus
 
 _NAME = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -75,3 +77,15 @@ def outstanding(known: Sequence[Migration], applied: Iterable[Applied], where: s
 def as_pairs(migrations: Iterable[Migration | Applied]) -> tuple[tuple[int, str], ...]:
     """Version and name of each, as `SchemaStatus` lists them."""
     return tuple((migration.version, migration.name) for migration in migrations)
+
+
+def require_migrated(status: SchemaStatus) -> None:
+    """Raise SchemaMismatch with the command to run where a migration is missing. `status.url` holds no password."""
+    if status.pending:
+        missing = ", ".join(f"{version:04d}_{name}" for version, name in status.pending)
+        found = f"lacks the migrations {missing}" if status.applied else "has no Stepkeep schema yet"
+        command = shlex.join(["stepkeep", "db", "migrate", "--db", status.url])
+        raise SchemaMismatch(
+            f"{status.url} {found}, and opening a PostgreSQL database never changes its schema. As the owner of the "
+            f"tables, run: {command}"
+        )

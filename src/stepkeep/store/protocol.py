@@ -339,11 +339,13 @@ class Store(Protocol):
     `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
     store rings `bell` itself, after each commit that others may be waiting for. `lanes` is how many changes it can
     really make at a time: more of them at once would only be smaller ones. `looks_first` tells that looking for work
-    and then recording a claim costs less here than finding it and claiming it in one transaction.
+    and then recording a claim costs less here than finding it and claiming it in one transaction. `migrates_itself`
+    tells that opening an engine also migrates; otherwise it refuses a database that lacks a migration.
     """
 
     lanes: int
     looks_first: bool
+    migrates_itself: bool
     clock_offset: int
     url: str
 

@@ -82,8 +82,8 @@ async def test_a_server_that_is_not_there_is_said_to_be_unavailable(tmp_path: Pa
         await connect(f"postgresql://nobody@/nothing?host={tmp_path}").open()
 
 
-async def test_a_database_that_was_never_migrated_says_so(url: str) -> None:
-    store = connect(url)
+async def test_a_database_that_was_never_migrated_says_so(empty_postgres_dsn: str) -> None:
+    store = connect(empty_postgres_dsn)
     await store.open()
     try:
         with pytest.raises(SchemaMismatch, match="db migrate"):

@@ -15,7 +15,7 @@ import pytest
 from stepkeep.cli.main import main
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import LoginRefused, PermissionDenied
+from stepkeep.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep.store.connect import connect
@@ -254,17 +254,19 @@ def test_the_command_line_says_so_too_and_ends_with_1(roles: str, capsys: pytest
     assert "should not have happened" not in said
 
 
-def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str) -> None:
+@pytest.mark.parametrize("auto_migrate", [False, True])
+def test_a_database_that_lacks_a_migration_asks_for_its_owner(roles: str, auto_migrate: bool) -> None:
     async def go() -> str:
         await execute(as_role(roles, OWNER), "delete from migrations where version > 1")
-        with pytest.raises(PermissionDenied) as denied:
-            async with AsyncEngine(as_role(roles, CLIENT), actor="c"):
+        with pytest.raises(PermissionDenied if auto_migrate else SchemaMismatch) as refused:
+            async with AsyncEngine(as_role(roles, CLIENT), actor="c", auto_migrate=auto_migrate):
                 pytest.fail("it opened")
-        return str(denied.value)
+        return str(refused.value)
 
     message = asyncio.run(go())
     assert "0002_message_numbers" in message
-    assert "Run `stepkeep db migrate` as the owner of the tables" in message
+    assert "stepkeep db migrate" in message
+    assert "the owner of the tables" in message
 
 
 def test_opening_an_up_to_date_database_writes_nothing(roles: str) -> None:

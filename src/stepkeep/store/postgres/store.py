@@ -69,6 +69,7 @@ class PostgresStore:
 
     lanes = 3
     looks_first = True
+    migrates_itself = False
 
     def __init__(self, dsn: str) -> None:
         options = read_options(dsn)

@@ -70,6 +70,7 @@ class SqliteStore:
 
     lanes = 2
     looks_first = False
+    migrates_itself = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = DatabaseFile(path)
