@@ -14,7 +14,7 @@ from stepkeep.kernel.decision import Accepted, Decision
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, Hop
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Run, Step
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -37,6 +37,18 @@ produced: set[tuple[str, str | None, str]] = set()
 BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING})
 
 
+def _only_moves(world: World, decision: Decision) -> None:
+    """A store that is promised that rows only move writes no other column."""
+    assert not decision.added
+    rest_of_run = [name for name in Run.__struct_fields__ if name not in HOT_OF_RUN]
+    rest_of_step = [name for name in Step.__struct_fields__ if name not in HOT_OF_STEP]
+    assert [name for name in rest_of_run if getattr(decision.run, name) != getattr(world.run, name)] == []
+    for row in decision.changed:
+        old = world.rows[row.no]
+        assert [name for name in rest_of_step if getattr(row, name) != getattr(old, name)] == []
+    assert all(attempt.category is None and attempt.error is None for attempt in decision.attempts)
+
+
 def before(world: World, decision: Decision) -> None:
     """Promises 2, 3 and 7: what a decision may do to the rows it was read from."""
     known = world.run
@@ -55,6 +67,8 @@ def before(world: World, decision: Decision) -> None:
         old = world.rows[row.no]
         assert old.state not in STEP_TERMINAL, "a step that had ended was changed"
         assert row.fence >= old.fence
+    if decision.only_moves:
+        _only_moves(world, decision)
     for attempt in decision.attempts:
         assert (attempt.no, attempt.fence) not in world.attempts, "two outcomes were accepted for one claim"
     for message in decision.messages:

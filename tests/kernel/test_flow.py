@@ -87,6 +87,24 @@ def test_a_sequence_runs_in_order_and_ends_succeeded() -> None:
     assert world.trail("b") == ["planned", "dependencies_met", "claimed", "completed", "rules_passed"]
 
 
+def test_while_all_goes_well_no_column_changes_but_the_hot_ones() -> None:
+    """The store writes fewer columns then; `audit` holds every such promise against the rows."""
+    world = World(*sequence(work("a"), work("b"), work("c")))
+    promised = []
+    for name in "abc":
+        world.claim(name)
+        promised.append(world.last.only_moves)
+        world.report(name, Completed())
+        promised.append(world.last.only_moves)
+    assert promised == [True] * 6
+
+
+def test_a_failure_changes_more_than_the_hot_columns() -> None:
+    world = World(work("a"))
+    world.fail("a", Category.TRANSIENT)
+    assert not world.last.only_moves
+
+
 def test_steps_of_one_dependency_run_in_parallel_and_a_join_waits_for_both() -> None:
     """000 §5.1, with its own example; 003 §1.2: join behaviour is all-of."""
     world = World(work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"))

@@ -83,7 +83,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     `was` is the journal sequence the rows were read at: the write asserts it. `changed` steps replace rows that
     exist, `added` ones are new. `entry` is None when every event was refused or changed nothing. `only_moves` promises
-    that of the rows which exist nothing changes but what `kernel.moves` names.
+    that no column changes but those named in `HOT_OF_RUN` and `HOT_OF_STEP`, and that no attempt failed: a store need
+    not write the rest.
     """
 
     was: int

@@ -8,7 +8,7 @@ snapshot it started from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from stepkeep.errors import NotFound
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
-from stepkeep.kernel.moves import only_move
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Step
+from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -40,7 +39,23 @@ HOP_BITS = 20
 QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
 """Moves that leave a queued run queued: nothing has been claimed, opened or settled by them."""
 
+STEP_EFFECTS = {
+    (row.source, row.trigger): (
+        row.target,
+        row.target in STEP_TERMINAL,
+        (row.target in STEP_MOVING) - (row.source in STEP_MOVING),
+    )
+    for row in STEP.rows
+}
+"""What each row of the step table does: the state that follows, whether it is terminal, and by how much it changes the
+number of moving steps."""
+
 _encode = msgspec.json.Encoder().encode
+
+
+def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
+    STEP.target(source, trigger)
+    raise AssertionError(f"the table has a row for {trigger} of {source}")
 
 
 def json_text(value: Any) -> str:
@@ -58,6 +73,42 @@ class Missing(Exception):
 
 class Draft:
     """Mutable on the inside for one decision, gone after it."""
+
+    __slots__ = (
+        "attempts",
+        "category",
+        "cause",
+        "causes",
+        "claimed",
+        "clock",
+        "consumed",
+        "decoded",
+        "due_at",
+        "ended_at",
+        "error",
+        "failed",
+        "hops",
+        "inbox",
+        "inbox_count",
+        "leased",
+        "messages",
+        "moving",
+        "new_steps",
+        "now",
+        "only_moves",
+        "open",
+        "outbox",
+        "plan",
+        "policy",
+        "ready",
+        "rollback",
+        "seq",
+        "snapshot",
+        "started_at",
+        "state",
+        "steps",
+        "undoing",
+    )
 
     def __init__(self, snapshot: Snapshot, now: int) -> None:
         run = snapshot.run
@@ -94,6 +145,7 @@ class Draft:
         self.ready: list[int] = []
         self.claimed: list[int] = []
         self.decoded: dict[str, tuple[bytes, Any]] = {}
+        self.only_moves = True
 
     # -- looking ---------------------------------------------------------------------------------------------------
     @property
@@ -160,63 +212,80 @@ class Draft:
         of: int | None = None,
         ready_at: int | None = None,
         due_at: int | None = None,
+        fence: int | None = None,
         worker: int | None = None,
         claimed_at: int | None = None,
         keep_lease: bool = False,
-        **changes: Any,
+        **rare: Any,
     ) -> Step:
-        """The one way a step changes state. Lease and timers end with the old state unless they are kept or given."""
-        source, target = step.state, STEP.target(step.state, trigger)
+        """The one way a step changes state. Lease and timers end with the old state unless they are kept or given.
+
+        `rare` are the columns that do not change while all goes well (attempts, losses, category, error, note).
+        """
+        source, by = step.state, len(self.causes) - 1
+        target, is_terminal, moving = STEP_EFFECTS.get((source, trigger)) or _refuse(source, trigger)
         if keep_lease:
             worker, claimed_at, due_at = step.worker, step.claimed_at, step.due_at
-        self._stir(trigger)
-        terminal = target in STEP_TERMINAL
-        if terminal:
-            changes["settled"] = (self.seq << HOP_BITS) + len(self.hops)
+        if self.state is not RunState.RUNNING:
+            self._stir(trigger)
+        if fence is None:
+            fence = step.fence
         moved = replace(
             step,
             state=target,
             ready_at=ready_at,
             due_at=due_at,
+            fence=fence,
             worker=worker,
             claimed_at=claimed_at,
-            **changes,
+            settled=(self.seq << HOP_BITS) + len(self.hops) if is_terminal else None,
         )
+        category = error = None
+        if rare:
+            category, error = rare.get("category"), rare.get("error")
+            moved = self._with_rare(moved, rare)
         self.hops.append(
             Hop(
                 step.no,
                 trigger,
                 source,
                 target,
-                len(self.causes) - 1,
+                by,
                 of,
-                moved.fence or None,
-                step.attempts + 1 if moved.fence else None,
+                fence or None,
+                step.attempts + 1 if fence else None,
                 None if step.claimed_at is None or claimed_at is not None else self.now - step.claimed_at,
                 due_at,
-                changes.get("category"),
-                changes.get("error"),
+                category,
+                error,
             )
         )
         self.steps[step.no] = moved
-        self.moving += (target in STEP_MOVING) - (source in STEP_MOVING)
+        self.moving += moving
         self.leased += (worker is not None) - (step.worker is not None)
-        if terminal:
+        if is_terminal:
             self._count_out(step.no)
         return moved
+
+    def _with_rare(self, step: Step, rare: Mapping[str, Any]) -> Step:
+        """The row with these columns as well; where all goes well they have these values already."""
+        changes = {name: value for name, value in rare.items() if getattr(step, name) != value}
+        if not changes:
+            return step
+        self.only_moves = False
+        return replace(step, **changes)
 
     def pass_through(self, step: Step, trigger: StepTrigger) -> Step:
         """Enter a state only to leave it at once: the hop is on record, the row is that of the move which follows."""
         source, target = step.state, STEP.target(step.state, trigger)
-        self._stir(trigger)
+        if self.state is not RunState.RUNNING:
+            self._stir(trigger)
         by, number = len(self.causes) - 1, step.attempts + 1
         self.hops.append(Hop(step.no, trigger, source, target, by, None, step.fence, number, None, step.due_at))
         return replace(step, state=target)
 
     def _stir(self, trigger: StepTrigger) -> None:
         """A run that was waiting goes on when one of its steps moves."""
-        if self.state is RunState.RUNNING:
-            return
         if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
             self.move_run(RunTrigger.RESUMED)
         elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
@@ -274,6 +343,8 @@ class Draft:
             return
         if step.note is not None and step.note.checked == step.fence:
             return
+        if said.get("category") is not None or said.get("error") is not None:
+            self.only_moves = False
         self.attempts.append(
             Attempt(
                 tenant=step.tenant,
@@ -356,6 +427,45 @@ class Draft:
             open=self.open,
             moving=self.moving,
             leased=self.leased,
+            due_at=self.due_at,
+            ended_at=self.ended_at,
+            moved_at=self.now,
+        )
+        only_moves = self.only_moves and not self.new_steps
+        if self._has_rare_changes(before):
+            only_moves, run = False, self._with_rare_fields(run)
+        return Decision(
+            was=before.seq,
+            run=run,
+            replies=answers,
+            changed=self._changed(),
+            added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
+            claimed=self._still_held() if self.claimed else (),
+            attempts=tuple(self.attempts),
+            messages=tuple(self.messages),
+            consumed=tuple(self.consumed),
+            outbox=tuple(self.outbox),
+            entry=entry,
+            only_moves=only_moves,
+        )
+
+    def _has_rare_changes(self, before: Run) -> bool:
+        """Whether a field of the run changes that stays as it is while all goes well."""
+        return (
+            self.failed != before.failed
+            or self.undoing != before.undoing
+            or self.inbox_count != before.inbox
+            or self.category is not before.category
+            or self.error != before.error
+            or self.cause is not before.cause
+            or self.policy is not before.policy
+            or self.rollback is not before.rollback
+            or self.started_at != before.started_at
+        )
+
+    def _with_rare_fields(self, run: Run) -> Run:
+        return replace(
+            run,
             failed=self.failed,
             undoing=self.undoing,
             inbox=self.inbox_count,
@@ -364,23 +474,5 @@ class Draft:
             category=self.category,
             error=self.error,
             rollback=self.rollback,
-            due_at=self.due_at,
             started_at=self.started_at,
-            ended_at=self.ended_at,
-            moved_at=self.now,
-        )
-        changed = self._changed()
-        return Decision(
-            was=before.seq,
-            run=run,
-            replies=answers,
-            changed=changed,
-            added=tuple([self.steps[no] for no in sorted(self.new_steps)]) if self.new_steps else (),
-            claimed=self._still_held() if self.claimed else (),
-            attempts=tuple(self.attempts),
-            messages=tuple(self.messages),
-            consumed=tuple(self.consumed),
-            outbox=tuple(self.outbox),
-            entry=entry,
-            only_moves=not self.new_steps and only_move(before, run, self.snapshot.steps, changed, self.attempts),
         )

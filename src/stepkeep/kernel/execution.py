@@ -43,6 +43,7 @@ CLAIMABLE_PHASES = {
 
 
 ABOUT_RULES = (RulesPassed, RulesFailed)
+ABOUT_CHECKED_STEPS = (RulesPassed, RulesFailed, Released)
 
 
 def claim(draft: Draft, event: StepClaimed) -> Reply:
@@ -73,7 +74,7 @@ def report(draft: Draft, event: StepReported) -> Reply:
     if step.due_at is None or step.due_at < draft.now:
         raise Fenced(_too_late(event, "the lease had run out"))
     outcome = event.outcome
-    if _said_before(step, outcome):
+    if step.state is StepState.VALIDATING and _said_before(step, outcome):
         return Accepted({"state": step.state}, repeated=True)
     planned = draft.planned(step)
     if not _fits(planned, step, outcome):
@@ -91,15 +92,13 @@ def report(draft: Draft, event: StepReported) -> Reply:
 
 def _said_before(step: Step, outcome: Outcome) -> bool:
     """The same holder completes again what is being checked already: it never heard that it was believed."""
-    if step.state is not StepState.VALIDATING or not isinstance(outcome, Completed):
-        return False
-    return step.note is not None and step.note.checked == step.fence
+    return isinstance(outcome, Completed) and step.note is not None and step.note.checked == step.fence
 
 
 def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
     """Rules are reported on what is being checked, everything else on what is being run."""
     if step.state is StepState.VALIDATING:
-        return isinstance(outcome, (*ABOUT_RULES, Released))
+        return isinstance(outcome, ABOUT_CHECKED_STEPS)
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 

@@ -95,10 +95,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.steps)
 
     def at(self, no: int) -> PlannedStep:
-        size = len(self.steps)
-        if no < size:
-            return self.steps[no]
-        if no < 2 * size:
+        steps = self.steps
+        if no < len(steps):
+            return steps[no]
+        if no < 2 * len(steps):
             return self.undos[no]
         if self.check is None:
             raise InvariantBroken(f"step {no} is not in the plan of {self.definition.name}")

@@ -17,7 +17,7 @@ from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
-from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
 
 
@@ -25,13 +25,14 @@ def settle(draft: Draft, settled: Settled | None) -> None:
     """Tell the dependents of a settled step, and theirs, until nothing more follows."""
     if settled is None:
         return
-    if draft.plan.at(settled.no).phase is Phase.UNDO:
+    plan = draft.plan
+    if settled.no >= len(plan.steps) and plan.at(settled.no).phase is Phase.UNDO:
         _next_hook(draft, settled.no)
         return
     queue = [settled]
     for news in queue:  # grows as it goes
-        dependents = draft.plan.at(news.no).dependents
-        if draft.stopping or not dependents:
+        dependents = plan.at(news.no).dependents
+        if not dependents or draft.state is RunState.STOPPING:
             continue
         draft.require([no for no, _ in dependents])
         _require_read(draft, [no for no, allow in dependents if news.state in allow and not news.hard])

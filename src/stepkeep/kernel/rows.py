@@ -179,3 +179,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: int
     seq: int = 0
     head: bytes = b""
+
+
+HOT_OF_RUN = frozenset({"state", "seq", "head", "open", "moving", "leased", "due_at", "ended_at", "moved_at"})
+HOT_OF_STEP = frozenset({"state", "ready_at", "due_at", "fence", "worker", "claimed_at", "unmet", "settled"})
+"""The columns that change while all goes well. Most decisions change no others."""

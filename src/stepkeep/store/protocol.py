@@ -138,8 +138,8 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Write(msgspec.Struct, kw_only=True):
     """Everything one transaction writes. Empty lists cost nothing.
 
-    `only_moves` promises that of the runs and steps which exist nothing changes but what `kernel.moves` names, and that
-    no attempt has a category or an error: a store need not write the rest.
+    `only_moves` promises that of the runs and steps which exist nothing changes but the columns of `HOT_OF_RUN` and
+    `HOT_OF_STEP`, and that no attempt has a category or an error: a store need not write the rest.
     """
 
     new_runs: list[NewRun] = []
