@@ -1,8 +1,7 @@
 """`decide`: what happened to a run, in; what changes, out. The only place where events get their meaning.
 
 Each event has one function: first its guards, which refuse without a trace, then its moves. Pure: the clock's reading
-comes as `now`, everything random came with the event, and the same snapshot and events give the same decision. The
-plainest decisions are made again elsewhere (`plain`), faster and to the same byte.
+comes as `now`, everything random came with the event, and the same snapshot and events give the same decision.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A decision in the making: the snapshot overlaid with what changes, and the hops that say why.
 
 Every change of state goes through `move` or `move_run`, which ask the tables, keep the run's counters and write the
-hop; nothing else in the kernel assigns a state, but for `plain`, whose states come from here. A draft never touches the
-snapshot it started from.
+hop; nothing else in the kernel assigns a state. A draft never touches the snapshot it started from.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stepkeep.errors import InvalidInput, NotFound, Quarantined, Unreadable
+from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -23,7 +24,6 @@ from stepkeep.kernel.events import (
     TimeCame,
 )
 from stepkeep.kernel.fitting import misfit_of_event
-from stepkeep.kernel.plain import decide_quickly
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -160,7 +160,7 @@ class Deliberation:
         )
         claimer = self._chained if self._chained and self._chained.room > 0 else None
         try:
-            answer = decide_quickly(snapshot, [event for _, event in events], loaded.now, claimer)
+            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it
             if (damage := _damage(snapshot)) is not None:
                 loaded.barred[key] = damage
@@ -170,7 +170,7 @@ class Deliberation:
             if isinstance(sound, Need):
                 return sound
             events = sound
-            answer = decide_quickly(snapshot, [event for _, event in events], loaded.now, claimer)
+            answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         if isinstance(answer, Need):
             return answer
         if claimer is not None and answer.claimed:
@@ -201,7 +201,7 @@ class Deliberation:
         sound: list[tuple[int, Event]] = []
         for place, event in events:
             try:
-                answer = decide_quickly(snapshot, [*(before for _, before in sound), event], now, claimer)
+                answer = decide(snapshot, [*(before for _, before in sound), event], now, claimer)
             except Exception as problem:  # noqa: BLE001 - see above
                 self.replies[place] = problem
                 continue

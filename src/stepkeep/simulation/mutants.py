@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from stepkeep.simulation.mutation import Edit, Mutant
 
-THE_LONG_WAY = Edit("kernel.plain:decide_quickly", "if len(events) == 1:", "if False:")
-"""Plain decisions do not pass by where most bugs of the kernel are planted: with them they are made like all others."""
-
 
 def _one(name: str, what: str, where: str, old: str, new: str) -> Mutant:
     return Mutant(name, what, (Edit(where, old, new),))
 
 
 def _in_kernel(name: str, what: str, where: str, old: str, new: str) -> Mutant:
-    return Mutant(name, what, (Edit(f"kernel.{where}", old, new), THE_LONG_WAY))
+    return _one(name, what, f"kernel.{where}", old, new)
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -146,69 +143,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "narrow_room=self.narrow_room - narrow",
         "narrow_room=self.narrow_room",
     ),
-    # -- plain decisions, which are made without a draft
-    _one(
-        "plain-narrow-chained",
-        "narrow steps are handed, plainly, to a worker that has places but no threads",
-        "kernel.plain:_takes",
-        "step.queue not in claimer.narrow or claimer.narrow_room > 0",
-        "True",
-    ),
-    _one(
-        "plain-no-holder",
-        "the plain report of a step is believed whoever makes it, and under whichever claim",
-        "kernel.plain:_is_held",
-        "step.worker == event.worker\n        and step.fence == event.fence",
-        "step.worker is not None",
-    ),
-    _one(
-        "plain-no-fence",
-        "the plain report of a step is believed whichever claim it was made under",
-        "kernel.plain:_is_held",
-        "and step.fence == event.fence",
-        "",
-    ),
-    _one(
-        "plain-expired-believed",
-        "the plain report of a step is believed although its lease has run out",
-        "kernel.plain:_is_held",
-        "and step.due_at >= now",
-        "",
-    ),
-    _one(
-        "plain-fence-stays",
-        "a plain claim does not raise the fence",
-        "kernel.plain:_claim",
-        "fence, due_at = step.fence + 1,",
-        "fence, due_at = step.fence or 1,",
-    ),
-    _one(
-        "plain-stranger",
-        "plain steps are handed to a worker that cannot run them",
-        "kernel.plain:_takes",
+    _in_kernel(
+        "stranger-chained",
+        "steps are handed to a worker that cannot run them",
+        "decide:_chain_claims",
         " or step.queue not in claimer.queues",
         "",
     ),
-    _one(
-        "plain-gate-passed",
-        "a step that people have to open is handed to a worker",
-        "kernel.plain:_opens_plainly",
-        "about.approval is None and ",
-        "",
-    ),
-    _one(
-        "plain-rules-forgotten",
-        "a step is done although its rules have not been looked at",
-        "kernel.plain:_ends_plainly",
-        " and not planned.has_rules",
-        "",
-    ),
-    _one(
-        "plain-check-forgotten",
-        "a run has succeeded although its own rules have not been looked at",
-        "kernel.plain:_what_follows",
-        "None if plan.check is not None else Sequel(ENDS)",
-        "Sequel(ENDS)",
+    _in_kernel(
+        "check-forgotten",
+        "a run has succeeded although its own rules have not been evaluated",
+        "rollup:_all_settled",
+        "if check is None:",
+        "if check is None or draft.moving == 0:",
     ),
     # -- attempts
     _in_kernel(
