@@ -8,7 +8,7 @@ from typing import Any
 
 from stepkeep.kernel.decision import Accepted
 from stepkeep.operations import decisions
-from stepkeep.store.protocol import Propose, Think, Want
+from stepkeep.store.protocol import Decide, Propose, Want
 from tests.workbench import ACTOR, TENANT, Bench, benches
 
 NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
@@ -23,9 +23,9 @@ class Looks:
         self._change = bench.store.change
         bench.store.change = self.change  # type: ignore[method-assign]
 
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
         self.count += 1
-        await self._change(wants, think, propose)
+        await self._change(wants, decide, propose)
 
 
 def on(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:

@@ -15,7 +15,7 @@ from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageA
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import deliberation
+from stepkeep.operations import batch
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lanes import Lane
 from tests.operations.scene import NOBODYS, on
@@ -105,14 +105,14 @@ def test_an_event_whose_decision_breaks_an_invariant_is_answered_alone(
     async def act(bench: Bench) -> None:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(8)]
-        real = deliberation.decide
+        real = batch.decide
 
         def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
             if snapshot.run.id == runs[5]:
                 raise InvariantBroken("a defect that only this run meets")
             return real(snapshot, events, now, claimer)
 
-        monkeypatch.setattr(deliberation, "decide", decide)
+        monkeypatch.setattr(batch, "decide", decide)
         replies = await asyncio.gather(
             *(bench.transactor.submit(approval(run_id)) for run_id in runs), return_exceptions=True
         )
@@ -128,7 +128,7 @@ def test_rows_that_the_schema_refuses_are_refused_alone(database_url: str, monke
     async def act(bench: Bench) -> None:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(8)]
-        real = deliberation.decide
+        real = batch.decide
 
         def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
             decision = real(snapshot, events, now, claimer)
@@ -137,7 +137,7 @@ def test_rows_that_the_schema_refuses_are_refused_alone(database_url: str, monke
                 return replace(decision, changed=tuple(lie))
             return decision
 
-        monkeypatch.setattr(deliberation, "decide", decide)
+        monkeypatch.setattr(batch, "decide", decide)
         replies = await bench.transactor.submit_all([approval(run_id) for run_id in runs])
         assert isinstance(replies[2], InvariantBroken)
         assert sum(isinstance(reply, Accepted) for reply in replies) == 7
@@ -152,14 +152,14 @@ def test_a_sweep_moves_everything_that_is_due_past_what_cannot_be_moved(
     async def act(bench: Bench) -> None:
         plan = await bench.publish(SIGNED)
         runs = [await bench.start(plan) for _ in range(6)]
-        real = deliberation.decide
+        real = batch.decide
 
         def decide(snapshot: Any, events: Any, now: int, claimer: Any = None) -> Any:
             if snapshot.run.id == runs[0]:
                 raise Broken("stuck in the first place of every sweep")
             return real(snapshot, events, now, claimer)
 
-        monkeypatch.setattr(deliberation, "decide", decide)
+        monkeypatch.setattr(batch, "decide", decide)
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
         states = [await bench.state(run_id) for run_id in runs]

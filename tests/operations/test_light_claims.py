@@ -15,7 +15,7 @@ ONE = chain("one", 1)
 
 @pytest.fixture(autouse=True)
 def never_wary(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transact, "WARY", 0.0)
+    monkeypatch.setattr(transact, "LOCKED_CLAIM_SECONDS", 0.0)
 
 
 async def _acquainted(bench: Bench, runs: int) -> None:
@@ -33,7 +33,7 @@ def test_a_claim_is_recorded_without_a_transaction_where_that_costs_less(databas
         looks = Looks(bench)
         claims = await bench.claim(limit=2)
         assert len(claims) == 2
-        assert looks.count == (0 if bench.store.looks_first else 1)
+        assert looks.count == (0 if bench.store.prefers_optimistic_claims else 1)
         for claim in claims:
             await bench.report(claim)
         assert await bench.work_off() == 1
@@ -58,7 +58,7 @@ def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) 
         late = await second.claim(limit=4)
         taken = [claim.run_id for claim in (*early, *late)]
         assert len(taken) == len(set(taken))
-        assert (len(early), len(late)) == ((4, 2) if second.store.looks_first else (0, 4))
+        assert (len(early), len(late)) == ((4, 2) if second.store.prefers_optimistic_claims else (0, 4))
 
     on_several(database_url, 2, act)
 
@@ -66,7 +66,7 @@ def test_of_two_who_saw_the_same_each_step_is_claimed_by_one(database_url: str) 
 def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def act(bench: Bench) -> None:
         await _acquainted(bench, 4)
-        monkeypatch.setattr(transact, "WARY", 60.0)
+        monkeypatch.setattr(transact, "LOCKED_CLAIM_SECONDS", 60.0)
         find, asked = bench.store.find_claimable, 0
 
         async def stale(propose: Propose) -> Loaded:
@@ -80,6 +80,6 @@ def test_who_has_met_another_takes_locks_for_a_while(database_url: str, monkeypa
         bench.store.find_claimable = stale  # type: ignore[method-assign]
         assert len(await bench.claim(limit=2)) == 2
         assert len(await bench.claim(limit=2)) == 2
-        assert asked == (1 if bench.store.looks_first else 0)
+        assert asked == (1 if bench.store.prefers_optimistic_claims else 0)
 
     on(database_url, act)

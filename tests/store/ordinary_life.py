@@ -171,9 +171,9 @@ async def _workers(bench: Bench) -> None:
     queues = [queue for queue, _ in await bench.store.list_queues(TENANT)]
     assert await bench.store.has_ready(queues)
     assert (await bench.store.find_claimable(Propose(queues=tuple(queues), limit=1))).proposed
-    bench.transactor._locks_until = inf
+    bench.transactor._locked_claims_until = inf
     assert await bench.claim()
-    bench.transactor._locks_until = -inf
+    bench.transactor._locked_claims_until = -inf
 
 
 async def _looks(bench: Bench, runs: list[str]) -> None:

@@ -39,7 +39,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.store.bounds import BIGINT, INT, INTEGERS, LAST_MOMENT, LAST_SEQ, MAX_PRIORITY, MAX_VERSION, PLACES
-from stepkeep.store.protocol import Lease, NewRun, Store, WorkerChange, Write
+from stepkeep.store.protocol import Basis, Lease, NewRun, Store, WorkerChange, Write
 
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]
@@ -206,7 +206,7 @@ async def test_the_largest_and_the_smallest_value_fit_and_one_more_is_refused(
         with pytest.raises(InvalidInput, match=rf"\.({column}|moving) would be {beyond}; it is from"):
             await store.change((), writes(write))
         with pytest.raises(InvalidInput, match=rf"\.({column}|moving) would be {beyond}; it is from"):
-            await store.record(write, await load(store))
+            await store.write_if_unchanged(write, await load(store), Basis.REMEMBERED)
         assert await store.read_run(*key(1)) is None
     write, read = case(bounds.high)
     await store.change((), writes(write))
@@ -259,7 +259,7 @@ async def test_a_run_at_the_end_of_every_range_goes_on(store: Store) -> None:
 
     change, entry = moved(change.run)
     ended = replace(settled(step), settled=(LAST_SEQ << 20) + 7)
-    await store.record(Write(runs=[change], steps=[ended], entries=[entry]), loaded)
+    await store.write_if_unchanged(Write(runs=[change], steps=[ended], entries=[entry]), loaded, Basis.REMEMBERED)
     change, entry = finished(change.run)
     change = replace(change, run=replace(change.run, ended_at=LAST_MOMENT))
     await store.change([want(1)], writes(Write(runs=[change], entries=[entry])))
@@ -287,7 +287,7 @@ async def test_a_change_beyond_a_bound_is_refused_and_leaves_the_run_as_it_was(s
         with pytest.raises(InvalidInput, match=r"Nothing was written\."):
             await store.change([want(1)], writes(write))
         with pytest.raises(InvalidInput, match=r"Nothing was written\."):
-            await store.record(write, loaded)
+            await store.write_if_unchanged(write, loaded, Basis.REMEMBERED)
     after = await load(store, want(1, steps=(0,)))
     assert (after.runs, after.steps) == (loaded.runs, loaded.steps)
 

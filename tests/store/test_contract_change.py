@@ -28,7 +28,7 @@ from tests.store.values import (
 
 from stepkeep.errors import Conflict, Contended, InvariantBroken
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.store.protocol import IdempotencyKey, Loaded, More, NewRun, Store, Think, Write
+from stepkeep.store.protocol import Decide, IdempotencyKey, Loaded, More, NewRun, Store, Write
 
 
 async def count(raw: Raw, table: str) -> int:
@@ -122,10 +122,10 @@ async def test_one_bad_change_does_not_harm_its_neighbours(store: Store, raw: Ra
 
     illegal = writes(Write(new_runs=[new_run(90, (replace(ready(90), ready_at=None),))]))
     stale = writes(Write(runs=[moved(a_run(91))[0]]))
-    fine: list[Think] = [writes(Write(new_runs=[new_run(n, (ready(n),))])) for n in range(20)]
-    thinks = [think for good in fine for think in (good, broken, illegal, stale)]
+    fine: list[Decide] = [writes(Write(new_runs=[new_run(n, (ready(n),))])) for n in range(20)]
+    thinks = [decide for good in fine for decide in (good, broken, illegal, stale)]
 
-    answers = await asyncio.gather(*(store.change((), think) for think in thinks), return_exceptions=True)
+    answers = await asyncio.gather(*(store.change((), decide) for decide in thinks), return_exceptions=True)
 
     kinds = [type(answer) for answer in answers]
     assert kinds == [type(None), ValueError, InvariantBroken, Contended] * 20
@@ -133,15 +133,15 @@ async def test_one_bad_change_does_not_harm_its_neighbours(store: Store, raw: Ra
     assert await count(raw, "steps") == 20
 
 
-def increment(number: int) -> Think:
+def increment(number: int) -> Decide:
     """Read a number in the run's row and write it back one higher: what a lost update would show in."""
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         run = loaded.runs[key(number)]
         change, entry = moved(run, priority=run.priority + 1)
         return Write(runs=[change], entries=[entry])
 
-    return think
+    return decide
 
 
 async def test_concurrent_changes_of_one_run_are_one_after_the_other(store: Store, other: Store) -> None:
@@ -160,13 +160,13 @@ async def test_changes_of_many_runs_in_any_order_do_not_deadlock(store: Store, o
     numbers = range(1, 9)
     await save(store, *(new_run(n) for n in numbers))
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         moves = [moved(run, priority=run.priority + 1) for run in loaded.runs.values()]
         return Write(runs=[change for change, _ in moves], entries=[entry for _, entry in moves])
 
     forwards, backwards = [want(n) for n in numbers], [want(n) for n in reversed(numbers)]
     await asyncio.gather(
-        *(place.change(wants, think) for place in (store, other) for wants in (forwards, backwards) * 5)
+        *(place.change(wants, decide) for place in (store, other) for wants in (forwards, backwards) * 5)
     )
     assert {run.priority for run in (await load(store, *forwards)).runs.values()} == {20}
 
@@ -184,7 +184,7 @@ async def test_a_callback_may_ask_for_more_and_what_it_had_stays(store: Store) -
     ]
     seen: list[tuple[set[int], int]] = []
 
-    def think(loaded: Loaded) -> More | Write:
+    def decide(loaded: Loaded) -> More | Write:
         seen.append((set(loaded.steps[key(1)]), len(loaded.runs)))
         if len(seen) <= len(rounds):
             return rounds[len(seen) - 1]
@@ -194,7 +194,7 @@ async def test_a_callback_may_ask_for_more_and_what_it_had_stays(store: Store) -
         assert key(2) in loaded.inputs
         return Write()
 
-    await store.change([want(1, steps=(0,))], think)
+    await store.change([want(1, steps=(0,))], decide)
     assert seen == [({0}, 1), ({0, 1}, 1), ({0, 1}, 2), ({0, 1}, 2)]
 
 
@@ -241,10 +241,10 @@ def starting(number: int, idempotency: str | None = None, business: str | None =
     return new_run(number, run=a_run(number, business_key=business), idempotency=promise)
 
 
-def start_once(number: int, *, idempotency: str | None = None, business: str | None = None) -> Think:
+def start_once(number: int, *, idempotency: str | None = None, business: str | None = None) -> Decide:
     """A start as the operations do it: look whether the key is taken, and if not, take it."""
 
-    def think(loaded: Loaded) -> More | Write:
+    def decide(loaded: Loaded) -> More | Write:
         if idempotency is not None and (TENANT, "start", idempotency) in loaded.idempotency:
             raise Conflict("taken", {"run": loaded.idempotency[TENANT, "start", idempotency].run_id})
         if business is not None and (TENANT, business) in loaded.business_keys:
@@ -258,10 +258,10 @@ def start_once(number: int, *, idempotency: str | None = None, business: str | N
         return Write(new_runs=[starting(number, idempotency, business)])
 
     asked: list[bool] = []
-    return think
+    return decide
 
 
-async def until_decided(store: Store, make: Callable[[], Think]) -> None:
+async def until_decided(store: Store, make: Callable[[], Decide]) -> None:
     """Run a change again as long as it meets another, as `transact` does."""
     while True:
         try:
@@ -274,7 +274,7 @@ async def until_decided(store: Store, make: Callable[[], Think]) -> None:
 async def test_a_race_for_one_key_has_one_winner_whom_the_losers_see(
     store: Store, other: Store, raw: Raw, kind: str
 ) -> None:
-    def start(number: int) -> Callable[[], Think]:
+    def start(number: int) -> Callable[[], Decide]:
         return lambda: start_once(number, **{kind: "k"})
 
     answers = await asyncio.gather(

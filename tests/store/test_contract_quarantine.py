@@ -25,7 +25,7 @@ from tests.store.values import (
 
 from stepkeep.errors import Contended, Quarantined
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import Finished, Lease, Loaded, Propose, Store, Write
+from stepkeep.store.protocol import Basis, Finished, Lease, Loaded, Propose, Store, Write
 
 NOWHERE = "00000000-0000-7000-8000-00000000ffff"
 
@@ -33,11 +33,11 @@ NOWHERE = "00000000-0000-7000-8000-00000000ffff"
 async def proposed(store: Store, limit: int = 10) -> list[str]:
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change((), think, Propose(queues=(QUEUE,), limit=limit))
+    await store.change((), decide, Propose(queues=(QUEUE,), limit=limit))
     return [run for _, run, _ in seen[-1].proposed]
 
 
@@ -108,11 +108,11 @@ async def test_it_is_barred_from_every_decision(store: Store) -> None:
     async with store.transaction() as transaction:
         seen: list[Loaded] = []
 
-        def think(loaded: Loaded) -> Write:
+        def decide(loaded: Loaded) -> Write:
             seen.append(loaded)
             return Write()
 
-        await transaction.change([want(1)], think)
+        await transaction.change([want(1)], decide)
         assert isinstance(seen[-1].barred[key(1)], Quarantined)
 
 
@@ -127,14 +127,14 @@ async def test_what_was_decided_before_is_not_written(store: Store) -> None:
     for only_moves in (False, True):
         what = Write(runs=[change], entries=[entry], steps=[settled(step)], only_moves=only_moves)
         with pytest.raises(Contended):
-            await store.record(what, loaded)
+            await store.write_if_unchanged(what, loaded, Basis.REMEMBERED)
         with pytest.raises(Contended):
             await store.change([], writes(what))
     record = await store.read_run(TENANT, run_id(1))
     assert record is not None
     assert record.run == run
     await store.release(TENANT, run_id(1), "ann", "fine")
-    await store.record(Write(runs=[change], entries=[entry]), loaded)
+    await store.write_if_unchanged(Write(runs=[change], entries=[entry]), loaded, Basis.REMEMBERED)
     record = await store.read_run(TENANT, run_id(1))
     assert record is not None
     assert record.run.seq == run.seq + 1

@@ -28,7 +28,7 @@ from tests.store.values import (
 from stepkeep.errors import Contended
 from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
 from stepkeep.kernel.states import AttemptState, StepState
-from stepkeep.store.protocol import Loaded, NewRun, Store, Write
+from stepkeep.store.protocol import Basis, Loaded, NewRun, Store, Write
 
 LONG = 60 * SECOND
 
@@ -59,7 +59,7 @@ async def test_what_is_still_as_it_was_left_is_written_and_the_clock_comes_back(
     change, entry = moved(a_run(1), error="noted")
     write = Write(runs=[change], steps=[settled(held), running(1, 1, due_at=now + LONG)], entries=[entry])
 
-    said = await store.record(write, known(a_run(1)))
+    said = await store.write_if_unchanged(write, known(a_run(1)), Basis.REMEMBERED)
 
     assert now <= said <= await store.now()
     record = await store.read_run(*key(1))
@@ -100,7 +100,9 @@ async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_
         await store.change([want(1, whole=True)], writes(write))
     else:
         before = remembered(claimable, held, waits, joins)
-        await store.record(write, Loaded(now=now, runs={key(1): run}, steps={key(1): before}))
+        await store.write_if_unchanged(
+            write, Loaded(now=now, runs={key(1): run}, steps={key(1): before}), Basis.REMEMBERED
+        )
 
     record = await store.read_run(*key(1))
     assert record is not None
@@ -115,7 +117,9 @@ async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_
     if looks:
         await store.change([want(1)], writes(ended))
     else:
-        await store.record(ended, Loaded(now=now, runs={key(1): change.run}, steps={key(1): remembered(*steps)}))
+        await store.write_if_unchanged(
+            ended, Loaded(now=now, runs={key(1): change.run}, steps={key(1): remembered(*steps)}), Basis.REMEMBERED
+        )
     record = await store.read_run(*key(1))
     assert record is not None
     assert record.run == last.run
@@ -141,7 +145,7 @@ async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written
         only_moves=only_moves,
     )
     with pytest.raises(Contended):
-        await store.record(write, known(a_run(1), a_run(2)))
+        await store.write_if_unchanged(write, known(a_run(1), a_run(2)), Basis.REMEMBERED)
 
     record = await store.read_run(*key(1))
     assert record is not None
@@ -163,11 +167,11 @@ async def test_the_runs_of_two_tenants_are_written_together_or_not_at_all(store:
         steps=[settled(running(1, due_at=due)), settled(its_step)],
     )
     with pytest.raises(Contended):
-        await store.record(write, known(a_run(1), there))
+        await store.write_if_unchanged(write, known(a_run(1), there), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [running(1, due_at=due)]
 
     write = replace(write, runs=[mine, its])
-    await store.record(write, known(a_run(1), there))
+    await store.write_if_unchanged(write, known(a_run(1), there), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [settled(running(1, due_at=due))]
     assert await store.read_steps("other", run_id(2)) == [settled(its_step)]
 
@@ -184,7 +188,7 @@ async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(stor
     change, entry = moved(a_run(1))
     write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_moves=only_moves)
     with pytest.raises(Contended):
-        await store.record(write, known(a_run(1)))
+        await store.write_if_unchanged(write, known(a_run(1)), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [cancelled]
 
 
@@ -199,14 +203,14 @@ async def test_a_lease_that_has_run_out_by_the_databases_clock_is_not_written_ov
     store.clock_offset += 2 * SECOND
 
     with pytest.raises(Contended):
-        await store.record(write, known(a_run(1)))
+        await store.write_if_unchanged(write, known(a_run(1)), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [held]
     record = await store.read_run(*key(1))
     assert record is not None
     assert record.run == a_run(1)
 
     store.clock_offset -= 2 * SECOND
-    await store.record(write, known(a_run(1)))
+    await store.write_if_unchanged(write, known(a_run(1)), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [settled(held)]
 
 
@@ -225,10 +229,10 @@ async def test_what_else_a_decision_writes_comes_and_goes_with_it(store: Store) 
     )
     stale = Write(runs=[moved(a_run(1, seq=9))[0]], steps=[settled(held)], outbox=[told(run, 9)])
     with pytest.raises(Contended):
-        await store.record(stale, known(run))
+        await store.write_if_unchanged(stale, known(run), Basis.REMEMBERED)
     assert await store.read_outbox(*key(1)) == []
 
-    await store.record(write, known(run))
+    await store.write_if_unchanged(write, known(run), Basis.REMEMBERED)
 
     assert await store.read_outbox(*key(1)) == write.outbox
     await save(store, new_run(2, run=a_run(2, business_key="order 7")))
@@ -252,8 +256,8 @@ async def test_of_two_who_write_the_same_runs_at_once_in_any_order_one_does_and_
 
     remembered = known(*[a_run(number) for number in numbers])
     answers = await asyncio.gather(
-        store.record(one_write(list(numbers)), remembered),
-        store.record(one_write(list(reversed(numbers))), remembered),
+        store.write_if_unchanged(one_write(list(numbers)), remembered, Basis.REMEMBERED),
+        store.write_if_unchanged(one_write(list(reversed(numbers))), remembered, Basis.REMEMBERED),
         return_exceptions=True,
     )
     assert sorted(type(answer).__name__ for answer in answers) == ["Contended", "int"]
@@ -266,7 +270,7 @@ async def test_a_run_that_comes_into_being_is_written_without_a_look(store: Stor
     write = Write(new_runs=[new_run(1, (ready(1, at=now),)), new_run(2, (ready(2, at=now),))])
     assert write.is_plain_birth
 
-    said = await store.record(write, Loaded(now=now))
+    said = await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 
     assert now <= said <= await store.now()
     for number in (1, 2):
@@ -279,7 +283,7 @@ async def test_a_run_that_is_not_new_keeps_all_that_would_begin_with_it_from_bei
     now = await store.now()
     await save(store, new_run(2, (a_step(2),)))
     with pytest.raises(Contended):
-        await store.record(Write(new_runs=[new_run(1), new_run(2)]), Loaded(now=now))
+        await store.write_if_unchanged(Write(new_runs=[new_run(1), new_run(2)]), Loaded(now=now), Basis.NEW)
     assert await store.read_run(*key(1)) is None
     assert await store.read_steps(*key(2)) == [a_step(2)]
 
@@ -287,7 +291,7 @@ async def test_a_run_that_is_not_new_keeps_all_that_would_begin_with_it_from_bei
 async def test_a_run_does_not_begin_before_the_moment_has_come(store: Store) -> None:
     later = await store.now() + 60 * SECOND
     with pytest.raises(Contended):
-        await store.record(Write(new_runs=[new_run(1)]), Loaded(now=later))
+        await store.write_if_unchanged(Write(new_runs=[new_run(1)]), Loaded(now=later), Basis.NEW)
     assert await store.read_run(*key(1)) is None
 
 
@@ -299,11 +303,13 @@ async def test_what_a_new_run_brings_with_it_is_written_with_it_though_nobody_ha
     write = Write(new_runs=[born, other_tenants(new_run(2))])
     assert not write.is_plain_birth
 
-    await store.record(write, Loaded(now=now))
+    await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 
     assert await store.read_messages(*key(1)) == [message]
     assert await store.read_outbox(*key(1)) == [told(run, 1)]
     assert await store.read_run("other", run_id(2)) is not None
     with pytest.raises(Contended):
-        await store.record(Write(new_runs=[new_run(3, run=a_run(3, business_key="order 7"))]), Loaded(now=now))
+        await store.write_if_unchanged(
+            Write(new_runs=[new_run(3, run=a_run(3, business_key="order 7"))]), Loaded(now=now), Basis.NEW
+        )
     assert await store.read_run(*key(3)) is None

@@ -150,11 +150,11 @@ async def test_the_key_of_a_deleted_run_still_answers_until_it_is_forgotten(stor
     async def kept() -> set[str]:
         answers: list[Loaded] = []
 
-        def think(loaded: Loaded) -> More | Write:
+        def decide(loaded: Loaded) -> More | Write:
             answers.append(loaded)
             return More(idempotency=keys) if len(answers) == 1 else Write()
 
-        await store.change((), think)
+        await store.change((), decide)
         return {promised.key for promised in answers[-1].idempotency.values()}
 
     assert await kept() == {"k1", "k2", "k3"}

@@ -322,11 +322,11 @@ async def test_a_change_can_ask_for_definitions(store: Store) -> None:
     published = await store.publish(TENANT, "w", 1, "native", "d", b"{}", SPECS, "user:ann")
     asked: list[dict[int, object]] = []
 
-    def think(loaded: object) -> More | Write:
+    def decide(loaded: object) -> More | Write:
         asked.append(dict(loaded.definitions))  # type: ignore[attr-defined]
         return More(definitions=(published.id, 999)) if len(asked) == 1 else Write()
 
-    await store.change((), think)
+    await store.change((), decide)
     assert asked == [{}, {published.id: published}]
 
 

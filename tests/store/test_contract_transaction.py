@@ -9,7 +9,7 @@ from tests.store.test_contract_change import increment
 from tests.store.values import a_run, key, load, moved, new_run, running, save, settled, want, writes
 
 from stepkeep.errors import Contended, Fenced
-from stepkeep.store.protocol import Loaded, Store, Think, Transaction, Write
+from stepkeep.store.protocol import Decide, Loaded, Store, Transaction, Write
 
 
 async def execute(transaction: Transaction, statement: str) -> None:
@@ -46,10 +46,10 @@ async def test_both_are_there_after_the_end(store: Store, raw: Raw) -> None:
     assert (await load(store, want(1))).runs[key(1)].seq == 2
 
 
-async def complete_with_a_note(store: Store, think: Think, then: Exception | None = None) -> None:
+async def complete_with_a_note(store: Store, decide: Decide, then: Exception | None = None) -> None:
     async with store.transaction() as transaction:
         await execute(transaction, "insert into notes values ('mine')")
-        await transaction.change([want(1, steps=(0,))], think)
+        await transaction.change([want(1, steps=(0,))], decide)
         if then is not None:
             raise then
 

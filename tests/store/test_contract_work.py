@@ -35,11 +35,11 @@ async def propose(
 ) -> Loaded:
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change((), think, Propose(queues=queues, limit=limit, after=after))
+    await store.change((), decide, Propose(queues=queues, limit=limit, after=after))
     return seen[-1]
 
 
@@ -47,7 +47,7 @@ async def claim(store: Store, limit: int) -> list[Claim]:
     """Claim what is proposed, as the kernel would have it written."""
     claimed: list[Claim] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         claimed[:] = loaded.proposed
         write = Write()
         for tenant, run, no in loaded.proposed:
@@ -61,7 +61,7 @@ async def claim(store: Store, limit: int) -> list[Claim]:
             write.entries.append(entry)
         return write
 
-    await store.change((), think, Propose(queues=(QUEUE,), limit=limit))
+    await store.change((), decide, Propose(queues=(QUEUE,), limit=limit))
     return claimed
 
 
@@ -117,11 +117,11 @@ async def test_wanted_runs_and_proposals_come_together(store: Store) -> None:
     await save(store, new_run(1, (ready(1), a_step(1, 1))), new_run(2, (ready(2),)))
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change([want(1, steps=(1,))], think, Propose(queues=(QUEUE,), limit=9))
+    await store.change([want(1, steps=(1,))], decide, Propose(queues=(QUEUE,), limit=9))
     assert seen[-1].proposed == [(*key(1), 0), (*key(2), 0)]
     assert set(seen[-1].steps[key(1)]) == {0, 1}
 

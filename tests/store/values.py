@@ -9,7 +9,7 @@ from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
 from stepkeep.kernel.states import RunState, StepState, StopCause, WorkerState
 from stepkeep.store.listing import TROUBLED
-from stepkeep.store.protocol import Loaded, NewRun, RunChange, RunKey, Store, Think, Want, Write
+from stepkeep.store.protocol import Decide, Loaded, NewRun, RunChange, RunKey, Store, Want, Write
 
 TENANT = "acme"
 QUEUE = 7
@@ -128,7 +128,7 @@ def want(number: int, **given: Any) -> Want:
     return Want(tenant=TENANT, run_id=run_id(number), **given)
 
 
-def writes(what: Write) -> Think:
+def writes(what: Write) -> Decide:
     return lambda loaded: what
 
 
@@ -140,11 +140,11 @@ async def load(store: Store, *wants: Want) -> Loaded:
     """What a change that writes nothing gets to see."""
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change(wants, think)
+    await store.change(wants, decide)
     return seen[-1]
 
 

@@ -24,13 +24,13 @@ def lose_the_reply(bed: Bed, to: Callable[[Write], bool], times: int = 1) -> Non
     real = bed.store.change
     left = times
 
-    async def change(wants, think, propose=None):
+    async def change(wants, decide, propose=None):
         nonlocal left
         written = Write()
 
         def overheard(loaded):
             nonlocal written
-            answer = think(loaded)
+            answer = decide(loaded)
             written = answer if isinstance(answer, Write) else Write()
             return answer
 
@@ -39,18 +39,18 @@ def lose_the_reply(bed: Bed, to: Callable[[Write], bool], times: int = 1) -> Non
             left -= 1
             raise ConnectionLost("the line broke after the commit")
 
-    really_record = bed.store.record
+    really_write = bed.store.write_if_unchanged
 
-    async def record(what, known, **how):
+    async def write_if_unchanged(what, known, basis):
         nonlocal left
-        now = await really_record(what, known, **how)
+        now = await really_write(what, known, basis)
         if left and to(what):
             left -= 1
             raise ConnectionLost("the line broke after the commit")
         return now
 
     bed.store.change = change  # type: ignore[method-assign]
-    bed.store.record = record  # type: ignore[method-assign]
+    bed.store.write_if_unchanged = write_if_unchanged  # type: ignore[method-assign]
 
 
 def claims(write: Write) -> bool:

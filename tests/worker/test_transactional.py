@@ -140,13 +140,13 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
             bed.store.transaction = really  # type: ignore[method-assign]
             answered.set()
 
-        async def slow_report(wants: Any, think: Any, propose: Any = None) -> None:
+        async def slow_report(wants: Any, decide: Any, propose: Any = None) -> None:
             if propose is None and not answered.is_set():
                 timed_out.set()
                 await answered.wait()
                 await asyncio.sleep(0.05)
                 room.append(worker._attempts.places.free.total)
-            await change(wants, think, propose)
+            await change(wants, decide, propose)
 
         rules = (Rule(expression="output == 'written'"),)
         run_id = await bed.start(
@@ -155,7 +155,7 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
         )
         bed.store.transaction = slow_to_answer  # type: ignore[method-assign]
         bed.store.change = slow_report  # type: ignore[method-assign]
-        bed.store.record = refuse_to_record  # type: ignore[method-assign]
+        bed.store.write_if_unchanged = refuse_to_write  # type: ignore[method-assign]
         worker = bed.worker(concurrency=1)
         await serving(worker, lambda: eventually(bed.ended(run_id)))
         assert room == [0]
@@ -165,7 +165,7 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
     on_store(body)
 
 
-async def refuse_to_record(what: Any, known: Any, **how: Any) -> int:
+async def refuse_to_write(what: Any, known: Any, basis: Any) -> int:
     raise Contended("somebody has to look")
 
 

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from stepkeep.kernel.decision import Accepted, Decision
+from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_TERMINAL
+from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.clock import Clock
-from stepkeep.operations.deliberation import Deliberation
 from stepkeep.store.protocol import Loaded, RunKey
 
 LONGEST = 1000
@@ -43,6 +43,13 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     known: Known | None = None
 
 
+class Recalled(msgspec.Struct, frozen=True):
+    """What a batch of reports is decided on without a read."""
+
+    loaded: Loaded
+    runs: dict[RunKey, Known]
+
+
 class Memory:
     """The claims that this process holds, and what it knows of their runs."""
 
@@ -51,13 +58,13 @@ class Memory:
         self._held: dict[Name, Held] = {}
 
     # -- claims --------------------------------------------------------------------------------------------------------
-    def hold(self, thought: Deliberation, known: Mapping[RunKey, Known] | None = None) -> None:
+    def hold(self, batch: DecisionBatch, known: Mapping[RunKey, Known] | None = None) -> None:
         """Remember what was claimed by a transaction that was committed. `known` is what it was decided on, if that was
         recalled and not read."""
-        for key, decision in thought.decisions.items():
+        for key, decision in batch.decisions.items():
             alone = decision.run.leased == 1
             for step in decision.claimed:
-                plan = thought.plan_of(decision.run)
+                plan = batch.plan_of(decision.run)
                 now_known = _learn(plan, step, decision, (known or {}).get(key)) if alone else None
                 self._held[key, step.no, step.fence] = Held(plan, step, now_known)
 
@@ -83,7 +90,7 @@ class Memory:
                 numbers.add(held.step.note.next)
         return expected
 
-    def recall(self, events: Sequence[StepReported], offset: int) -> tuple[Loaded, dict[RunKey, Known]] | None:
+    def recall(self, events: Sequence[StepReported], offset: int) -> Recalled | None:
         """All that these reports need; None where anything may be missing."""
         now = self._clock.now()
         if now is None:
@@ -101,7 +108,7 @@ class Memory:
                 if no not in steps and known.is_young and no not in known.ended:
                     steps[no] = as_born(held.plan, run, no)
             loaded.runs[key], loaded.steps[key] = run, steps
-        return loaded, recalled
+        return Recalled(loaded, recalled)
 
 
 def _learn(plan: Plan, claimed: Step, decision: Decision, known: Known | None) -> Known | None:
@@ -123,15 +130,3 @@ def as_born(plan: Plan, run: Run, no: int) -> Step:
     """The row of a main step that nothing has happened to."""
     planned = plan.steps[no]
     return Step(run.tenant, run.id, no, planned.queue, run.priority, unmet=planned.unmet)
-
-
-def is_certain(thought: Deliberation) -> bool:
-    """Whether every event was accepted and moves its run's journal on, so that the write shows if the memory was right.
-
-    A lease that is carried on may have been renewed since; only the database knows until when.
-    """
-    for decision in thought.decisions.values():
-        leased = [step for step in decision.changed if step.worker is not None]
-        if decision.entry is None or len(leased) != len(decision.claimed):
-            return False
-    return all(type(reply) is Accepted for reply in thought.replies)

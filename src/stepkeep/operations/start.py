@@ -14,7 +14,7 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import Conflict, ConnectionLost, Contended, InvalidInput, KeyReused
+from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
 from stepkeep.kernel.birth import conceive
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.events import RunStarted
@@ -24,8 +24,8 @@ from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import edge
 from stepkeep.operations.lanes import Lane, all_or_each
-from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.protocol import IdempotencyKey, Loaded, More, NewRun, Want, Write
+from stepkeep.operations.transact import Transactor, Unlocked
+from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Want, Write
 
 OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
@@ -94,41 +94,18 @@ class Starter:
 
     async def _start_together(self, requests: list[StartRequest]) -> list[Started | Exception]:
         try:
-            started = await self._at_once(requests)
-            return await again_if_contended(lambda: self._once(requests)) if started is None else started
+            batch = await self._transactor.run(lambda: StartBatch(requests, self._mould), self._unread(requests))
         except ConnectionLost:
             # It may have been committed. The ids are ours alone, so runs that exist under them are these.
-            return await again_if_contended(lambda: self._once(requests, again=True))
+            batch = await self._transactor.run(lambda: StartBatch(requests, self._mould, again=True), None)
+        return [answer for answer in batch.answers if answer is not None]
 
-    async def _at_once(self, requests: list[StartRequest]) -> list[Started | Exception] | None:
-        """Start runs that no key can keep from being new, without a look: one round trip instead of four.
-
-        None means that nothing was written, and that somebody has to look.
-        """
-        store, clock = self._transactor.store, self._transactor.clock
-        now = clock.now()
+    def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
+        """Nothing needs to be read where no key can name an existing run: one round trip instead of four."""
+        now = self._transactor.clock.now()
         if now is None or any(request.idempotency_key or request.business_key for request in requests):
             return None
-        batch, nothing = _Births(requests, self._mould), Loaded(now=now + store.clock_offset)
-        write = batch.think(nothing)
-        if not isinstance(write, Write) or not write.new_runs:
-            return None
-        try:
-            clock.read(await store.record(write, nothing) - store.clock_offset)
-        except Contended:
-            return None
-        return [answer for answer in batch.answers if answer is not None]
-
-    async def _once(self, requests: list[StartRequest], *, again: bool = False) -> list[Started | Exception]:
-        batch, offset = _Births(requests, self._mould), self._transactor.store.clock_offset
-        wants = [Want(tenant=request.tenant, run_id=request.run_id) for request in requests] if again else []
-
-        def think(loaded: Loaded) -> More | Write:
-            self._transactor.clock.read(loaded.now - offset)
-            return batch.think(loaded)
-
-        await self._transactor.store.change(wants, think)
-        return [answer for answer in batch.answers if answer is not None]
+        return Unlocked(Basis.NEW, Loaded(now=now + self._transactor.store.clock_offset))
 
     def _mould(self, plan: Plan, start: bool) -> Mould | None:
         known = self._moulds.get((plan.definition_id, start))
@@ -161,15 +138,26 @@ def accept(request: StartRequest) -> StartRequest:
     return msgspec.structs.replace(request, run_id=request.run_id or str(uuid7()))
 
 
-class _Births:
-    """One transaction's starts: which are new, which were made before, which are refused."""
+class StartBatch:
+    """One transaction's starts: which are new, which were made before, which are refused.
 
-    def __init__(self, requests: list[StartRequest], mould: Moulds) -> None:
-        self._requests, self._mould = requests, mould
+    With `again` it looks for runs that exist under the ids of the requests: an earlier try may have been committed.
+    """
+
+    def __init__(self, requests: list[StartRequest], mould: Moulds, *, again: bool = False) -> None:
+        self.basis = Basis.LOCKED
+        self._requests, self._mould, self._again = requests, mould, again
         self._looked: Loaded | None = None
         self.answers: list[Started | Exception | None] = [None] * len(requests)
+        self._creates = False
 
-    def think(self, loaded: Loaded) -> More | Write:
+    def wants(self) -> list[Want]:
+        return [Want(tenant=request.tenant, run_id=request.run_id) for request in self._requests] if self._again else []
+
+    def is_certain(self) -> bool:
+        return self._creates
+
+    def decide(self, loaded: Loaded) -> More | Write:
         if self._looked is not loaded:
             self._looked = loaded
             more = More(
@@ -188,6 +176,7 @@ class _Births:
                 self.answers[place] = _answer(request, loaded, made, held, write, self._mould)
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
+        self._creates = bool(write.new_runs)
         return write
 
 

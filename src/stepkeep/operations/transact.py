@@ -1,7 +1,7 @@
-"""The one door to `decide`: events in, one transaction, answers out.
+"""The pipeline for everything that changes a run: load on a basis, decide, write if unchanged, else load with locks.
 
-Lock runs, read, decide (pure), write everything, commit. Many events over many runs share a transaction; one bad event
-is refused alone. Everything that changes a run, from a worker's report to an operator's cancel, comes through here.
+Many events over many runs share a transaction; one bad event is refused alone. It must not decide anything itself: the
+kernel does, inside the batch. Workers, the operations of people and clocks, and starts call it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -23,21 +24,21 @@ from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
+from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.clock import Clock
-from stepkeep.operations.deliberation import Answer, Deliberation
 from stepkeep.operations.lanes import Lane, all_or_each
-from stepkeep.operations.memory import Memory, is_certain
+from stepkeep.operations.memory import Memory
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Loaded, More, Propose, Store, Transaction, Write
+from stepkeep.store.protocol import Basis, Loaded, More, Propose, Store, Transaction, Want, Write
 
-MEETINGS = 12
-"""How often a transaction that met another one is run again before the caller hears of it."""
+MAX_CONFLICT_RETRIES = 12
+"""How often a transaction that conflicts with another one is run before the caller is told."""
 
 MOST_HIDDEN = 10_000
 """How many claimable steps of runs that cannot be read a claim looks beyond."""
 
-WARY = 2.0
-"""How long (seconds) a worker that met another one while it claimed takes locks before it looks."""
+LOCKED_CLAIM_SECONDS = 2.0
+"""How long a process claims with row locks after a conflict: an optimistic claim would conflict again."""
 
 T = TypeVar("T")
 
@@ -90,6 +91,46 @@ class UnreadableRuns:
         log.error("%s", problem)
 
 
+class Batch(Protocol):
+    """What one transaction decides: what it wants loaded, and the decision on what was loaded.
+
+    `decide` is pure and may be called again with other rows. `is_certain` says whether a decision on unlocked rows may
+    be written: the write must show whether those rows were still true.
+    """
+
+    basis: Basis
+
+    def wants(self) -> Sequence[Want]: ...
+    def decide(self, loaded: Loaded) -> More | Write: ...
+    def is_certain(self) -> bool: ...
+
+
+B = TypeVar("B", bound=Batch)
+
+
+class Unlocked(msgspec.Struct, frozen=True):
+    """Rows that are known without a lock, and how."""
+
+    basis: Basis
+    loaded: Loaded
+
+
+class Tally:
+    """How many transactions of this process rest on which basis, and how often one without locks fell back to them."""
+
+    def __init__(self) -> None:
+        self.commits: Counter[Basis] = Counter()
+        self.fallbacks: Counter[Basis] = Counter()
+
+    def committed(self, basis: Basis) -> None:
+        self.commits[basis] += 1
+        log.debug("committed a decision on the basis %s", basis)
+
+    def fell_back(self, basis: Basis) -> None:
+        self.fallbacks[basis] += 1
+        log.debug("a decision on the basis %s cannot be written; deciding again with locks", basis)
+
+
 class Transactor:
     """One per process: the store, the plans it has met, and the lanes that group what callers ask for."""
 
@@ -99,11 +140,12 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self._lane: Lane[Event, Accepted] = Lane(self._submit_batch, size_bytes=event_bytes)
-        self._monotonic, self._locks_until = monotonic, -inf
+        self._monotonic, self._locked_claims_until = monotonic, -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)
         self._hidden_steps = 0
         self.unreadable = UnreadableRuns()
+        self.tally = Tally()
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -118,9 +160,9 @@ class Transactor:
         return await all_or_each(list(events), self._submit_together)
 
     async def _submit_together(self, events: list[Event]) -> list[Answer]:
-        thought = await self._in_transaction(lambda: Deliberation(self.plans, events))
-        self.unreadable.note_all(thought.barred.values())
-        return answers(thought)
+        batch = await self.run(lambda: DecisionBatch(self.plans, events), None)
+        self.unreadable.note_all(batch.barred.values())
+        return answers(batch)
 
     async def _submit_batch(self, events: list[Event]) -> list[Answer]:
         return await self.submit_all(events)
@@ -132,132 +174,125 @@ class Transactor:
             return []
         while True:
             beyond = self._hidden_steps
-            thought = await self._claim_beyond(claimer, limit, beyond, after)
-            self._hidden_steps = min(thought.passed_over, MOST_HIDDEN)
-            claimed = claims_of(thought)
-            # Steps of runs that cannot be read stay in front of the queue: the next look reaches beyond them.
+            batch = await self._claim_beyond(claimer, limit, beyond, after)
+            self._hidden_steps = min(batch.passed_over, MOST_HIDDEN)
+            claimed = claims_of(batch)
+            # Steps of runs that cannot be read stay in front of the queue: the next claim reaches beyond them.
             if claimed or self._hidden_steps <= beyond:
                 return claimed
 
-    async def _claim_beyond(self, claimer: Claimer, limit: int, beyond: int, after: int | None) -> Deliberation:
-        """Claim up to `limit` steps, and look at so many more, because as many are known to be no use."""
+    async def _claim_beyond(self, claimer: Claimer, limit: int, beyond: int, after: int | None) -> DecisionBatch:
+        """Claim up to `limit` steps; propose `beyond` more, because that many are known to be unreadable."""
         propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit + beyond, after=after)
-
-        def think_of() -> Deliberation:
-            return _Claiming(self.plans, claimer, limit)
-
-        thought = await self._claim_lightly(think_of(), propose)
-        if thought is None:
-            thought = await self._in_transaction(think_of, propose)
-        self.unreadable.note_all(thought.barred.values())
-        for answer in answers(thought):
+        unlocked = None
+        if self.store.prefers_optimistic_claims and self._monotonic() >= self._locked_claims_until:
+            unlocked = Unlocked(Basis.READ, await self.store.find_claimable(propose))
+        if unlocked is not None and not unlocked.loaded.proposed:
+            batch = ClaimBatch(self.plans, claimer, limit)
+            batch.decide(unlocked.loaded)
+        else:
+            batch = await self.run(lambda: ClaimBatch(self.plans, claimer, limit), unlocked, propose)
+        self.unreadable.note_all(batch.barred.values())
+        for answer in answers(batch):
             if not isinstance(answer, Accepted | Refused | Unreadable):
                 log.error("a step that is ready cannot be claimed", exc_info=answer)
-        self._memory.hold(thought)
-        return thought
-
-    async def _claim_lightly(self, thought: Deliberation, propose: Propose) -> Deliberation | None:
-        """Look for work that nobody else seems to want, and record the claim: two round trips instead of five.
-
-        None means that nothing was claimed, and that somebody has to look again, with locks: who has met another worker
-        would only meet it again, and does so for a while.
-        """
-        if not self.store.looks_first or self._monotonic() < self._locks_until:
-            return None
-        known = await self.store.find_claimable(propose)
-        if known.passed_over and not known.proposed:
-            thought.think(known)
-            return thought
-        if not known.proposed or await self._record(thought, known, patient=False):
-            return thought
-        self._locks_until = self._monotonic() + WARY
-        return None
+        self._memory.hold(batch)
+        return batch
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
         recalled = self._memory.recall(events, self.store.clock_offset)
-        thought = Deliberation(self.plans, events, claimer)
-        if recalled is not None and await self._record(thought, recalled[0]):
-            self._memory.forget(events)
-            self._memory.hold(thought, recalled[1])
-        else:
-            expected = self._memory.expect(events)
-            thought = await self._in_transaction(lambda: Deliberation(self.plans, events, claimer, expected))
-            self._memory.forget(events)
-            self._memory.hold(thought)
-            self.unreadable.note_all(thought.barred.values())
-        return answers(thought), claims_of(thought)
+        batch = await self.run(
+            lambda: DecisionBatch(self.plans, events, claimer, expect=self._memory.expect),
+            None if recalled is None else Unlocked(Basis.REMEMBERED, recalled.loaded),
+        )
+        self._memory.forget(events)
+        self._memory.hold(batch, recalled.runs if recalled and batch.basis is Basis.REMEMBERED else None)
+        self.unreadable.note_all(batch.barred.values())
+        return answers(batch), claims_of(batch)
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""
-        thought = Deliberation(self.plans, (event,), None, self._memory.expect((event,)))
-        await transaction.change(thought.wants(), thought.think)
+        batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect)
+        batch.basis = Basis.USER_TRANSACTION
+        await transaction.change(batch.wants(), batch.decide)
+        self.tally.committed(batch.basis)
         self._memory.forget((event,))
-        return answers(thought)[0]
+        return answers(batch)[0]
 
     def forget(self, claim: Claim) -> None:
         """The worker lost this claim and will never report on it."""
         self._memory.drop((claim.tenant, claim.run_id), claim.step.no, claim.step.fence)
 
-    async def _record(self, thought: Deliberation, known: Loaded, *, patient: bool = True) -> bool:
-        """Decide on what is known, and write that if the database agrees; says whether it does.
+    # -- the pipeline ------------------------------------------------------------------------------------------------
+    async def run(self, make_batch: Callable[[], B], unlocked: Unlocked | None, propose: Propose | None = None) -> B:
+        """Decide on what is known and write it if unchanged; otherwise load with locks, decide again and write.
 
-        If not, nothing was written, and somebody has to look.
+        Everything that changes a run comes through here, starts included. `batch.basis` says what it rests on.
         """
-        write = thought.think(known)
-        if not isinstance(write, Write) or not is_certain(thought):
+        if unlocked is not None:
+            batch = make_batch()
+            if await self._write_if_unchanged(batch, unlocked):
+                return batch
+            self.tally.fell_back(unlocked.basis)
+            if unlocked.basis is Basis.READ:
+                self._locked_claims_until = self._monotonic() + LOCKED_CLAIM_SECONDS
+        return await again_if_contended(lambda: self._write_locked(make_batch(), propose))
+
+    async def _write_if_unchanged(self, batch: Batch, unlocked: Unlocked) -> bool:
+        """Decide on rows that are not locked; says whether the database took the decision."""
+        batch.basis = unlocked.basis
+        write = batch.decide(unlocked.loaded)
+        if not isinstance(write, Write) or not batch.is_certain():
             return False
         try:
-            with in_doubt(thought):
-                now = await self.store.record(write, known, patient=patient)
+            with commit_unknown(batch):
+                now = await self.store.write_if_unchanged(write, unlocked.loaded, unlocked.basis)
         except Contended:
             return False
         self.clock.read(now - self.store.clock_offset)
+        self.tally.committed(unlocked.basis)
         return True
 
-    # -- the transaction ---------------------------------------------------------------------------------------------
-    async def _in_transaction(
-        self, think_of: Callable[[], Deliberation], propose: Propose | None = None
-    ) -> Deliberation:
-        async def once() -> Deliberation:
-            thought = think_of()
-            offset = self.store.clock_offset
+    async def _write_locked(self, batch: B, propose: Propose | None) -> B:
+        """Load under locks, decide, write, commit."""
+        batch.basis = Basis.LOCKED
+        offset = self.store.clock_offset
 
-            def think(loaded: Loaded) -> More | Write:
-                self.clock.read(loaded.now - offset)
-                return thought.think(loaded)
+        def decide(loaded: Loaded) -> More | Write:
+            self.clock.read(loaded.now - offset)
+            return batch.decide(loaded)
 
-            with in_doubt(thought):
-                await self.store.change(thought.wants(), think, propose)
-            return thought
-
-        return await again_if_contended(once)
+        with commit_unknown(batch):
+            await self.store.change(batch.wants(), decide, propose)
+        self.tally.committed(Basis.LOCKED)
+        return batch
 
 
 @contextmanager
-def in_doubt(thought: Deliberation) -> Iterator[None]:
-    """A block that commits: where the database falls silent in it, what was claimed may be held, or not."""
+def commit_unknown(batch: Batch) -> Iterator[None]:
+    """A block that commits: when the database does not answer, the batch's claims may be held or not."""
     try:
         yield
     except StoreUnavailable as problem:
-        if claims := claims_of(thought):
+        if isinstance(batch, DecisionBatch) and (claims := claims_of(batch)):
             raise ClaimsInDoubt(problem, claims) from problem
         raise
 
 
 async def again_if_contended(transaction: Callable[[], Awaitable[T]]) -> T:
-    """Run a whole transaction again when it met another: it left nothing behind, so it may."""
-    for meeting in range(MEETINGS):
+    """Run a whole transaction again after a conflict: it wrote nothing."""
+    for attempt in range(MAX_CONFLICT_RETRIES):
         try:
             return await transaction()
         except Contended:
-            if meeting == MEETINGS - 1:
+            if attempt == MAX_CONFLICT_RETRIES - 1:
                 raise
-            await asyncio.sleep(random.uniform(0, 0.002 * 2**meeting))  # noqa: S311
+            await asyncio.sleep(random.uniform(0, 0.002 * 2**attempt))  # noqa: S311
     raise AssertionError("unreachable")
 
 
-def claims_of(thought: Deliberation) -> list[Claim]:
+def claims_of(batch: DecisionBatch) -> list[Claim]:
     """The steps that a transaction claimed, if it was committed."""
     return [
         Claim(
@@ -268,30 +303,30 @@ def claims_of(thought: Deliberation) -> list[Claim]:
             plan=plan,
             claimed_at=step.claimed_at or 0,
         )
-        for plan, step in thought.claimed()
+        for plan, step in batch.claimed()
     ]
 
 
-def answers(thought: Deliberation) -> list[Answer]:
+def answers(batch: DecisionBatch) -> list[Answer]:
     missing = Refused("the event was not decided on")
-    return [missing if reply is None else reply for reply in thought.replies]
+    return [missing if reply is None else reply for reply in batch.replies]
 
 
-class _Claiming(Deliberation):
-    """A deliberation whose events are the claims that the store proposed."""
+class ClaimBatch(DecisionBatch):
+    """A batch whose events are the claims that the store proposed."""
 
     def __init__(self, plans: PlanCache, claimer: Claimer, limit: int) -> None:
         super().__init__(plans)
         self._for, self._limit = claimer, limit
 
-    def think(self, loaded: Loaded) -> More | Write:
+    def decide(self, loaded: Loaded) -> More | Write:
         unknown = self._unknown(loaded)
         if unknown:
             return More(definitions=unknown)
         self._given = tuple(
             self._claim(loaded, tenant, run_id, no) for tenant, run_id, no in loaded.proposed[: self._limit]
         )
-        return super().think(loaded)
+        return super().decide(loaded)
 
     def _claim(self, loaded: Loaded, tenant: str, run_id: str, no: int) -> StepClaimed:
         plan = self._plans.get(loaded.runs[tenant, run_id].definition_id)

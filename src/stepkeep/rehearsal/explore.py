@@ -90,7 +90,7 @@ class Explorer:
                     if sample is not None and sample.takes():
                         self._walk(self._take(world, offer), level=1)
             world.now = max(world.now, coming.at)
-            decision = world.think(coming.event)
+            decision = world.decide(coming.event)
             for text in dict.fromkeys(self._stage.asked):
                 for offer in _condition_offers(text) if text not in asked else ():
                     offered += 1
@@ -169,9 +169,9 @@ class Explorer:
             assert world.run.due_at is not None
             world.now = max(world.now, world.run.due_at)
             world.renew(self._stage.plan.definition.lease)
-            world.apply(world.think(script.run_timeout()))
+            world.apply(world.decide(script.run_timeout()))
         else:
-            world.apply(world.think(script.cancel(fate is Fate.CANCELLED_AND_UNDONE)))
+            world.apply(world.decide(script.cancel(fate is Fate.CANCELLED_AND_UNDONE)))
 
     def _named(self, world: World, place: Place, fate: Fate) -> Deviation:
         plan = self._stage.plan
@@ -203,7 +203,7 @@ class Explorer:
             if level == 1 and not isinstance(coming.event, StepClaimed):
                 self._remember(world)
             world.now = max(world.now, coming.at)
-            world.apply(world.think(coming.event))
+            world.apply(world.decide(coming.event))
             if mark is None and isinstance(watched, int) and self._settled(world, watched):
                 mark = (self._signature(world, level), world.now)
                 known = self._tails.get(mark[0])
@@ -272,7 +272,7 @@ class Explorer:
             if world.run.due_at is not None and not isinstance(coming.event, StepClaimed):
                 last = world.fork() if self._stage.plan.undos or last is None else last
             world.now = max(world.now, coming.at)
-            world.apply(world.think(coming.event))
+            world.apply(world.decide(coming.event))
         if last is None:
             return []
         late = self._take(last, (Place(Part.RUN), Fate.RUN_TIMES_OUT))

@@ -129,7 +129,7 @@ class World:
         return self.stage.plan.at(no).name
 
     # -- changing ----------------------------------------------------------------------------------------------------
-    def think(self, event: Event) -> Decision:
+    def decide(self, event: Event) -> Decision:
         """The kernel's decision on this event, before it is applied."""
         stage = self.stage
         stage.asking = self

@@ -15,7 +15,7 @@ from stepkeep.definition.registry import Registry
 from stepkeep.errors import Refused, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
-from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.batch import Answer
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.simulation.definitions import CAPABILITY

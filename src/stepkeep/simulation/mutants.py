@@ -77,13 +77,13 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "room-per-run",
         "each run of a batch fills the worker's whole room",
-        "operations.deliberation:Deliberation._decide",
+        "operations.batch:DecisionBatch._decide",
         "self._chained = claimer.having(answer.claimed)",
         "self._chained = claimer",
     ),
     _one(
         "judged-holds-no-slot",
-        "a step whose rules run next is thought to have left its slot",
+        "a step whose rules run next is batch to have left its slot",
         "worker.attempts:_frees_slot",
         "return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)",
         "return True",
@@ -262,8 +262,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "rejected-passes",
         "a rejected gate satisfies an edge that tolerates failures",
         "progress:settle",
-        " and not news.hard",
-        "",
+        "news, news.state in allow and not news.hard)",
+        "news, news.state in allow)",
     ),
     _in_kernel(
         "no-run-timeout",
@@ -355,7 +355,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "business-key-kept",
         "only success frees a business key",
-        "operations.deliberation:gather",
+        "operations.batch:gather",
         "run.state in RUN_TERMINAL",
         "run.state == 'succeeded'",
     ),
@@ -378,9 +378,9 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "claimed-though-refused",
         "a claim that was refused because another worker came first counts as made",
-        "operations.transact:Transactor._claim_lightly",
-        "if not known.proposed or await self._record(thought, known, patient=False):",
-        "if not known.proposed or await self._record(thought, known, patient=False) or thought.decisions:",
+        "operations.transact:Transactor._write_if_unchanged",
+        "except Contended:\n        return False",
+        "except Contended:\n        return unlocked.basis is Basis.READ",
     ),
     _one(
         "late-from-memory",
@@ -391,7 +391,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "young-for-ever",
-        "steps that were never read are thought to be as they were born, whatever has happened",
+        "steps that were never read are batch to be as they were born, whatever has happened",
         "operations.memory:_learn",
         "is_young=plan.roots == (claimed.no,)",
         "is_young=True",
@@ -399,13 +399,13 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "shortened-lease",
         "a lease that goes on is written back as it was before it was renewed",
-        "operations.memory:is_certain",
+        "operations.batch:DecisionBatch.is_certain",
         " or len(leased) != len(decision.claimed)",
         "",
     ),
     _one(
         "silent-goodbye",
-        "a worker that was thought lost and ends in good order is never said to have ended",
+        "a worker that was batch lost and ends in good order is never said to have ended",
         "operations.workers:shut_down",
         "if trigger is None:",
         "if trigger is None or trigger is T.HEARD_AGAIN:",

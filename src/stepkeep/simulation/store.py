@@ -27,6 +27,8 @@ from stepkeep.simulation.database import Database, Proposal, Session, lock_order
 from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.bounds import check_version, check_worker
 from stepkeep.store.protocol import (
+    Basis,
+    Decide,
     Due,
     Finished,
     Lease,
@@ -40,7 +42,6 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
-    Think,
     Transaction,
     Want,
     WholeRun,
@@ -111,7 +112,7 @@ class StartAgain(Exception):
 
 
 class _Change:
-    """One change inside an open session: lock and load, think, load more where asked, write."""
+    """One change inside an open session: lock and load, decide, load more where asked, write."""
 
     def __init__(self, store: ModelStore, session: Session) -> None:
         self._store, self._session = store, session
@@ -119,7 +120,7 @@ class _Change:
         self._last: tuple[str, str] = ("", "")
         self.loaded = Loaded(now=0)
 
-    async def run(self, wants: Sequence[Want], think: Think, propose: Propose | None) -> None:
+    async def run(self, wants: Sequence[Want], decide: Decide, propose: Propose | None) -> None:
         asked = tuple(wants)
         if asked or propose is None:
             await self._lock(asked, asked)
@@ -134,7 +135,7 @@ class _Change:
             if step is not None and step.ready_at is not None and propose and step.queue in propose.queues:
                 self.loaded.proposed.append((tenant, run_id, no))
         for _ in range(MAX_ROUNDS):
-            answer = think(self.loaded)
+            answer = decide(self.loaded)
             if isinstance(answer, Write):
                 if any(getattr(answer, name) for name in Write.__struct_fields__):
                     await self._wait("write", partial(self._session.write, answer))
@@ -203,9 +204,9 @@ class ModelTransaction:
     def execute(self, text: str) -> None:
         self._session.note(text)
 
-    async def change(self, wants: Sequence[Want], think: Think) -> None:
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         try:
-            await _Change(self._store, self._session).run(wants, think, None)
+            await _Change(self._store, self._session).run(wants, decide, None)
         except StartAgain as again:
             raise Contended(f"{again}: run the whole again") from None
 
@@ -214,7 +215,7 @@ class ModelStore:
     """One client's view of a model database, at the end of its own wire."""
 
     lanes = 2
-    looks_first = True
+    prefers_optimistic_claims = True
     migrates_itself = True
 
     def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
@@ -246,8 +247,8 @@ class ModelStore:
         return await self.wire.ask("now", self.database.clock) + self.clock_offset
 
     # -- change ------------------------------------------------------------------------------------------------------
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        noting = Noting(think)
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
+        noting = Noting(decide)
         while True:
             try:
                 async with self._session() as session:
@@ -258,9 +259,10 @@ class ModelStore:
                 self.bell.ring(noting.topics)
                 return
 
-    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         session = self.database.begin()
         try:
+            patient = basis is not Basis.READ
             now = await self.wire.wait(
                 "record", lambda: session.record(what, self.clock_offset, known.now, patient=patient), session
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 from stepkeep.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.store.protocol import RESTED, Bell, Heard, Hint, Loaded, More, Think, Transaction, Want, Write
+from stepkeep.store.protocol import RESTED, Bell, Decide, Heard, Hint, Loaded, More, Transaction, Want, Write
 
 AT_REST = RUN_TERMINAL | {RunState.BLOCKED}
 """States that somebody may be waiting for: the end, and the moment from which only others can move the run."""
@@ -49,12 +49,12 @@ def topics_of(write: Write) -> set[int]:
 class Noting:
     """A decision that remembers whom it concerns. Called again, it forgets what it said before."""
 
-    def __init__(self, think: Think) -> None:
-        self._think = think
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
         self.topics: set[int] = set()
 
     def __call__(self, loaded: Loaded) -> More | Write:
-        answer = self._think(loaded)
+        answer = self._decide(loaded)
         self.topics = topics_of(answer) if isinstance(answer, Write) else set()
         return answer
 
@@ -234,7 +234,7 @@ class _NotedTransaction:
     def is_lost(self) -> bool:
         return self._inner.is_lost
 
-    async def change(self, wants: Sequence[Want], think: Think) -> None:
-        noting = Noting(think)
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None:
+        noting = Noting(decide)
         await self._inner.change(wants, noting)
         self.topics |= noting.topics

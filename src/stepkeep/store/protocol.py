@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -116,6 +117,22 @@ class Loaded(msgspec.Struct, kw_only=True):
     passed_over: int = 0
 
 
+class Basis(StrEnum):
+    """What a decision rests on. Whatever it is, the same kernel decides, and the write goes through only if the rows
+    are still as the basis says; after a conflict the decision is made again on LOCKED."""
+
+    LOCKED = "locked"
+    """Rows that were read in the transaction that writes, under the locks of their runs."""
+    READ = "read"
+    """Rows that one statement read without a lock: an optimistic claim."""
+    REMEMBERED = "remembered"
+    """Rows that this process wrote last: a report on a run in which no other worker holds a step."""
+    NEW = "new"
+    """No rows at all: starts without a key that could name an existing run."""
+    USER_TRANSACTION = "user_transaction"
+    """Rows read and locked inside the transaction of a transactional step."""
+
+
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that comes into being, with all its steps."""
 
@@ -178,7 +195,7 @@ class Write(msgspec.Struct, kw_only=True):
         )
 
 
-Think = Callable[[Loaded], More | Write]
+Decide = Callable[[Loaded], More | Write]
 """The decision, as the store sees it: pure, called inside the transaction, perhaps more than once."""
 
 
@@ -213,7 +230,7 @@ class Transaction(Protocol):
     @property
     def is_lost(self) -> bool: ...
 
-    async def change(self, wants: Sequence[Want], think: Think) -> None: ...
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None: ...
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -338,13 +355,13 @@ class Store(Protocol):
 
     `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
     store rings `bell` itself, after each commit that others may be waiting for. `lanes` is how many changes it can
-    really make at a time: more of them at once would only be smaller ones. `looks_first` tells that looking for work
-    and then recording a claim costs less here than finding it and claiming it in one transaction. `migrates_itself`
-    tells that opening an engine also migrates; otherwise it refuses a database that lacks a migration.
+    really make at a time: more of them at once would only be smaller ones. `prefers_optimistic_claims` says that
+    reading without locks and then writing if unchanged costs less here than one transaction with locks.
+    `migrates_itself` says that opening an engine also migrates; otherwise it refuses a database that lacks a migration.
     """
 
     lanes: int
-    looks_first: bool
+    prefers_optimistic_claims: bool
     migrates_itself: bool
     clock_offset: int
     url: str
@@ -364,18 +381,18 @@ class Store(Protocol):
         ...
 
     # -- change ----------------------------------------------------------------------------------------------
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        """Lock, load, think (again where it wants more), write, commit. Runs wanted are locked in id order,
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
+        """Lock, load, decide (again where it wants more), write, commit. Runs wanted are locked in id order,
         before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it
-        cannot be, InvariantBroken when the schema refuses a row; what `think` raises comes back as it is.
+        cannot be, InvariantBroken when the schema refuses a row; what `decide` raises comes back as it is.
         Whichever it is, nothing was written."""
         ...
 
-    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
-        """Write what was decided on rows that are remembered, not read; returns the clock. Every run must be where it
-        was left, every lease that is written over must stand by the database's clock, and a run that comes into being
-        must be new and not begin (`known.now`) before the moment has come: otherwise nothing is written, and Contended
-        says that somebody has to look. One who is not `patient` hears that too where others hold a run for long."""
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
+        """Write what was decided on rows that are not locked; returns the clock. Every run must be at the journal
+        sequence of `known`, every lease that is written over must stand by the database's clock, and a run that is
+        created must be new and not begin (`known.now`) in the future. Otherwise nothing is written and Contended is
+        raised: load again, with locks. On the basis READ a run that another transaction holds is a conflict at once."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

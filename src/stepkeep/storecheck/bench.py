@@ -15,7 +15,7 @@ from stepkeep.kernel.outcomes import Completed, Outcome
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import workers
-from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.batch import Answer
 from stepkeep.operations.publish import publish
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Claim, Transactor

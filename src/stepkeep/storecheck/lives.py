@@ -157,7 +157,7 @@ class Life:
         tenant = self.tenancy.name
 
         async def act(bench: Bench, place: int) -> Any:
-            def think(loaded: Loaded) -> Write:
+            def decide(loaded: Loaded) -> Write:
                 before = loaded.runs[tenant, run]
                 last = before.seq + entries
                 head, sealed = before.head, []
@@ -168,7 +168,7 @@ class Life:
                 after = replace(before, seq=last, head=head)
                 return Write(runs=[RunChange(was=before.seq, run=after)], entries=sealed)
 
-            await bench.store.change([Want(tenant=tenant, run_id=run)], think)
+            await bench.store.change([Want(tenant=tenant, run_id=run)], decide)
 
         await self.on_both(act, f"grow old by {entries} entries")
         by: dict[str, Any] = {"tenant": tenant, "actor": "outside", "message_id": "at last"}
@@ -528,7 +528,7 @@ class Life:
         async def act(bench: Bench, place: int) -> Any:
             seen: list[Loaded] = []
 
-            def think(loaded: Loaded) -> More | Write:
+            def decide(loaded: Loaded) -> More | Write:
                 if seen and seen[-1] is loaded:
                     return Write()
                 seen.append(loaded)  # anew, where the store had to begin again to lock in order
@@ -538,7 +538,7 @@ class Life:
             ready = await bench.store.has_ready(queues)
             since = None if after is None else await bench.store.now() - after * SECOND
             propose = Propose(queues=queues, limit=limit, after=since) if proposed else None
-            await bench.store.change(wants[:2], think, propose)
+            await bench.store.change(wants[:2], decide, propose)
             return ready, seen[-1]
 
         await self.on_both(act, "look")

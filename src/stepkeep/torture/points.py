@@ -17,7 +17,7 @@ import apsw
 import msgspec
 
 from stepkeep.errors import ConnectionLost
-from stepkeep.store.protocol import Lease, Loaded, More, Propose, Renewed, Store, Think, Want, Write
+from stepkeep.store.protocol import Basis, Decide, Lease, Loaded, More, Propose, Renewed, Store, Want, Write
 from stepkeep.torture.ledger import Tally
 
 
@@ -126,11 +126,11 @@ class WatchedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
         now_doing = doing.get()
 
         def watched(loaded: Loaded) -> More | Write:
-            answer = think(loaded)
+            answer = decide(loaded)
             if isinstance(answer, Write) and self._trap is not None and (answer.runs or answer.new_runs):
                 self._trap.reach(now_doing, When.DECIDED)
                 self._trap.arm(now_doing)
@@ -144,14 +144,14 @@ class WatchedStore:
             raise
         self._reach(now_doing, When.COMMITTED)
 
-    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         now_doing = doing.get()
         self._reach(now_doing, When.BEFORE)
         self._reach(now_doing, When.DECIDED)
         if self._trap is not None:
             self._trap.arm(now_doing)
         try:
-            now = await self._inner.record(what, known, patient=patient)
+            now = await self._inner.write_if_unchanged(what, known, basis)
         except ConnectionLost:
             self._tally.add("unknown outcomes")
             raise

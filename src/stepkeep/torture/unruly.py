@@ -15,7 +15,7 @@ from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import Event, StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import AttemptState, Category
-from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.protocol import Store
 from stepkeep.torture.ledger import Tally

@@ -19,7 +19,7 @@ from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations.deliberation import Answer
+from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim, ClaimsInDoubt, Transactor
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why

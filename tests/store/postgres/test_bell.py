@@ -11,7 +11,7 @@ from tests.store.postgres.conftest import session
 from tests.store.values import QUEUE, SECOND, new_run, ready, save
 
 from stepkeep.errors import Contended
-from stepkeep.store.protocol import Loaded, Store, Write
+from stepkeep.store.protocol import Basis, Loaded, Store, Write
 from stepkeep.torture.servers import pooler, pooler_program
 
 LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
@@ -43,7 +43,7 @@ async def test_a_hint_travels_with_the_commit_it_speaks_of_and_is_not_sent_again
     monkeypatch.setattr(store.bell, "send", send)
     with listening(other) as ear:
         await ready_to_hear(other, ear)
-        await store.record(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=0))
+        await store.write_if_unchanged(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=0), Basis.NEW)
         assert (await ear.hears()).topics == {QUEUE}
         assert await other.has_ready([QUEUE])
         assert sent == []
@@ -54,8 +54,12 @@ async def test_of_what_was_not_written_nobody_is_told(store: Store, other: Store
     with listening(other) as ear:
         await ready_to_hear(other, ear)
         with pytest.raises(Contended):
-            await store.record(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=now + 60 * SECOND))
-        await store.record(Write(new_runs=[new_run(2, (ready(2, queue=QUEUE + 1),))]), Loaded(now=now))
+            await store.write_if_unchanged(
+                Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=now + 60 * SECOND), Basis.NEW
+            )
+        await store.write_if_unchanged(
+            Write(new_runs=[new_run(2, (ready(2, queue=QUEUE + 1),))]), Loaded(now=now), Basis.NEW
+        )
         assert (await ear.hears()).topics == {QUEUE + 1}
 
 

@@ -46,13 +46,13 @@ async def test_a_connection_killed_in_the_middle_writes_nothing_and_the_next_cal
 ) -> None:
     await save(store, new_run(1))
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         kill_everybody(url)
         change, entry = moved(loaded.runs[key(1)])
         return Write(runs=[change], entries=[entry])
 
     with pytest.raises(StoreUnavailable, match="nothing was acknowledged"):
-        await store.change([want(1)], think)
+        await store.change([want(1)], decide)
     assert (await load(store, want(1))).runs[key(1)].seq == 1
 
 

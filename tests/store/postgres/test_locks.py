@@ -77,11 +77,11 @@ async def test_a_wanted_run_may_be_proposed_too(store: Store) -> None:
     await save(store, new_run(1, [ready(1)]), new_run(2, [ready(2)]))
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change([want(2)], think, Propose(queues=(QUEUE,), limit=5))
+    await store.change([want(2)], decide, Propose(queues=(QUEUE,), limit=5))
     assert seen[-1].proposed == [(*key(1), 0), (*key(2), 0)]
     assert set(seen[-1].runs) == {key(1), key(2)}
 
@@ -90,11 +90,11 @@ async def test_a_run_wanted_later_with_a_smaller_id_starts_the_whole_again_in_or
     await save(store, new_run(1), new_run(2))
     rounds: list[set[tuple[str, str]]] = []
 
-    def think(loaded: Loaded) -> More | Write:
+    def decide(loaded: Loaded) -> More | Write:
         rounds.append(set(loaded.runs))
         return Write() if key(1) in loaded.runs else More(wants=(want(1),))
 
-    await store.change([want(2)], think)
+    await store.change([want(2)], decide)
     assert rounds == [{key(2)}, {key(1), key(2)}]
 
 
@@ -107,14 +107,14 @@ async def test_changes_of_many_runs_in_any_order_never_deadlock(store: Store, ot
         chosen = dice.sample(numbers, 4)
         first, rest = chosen[:2], chosen[2:]
 
-        def think(loaded: Loaded) -> More | Write:
+        def decide(loaded: Loaded) -> More | Write:
             missing = tuple(want(number) for number in rest if key(number) not in loaded.runs)
             if missing:
                 return More(wants=missing)
             pairs = [moved(loaded.runs[key(number)]) for number in chosen]
             return Write(runs=[change for change, _ in pairs], entries=[entry for _, entry in pairs])
 
-        await which.change([want(number) for number in first], think)
+        await which.change([want(number) for number in first], decide)
 
     await asyncio.gather(*(bump(store if count % 2 else other) for count in range(60)))
     loaded = await load(store, *(want(number) for number in numbers))
@@ -129,7 +129,7 @@ async def test_two_workers_that_ask_at_once_never_get_the_same_step(store: Store
         for _ in range(40):
             taken: list[tuple[str, str, int]] = []
 
-            def think(loaded: Loaded, taken: list[tuple[str, str, int]] = taken) -> Write:
+            def decide(loaded: Loaded, taken: list[tuple[str, str, int]] = taken) -> Write:
                 taken[:] = loaded.proposed
                 assert len(taken) <= 5
                 write = Write()
@@ -141,7 +141,7 @@ async def test_two_workers_that_ask_at_once_never_get_the_same_step(store: Store
                     write.steps.append(running(number, no, due_at=loaded.now + 1))
                 return write
 
-            await which.change((), think, Propose(queues=(QUEUE,), limit=5))
+            await which.change((), decide, Propose(queues=(QUEUE,), limit=5))
             claimed.extend(taken)
 
     await asyncio.gather(*(claim(which) for which in (store, other, store, other)))
@@ -152,9 +152,9 @@ async def test_two_workers_that_ask_at_once_never_get_the_same_step(store: Store
 async def propose(store: Store, limit: int) -> list[tuple[str, str, int]]:
     seen: list[Loaded] = []
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         seen.append(loaded)
         return Write()
 
-    await store.change((), think, Propose(queues=(QUEUE,), limit=limit))
+    await store.change((), decide, Propose(queues=(QUEUE,), limit=limit))
     return seen[-1].proposed

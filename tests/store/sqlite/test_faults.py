@@ -37,12 +37,12 @@ async def paused(store: SqliteStore) -> AsyncIterator[None]:
     entered, go = asyncio.Event(), Event()
     loop = asyncio.get_running_loop()
 
-    def think(loaded: Loaded) -> Write:
+    def decide(loaded: Loaded) -> Write:
         loop.call_soon_threadsafe(entered.set)
         go.wait()
         return Write()
 
-    held = asyncio.ensure_future(store.change((), think))
+    held = asyncio.ensure_future(store.change((), decide))
     await entered.wait()
     yield
     await asyncio.sleep(0)

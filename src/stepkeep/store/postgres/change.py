@@ -1,4 +1,4 @@
-"""One change inside an open transaction: lock and load, think, load more where asked, write.
+"""One change inside an open transaction: lock and load, decide, load more where asked, write.
 
 Beginning, committing and rolling back belong to the caller: the store for its own changes, `transaction` where user
 code takes part.
@@ -13,7 +13,7 @@ from stepkeep.store.bounds import check_write
 from stepkeep.store.postgres.connections import Connection
 from stepkeep.store.postgres.load import Loading, OutOfOrder
 from stepkeep.store.postgres.write import write
-from stepkeep.store.protocol import Propose, Think, Want, Write
+from stepkeep.store.protocol import Decide, Propose, Want, Write
 
 MAX_ROUNDS = 10_000
 """A callback that asks for more this often will never be content; the bound turns a hang into an error."""
@@ -28,14 +28,14 @@ class StartAgain(Exception):
 
 
 async def change(
-    connection: Connection, clock_offset: int, wants: Sequence[Want], think: Think, propose: Propose | None
+    connection: Connection, clock_offset: int, wants: Sequence[Want], decide: Decide, propose: Propose | None
 ) -> None:
-    """Load, think (again where more is wanted), write."""
+    """Load, decide (again where more is wanted), write."""
     loading = Loading(connection, clock_offset)
     asked = tuple(wants)
     await loading.begin(asked, propose)
     for _ in range(MAX_ROUNDS):
-        answer = think(loading.loaded)
+        answer = decide(loading.loaded)
         if isinstance(answer, Write):
             check_write(answer)
             await write(connection, answer)

@@ -32,6 +32,8 @@ from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, l
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
+    Basis,
+    Decide,
     Due,
     Finished,
     Lease,
@@ -44,7 +46,6 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
-    Think,
     Transaction,
     Want,
     WholeRun,
@@ -68,7 +69,7 @@ class PostgresStore:
     """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
     lanes = 3
-    looks_first = True
+    prefers_optimistic_claims = True
     migrates_itself = False
 
     def __init__(self, dsn: str) -> None:
@@ -119,8 +120,8 @@ class PostgresStore:
         return now
 
     # -- change ----------------------------------------------------------------------------------------------
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        noting = Noting(think)
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
+        noting = Noting(decide)
         while True:
             try:
                 async with self._transaction() as connection:
@@ -131,14 +132,14 @@ class PostgresStore:
                 self.bell.ring(noting.topics)
                 return
 
-    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
         topics = topics_of(what)
         told = self.bell.board(topics)
         # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
-        pool = self._engine if patient else self._hasty
+        pool = self._hasty if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.bell.text(told))
         self.bell.ring(topics, told)

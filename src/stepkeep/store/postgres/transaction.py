@@ -13,7 +13,7 @@ from stepkeep.errors import Contended
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import PLANNER, Connection, Pool, execute, fetch
 from stepkeep.store.postgres.failures import translated
-from stepkeep.store.protocol import Think, Want
+from stepkeep.store.protocol import Decide, Want
 
 BORROW = "select " + ", ".join(f"current_setting('{name}')" for name in PLANNER)
 SETTLE = "select " + ", ".join(f"set_config('{name}', ${place}, true)" for place, name in enumerate(PLANNER, 1))
@@ -34,14 +34,14 @@ class PostgresTransaction:
     def is_lost(self) -> bool:
         return self._connection.is_closed()
 
-    async def change(self, wants: Sequence[Want], think: Think) -> None:
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         [before] = await fetch(self._connection, BORROW)
         savepoint = self._connection.transaction()
         with translated():
             await savepoint.start()
         try:
             await fetch(self._connection, SETTLE, *PLANNER.values())
-            await change(self._connection, self._clock_offset(), wants, think, None)
+            await change(self._connection, self._clock_offset(), wants, decide, None)
             await fetch(self._connection, SETTLE, *before)
         except BaseException as error:
             if not self._connection.is_closed():

@@ -1,4 +1,4 @@
-"""One change inside an open transaction: load what is wanted, think, load more, write.
+"""One change inside an open transaction: load what is wanted, decide, load more, write.
 
 Reads take whole lists as JSON and writes go through `executemany`, so a batch costs a handful of statements however
 many runs it touches. The transaction itself, and what becomes of it, belongs to the caller.
@@ -16,7 +16,7 @@ from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.bounds import check_write
-from stepkeep.store.protocol import Loaded, More, Propose, RunChange, Think, Want, Write
+from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, Want, Write
 from stepkeep.store.reading import quarantined, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -35,16 +35,16 @@ def change(
     connection: apsw.Connection,
     clock: Callable[[], int],
     wants: Sequence[Want],
-    think: Think,
+    decide: Decide,
     propose: Propose | None,
 ) -> None:
-    """Load, think (again where more is wanted), write."""
+    """Load, decide (again where more is wanted), write."""
     loaded = Loaded(now=clock())
     load_wants(connection, wants, loaded)
     if propose is not None:
         load_proposals(connection, propose, loaded)
     for _ in range(MAX_ROUNDS):
-        answer = think(loaded)
+        answer = decide(loaded)
         if isinstance(answer, Write):
             check_write(answer)
             write(connection, answer, loaded)

@@ -27,6 +27,8 @@ from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.protocol import (
+    Basis,
+    Decide,
     Due,
     Finished,
     Lease,
@@ -39,7 +41,6 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
-    Think,
     Transaction,
     Want,
     WholeRun,
@@ -69,7 +70,7 @@ class SqliteStore:
     """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it."""
 
     lanes = 2
-    looks_first = False
+    prefers_optimistic_claims = False
     migrates_itself = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -134,12 +135,12 @@ class SqliteStore:
         """A file needs no tending: its tables have no parts."""
 
     # -- change ----------------------------------------------------------------------------------------------
-    async def change(self, wants: Sequence[Want], think: Think, propose: Propose | None = None) -> None:
-        noting = Noting(think)
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
+        noting = Noting(decide)
         await self._write(lambda c: change(c, self._clock.now, wants, noting, propose))
         self.bell.ring(noting.topics)
 
-    async def record(self, what: Write, known: Loaded, *, patient: bool = True) -> int:
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
 
         def work(c: apsw.Connection) -> int:

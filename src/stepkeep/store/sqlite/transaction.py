@@ -15,7 +15,7 @@ from typing import TypeVar
 import apsw
 
 from stepkeep.errors import StoreError
-from stepkeep.store.protocol import Think, Want
+from stepkeep.store.protocol import Decide, Want
 from stepkeep.store.sqlite.change import change
 from stepkeep.store.sqlite.connection import open_connection, translated
 from stepkeep.store.sqlite.file import DatabaseFile
@@ -41,10 +41,10 @@ class SqliteTransaction:
     def is_lost(self) -> bool:
         return self._unit.is_lost
 
-    async def change(self, wants: Sequence[Want], think: Think) -> None:
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         def work() -> None:
             with translated(self._unit.path), self._unit.live():  # a savepoint of its own
-                change(self._unit.live(), self._clock, wants, think, None)
+                change(self._unit.live(), self._clock, wants, decide, None)
 
         await _run(self._thread, work)
 

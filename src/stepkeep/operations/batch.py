@@ -1,12 +1,13 @@
-"""One transaction's thinking: many events over many runs, decided run by run inside the store's transaction.
+"""The decisions of one transaction: many events over many runs, decided run by run on what the store loaded.
 
-Pure but for remembering what it decided: the store calls `think` with what it loaded, perhaps several times, and gets
-back either a wish for more or everything there is to write. It does no I/O and may be thrown away and made again.
+It does no I/O. The store calls `decide` with the rows it loaded, perhaps several times, and gets back either a wish for
+more rows or everything there is to write. `transact` makes a batch and throws it away after a conflict.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Loaded, More, RunChange, RunKey, Want, Write
+from stepkeep.store.protocol import Basis, Loaded, More, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
 NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled)
@@ -38,11 +39,14 @@ NOTHING: Mapping[int, bytes | None] = {}
 Answer = Accepted | Exception
 """What became of one event: it was accepted, refused (an expected no), or it broke the kernel, alone."""
 
+Expect = Callable[[Sequence[Any]], Mapping[RunKey, set[int]]]
+"""Which steps the decisions on these events will read as well, as far as it can be told beforehand."""
+
 PATIENCE = 3
 """How often a run may ask for single steps before all of it is loaded."""
 
 
-class Deliberation:
+class DecisionBatch:
     """The events of one transaction, grouped by run, and the decisions reached so far."""
 
     def __init__(
@@ -50,17 +54,19 @@ class Deliberation:
         plans: PlanCache,
         events: Sequence[Event] = (),
         claimer: Claimer | None = None,
-        expected: dict[RunKey, set[int]] | None = None,
+        *,
+        expect: Expect | None = None,
     ) -> None:
+        self.basis = Basis.LOCKED
         self._plans = plans
         self._claimer = claimer
-        self._expected = expected or {}
+        self._expect = expect
         self._given = tuple(events)
         self._misfits = {place: said for place, event in enumerate(events) if (said := misfit_of_event(event))}
         self._forget(None)
 
     def _forget(self, loaded: Loaded | None) -> None:
-        """Begin anew: a store that had to roll back thinks again over freshly loaded rows."""
+        """Begin again: after a rollback the store asks for decisions on freshly loaded rows."""
         self._loaded = loaded
         self._chained = self._claimer
         self._asked: dict[RunKey, int] = {}
@@ -82,10 +88,11 @@ class Deliberation:
                 self.replies.append(InvalidInput(f"{type(event).__name__} on run {event.run_id!a:.80}: {said}"))
 
     def wants(self) -> list[Want]:
-        """What is worth loading before the first thought: the steps that events name, and those expected to follow."""
+        """What is worth loading before the first decision: the steps that events name, and those expected to follow."""
         wants = []
+        expected = {} if self._expect is None else self._expect(self._given)
         for key, placed in self._events.items():
-            numbers = set(self._expected.get(key, ()))
+            numbers = set(expected.get(key, ()))
             messages = []
             whole = waiting = False
             for _, event in placed:
@@ -111,7 +118,7 @@ class Deliberation:
             )
         return wants
 
-    def think(self, loaded: Loaded) -> More | Write:
+    def decide(self, loaded: Loaded) -> More | Write:
         """Decide on every run that can be decided; ask for what the others need."""
         if loaded is not self._loaded:
             self._forget(loaded)
@@ -229,6 +236,17 @@ class Deliberation:
         for decision in made:
             gather(write, decision)
         return write
+
+    def is_certain(self) -> bool:
+        """Whether every event was accepted and moves its run's journal on, so that a write shows if rows had changed.
+
+        A lease that is carried on may have been renewed since; only the database knows until when.
+        """
+        for decision in self.decisions.values():
+            leased = [step for step in decision.changed if step.worker is not None]
+            if decision.entry is None or len(leased) != len(decision.claimed):
+                return False
+        return all(type(reply) is Accepted for reply in self.replies)
 
     def plan_of(self, run: Run) -> Plan:
         """The plan of a run that was decided on."""
