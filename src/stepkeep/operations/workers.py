@@ -88,7 +88,7 @@ GOODBYE = {
     WorkerState.BUSY: T.DRAIN_REQUESTED,
     WorkerState.DRAINING: T.DRAINED,
 }
-"""The way out, hop by hop. Who was batch lost is heard once more: an end in good order is on record as one."""
+"""The way out, hop by hop. Who was thought lost is heard once more: an end in good order is on record as one."""
 
 HOPS = 8
 """More than the way has, for somebody else may take it back once or twice."""

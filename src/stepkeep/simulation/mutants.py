@@ -83,7 +83,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "judged-holds-no-slot",
-        "a step whose rules run next is batch to have left its slot",
+        "a step whose rules run next is thought to have left its slot",
         "worker.attempts:_frees_slot",
         "return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)",
         "return True",
@@ -391,7 +391,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "young-for-ever",
-        "steps that were never read are batch to be as they were born, whatever has happened",
+        "steps that were never read are thought to be as they were born, whatever has happened",
         "operations.memory:_learn",
         "is_young=plan.roots == (claimed.no,)",
         "is_young=True",
@@ -405,7 +405,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "silent-goodbye",
-        "a worker that was batch lost and ends in good order is never said to have ended",
+        "a worker that was thought lost and ends in good order is never said to have ended",
         "operations.workers:shut_down",
         "if trigger is None:",
         "if trigger is None or trigger is T.HEARD_AGAIN:",

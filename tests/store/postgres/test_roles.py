@@ -207,7 +207,7 @@ def test_odd_names_are_quoted() -> None:
 
 
 def test_every_table_is_granted_on_purpose(roles: str) -> None:
-    """A new table must be batch of here: `select on all tables` alone may be too little, or too much."""
+    """A new table must be thought of here: `select on all tables` alone may be too little, or too much."""
 
     async def go() -> set[str]:
         async with session(roles) as connection:
