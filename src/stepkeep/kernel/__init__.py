@@ -1,1 +1,1 @@
-"""The pure heart: states, tables, plan, decide. No I/O, no clock, no randomness; same input, same decision."""
+"""States, tables, plan and `decide`. Pure: no I/O, no clock, no randomness; the same input gives the same decision."""

@@ -1,7 +1,7 @@
 """Rollback: which steps are undone, in which order, and how it ends.
 
-Hooks are steps of their own (phase `undo`), one after the other, in reverse order of completion by journal sequence
-and hop, never by timestamps.
+Each undo is a step of its own (phase `undo`). They run one after the other, in reverse order of completion by journal
+sequence and hop, never by timestamps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 
 def finish_stopping(draft: Draft) -> None:
-    """Nothing is in flight any more: undo what there is to undo, or end."""
+    """Nothing is in flight any more: start the undo steps, or end the run."""
     draft.due_at = None
     hooked = _to_undo(draft) if _wants_rollback(draft) else []
     if not hooked:
@@ -30,7 +30,7 @@ def finish_stopping(draft: Draft) -> None:
 
 
 def finish_rollback(draft: Draft) -> None:
-    """Every hook has ended: the run is rolled back, or failed half-way."""
+    """Every undo step has ended: the run is rolled back, or failed with a partial rollback."""
     if draft.rollback is Rollback.PARTIAL:
         draft.move_run(RunTrigger.UNDO_FAILED)
         return
@@ -43,7 +43,7 @@ def _wants_rollback(draft: Draft) -> bool:
 
 
 def _to_undo(draft: Draft) -> list[Step]:
-    """The steps whose hooks must run, last completed first. What has an effect but no hook makes it partial."""
+    """The steps to undo, last completed first. An effect without an undo step makes the rollback partial."""
     hooked: list[Step] = []
     for step in draft.every_step()[: draft.plan.size]:
         definition = draft.plan.steps[step.no].definition
@@ -57,7 +57,7 @@ def _to_undo(draft: Draft) -> list[Step]:
 
 
 def _happened(step: Step, definition: StepDefinition) -> bool:
-    """Its effect is there, or may be and the definition says that this counts."""
+    """Whether the step had its effect, or may have had it and the definition counts that."""
     attempted = step.fence > 0 and definition.compensate_when is CompensateWhen.ATTEMPTED
     return step.state is StepState.SUCCEEDED or attempted
 

@@ -1,8 +1,8 @@
-"""The canonical definition: what every front end ends in, with each default made explicit.
+"""The canonical definition: the result of every front end, with each default made explicit.
 
-Plain frozen values that survive a round trip through JSON; the digest of that JSON names the definition for ever.
-Nothing here is checked for sense (the `definition` package does that) and nothing here runs.
-Times are whole microseconds; `${{ }}` texts are kept as written and compiled by whoever evaluates them.
+Frozen values that survive a round trip through JSON; the digest of that JSON identifies the definition. Nothing here
+validates (the `definition` package does) and nothing here runs. Times are whole microseconds. `${{ }}` texts are stored
+as written and compiled where they are evaluated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Backoff(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a step does to the world, which decides whether leaving it undone matters."""
+    """The effect of a step outside the engine, which decides whether it must be undone."""
 
     READ = "read"
     WRITE = "write"
@@ -50,7 +50,7 @@ class HookFailure(StrEnum):
 
 
 class OnDeadline(StrEnum):
-    """What an approval gate does when nobody decided in time."""
+    """What an approval gate does when its deadline passes without a decision."""
 
     REJECT = "reject"
     FAIL = "fail"
@@ -61,7 +61,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Retry(_Value, frozen=True, kw_only=True):
-    """How often and how patiently a step is tried. `max_attempts` counts all executions, the first included."""
+    """The retry policy of a step. `max_attempts` counts all executions, the first included."""
 
     max_attempts: int = 3
     max_losses: int = 3
@@ -83,7 +83,7 @@ class Handler(_Value, frozen=True, kw_only=True, tag_field="kind", tag="python")
 
 
 class Agent(_Value, frozen=True, kw_only=True, tag_field="kind", tag="agent"):
-    """A named agent that is given an action in words, and inputs."""
+    """A named agent that receives an action as text, and inputs."""
 
     name: str
     action: str
@@ -107,21 +107,21 @@ class Http(_Value, frozen=True, kw_only=True, tag_field="kind", tag="http"):
 
 
 class Rules(_Value, frozen=True, kw_only=True, tag_field="kind", tag="rules"):
-    """No work of its own: only the run-level rules, in the check phase."""
+    """No handler: only the run-level rules, in the check phase."""
 
 
 Executor = Handler | Agent | Command | Http | Rules
 
 
 class Dependency(_Value, frozen=True, kw_only=True):
-    """An edge: which step, and which of its endings let this step go on."""
+    """An edge: the step, and the final states of it that let this step continue."""
 
     step: str
     allow: tuple[StepState, ...] = (StepState.SUCCEEDED,)
 
 
 class Undo(_Value, frozen=True, kw_only=True):
-    """The hook that takes a step back. `input_schema` is a JSON Schema that its inputs must fit before it is called."""
+    """The undo step of a step. `input_schema` is a JSON Schema that its inputs must match before the call."""
 
     executor: Executor
     inputs: Any = None
@@ -131,7 +131,7 @@ class Undo(_Value, frozen=True, kw_only=True):
 
 
 class Approval(_Value, frozen=True, kw_only=True):
-    """A gate for people. Quorum and separation of duties have their place here; one decision is enforced so far."""
+    """A gate for people. Quorum and separation of duties are stored; one decision is enforced so far."""
 
     prompt: str = ""
     roles: tuple[str, ...] = ()
@@ -142,14 +142,14 @@ class Approval(_Value, frozen=True, kw_only=True):
 
 
 class Wait(_Value, frozen=True, kw_only=True):
-    """A step that does nothing but wait for a message by name."""
+    """A step that only waits for a message by name."""
 
     event: str
     deadline: int | None = None
 
 
 class Rule(_Value, frozen=True, kw_only=True):
-    """A condition that must hold before a result counts, and what to say when it does not."""
+    """A condition that must hold before a result counts, and the error if it does not."""
 
     expression: str
     message: str = ""
@@ -168,14 +168,14 @@ class InputType(StrEnum):
 
 
 class InputField(_Value, frozen=True, kw_only=True):
-    """A declared field of the run's input; whoever starts a run is held to it."""
+    """A declared field of the run's input; a start with another input is refused."""
 
     type: InputType = InputType.ANY
     required: bool = True
 
 
 class StepDefinition(_Value, frozen=True, kw_only=True):
-    """One step. Exactly one of `executor`, `approval` and `wait` is set; `hold` asks people before it may run."""
+    """One step. Exactly one of `executor`, `approval` and `wait` is set; `hold` asks for approval before it may run."""
 
     name: str
     order: int
@@ -204,8 +204,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
 class Definition(_Value, frozen=True, kw_only=True):
     """A whole workflow, immutable per (name, version).
 
-    `trigger` says what starts a run by itself, in the words of the dialect. `about` holds what the dialect's format
-    says that changes nothing in how a run goes: the engine carries it, and the dialect's own words show it.
+    `trigger` describes what starts a run, in the terms of the dialect. `about` holds parts of the dialect's format that
+    do not change how a run executes; the engine stores them and the dialect shows them.
     """
 
     name: str
@@ -234,7 +234,7 @@ _decoder = msgspec.json.Decoder(Definition)
 
 
 def encode_definition(definition: Definition) -> bytes:
-    """The canonical JSON of a definition: sorted keys, every default spelled out."""
+    """The canonical JSON of a definition: sorted keys, every default written out."""
     return _encoder.encode(definition)
 
 
@@ -243,12 +243,12 @@ def decode_definition(document: bytes) -> Definition:
 
 
 def digest_of(document: bytes) -> str:
-    """The name that a definition's content has for ever."""
+    """The digest that identifies a definition's content."""
     return hashlib.sha256(document).hexdigest()
 
 
 class QueueSpec(_Value, frozen=True, kw_only=True):
-    """What a worker must have to run a step: an executor, capabilities, and a named queue where one was asked for."""
+    """What a worker must have to run a step: an executor, capabilities, and a named queue if one is required."""
 
     kind: str
     name: str = ""

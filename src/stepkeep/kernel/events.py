@@ -1,7 +1,7 @@
-"""What happened to a run, as values: the only things `decide` can be asked about.
+"""Events: what happened to a run, as values. They are the only input of `decide` besides the snapshot.
 
-Each names the run, who or what is behind it (`actor`), and what it carries. Everything random (ids, tokens) was
-drawn by the caller, so that the same event always leads to the same decision.
+Each names the run, its `actor`, and its data. The caller drew everything random (ids, tokens), so that the same event
+always gives the same decision.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RunStarted(Event, frozen=True, kw_only=True, gc=False):
-    """An idle run is told to go."""
+    """An idle run is started."""
 
 
 class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
-    """A worker wants to run a ready step. The claim query proposed it; the kernel decides."""
+    """A worker asks for a ready step. The claim query proposed it; the kernel decides."""
 
     no: int
     worker: int
@@ -32,7 +32,7 @@ class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
 
 
 class StepReported(Event, frozen=True, kw_only=True, gc=False):
-    """A worker reports on the attempt it holds under `fence`."""
+    """A worker reports the outcome of the attempt it holds under `fence`."""
 
     no: int
     fence: int
@@ -41,13 +41,13 @@ class StepReported(Event, frozen=True, kw_only=True, gc=False):
 
 
 class TimeCame(Event, frozen=True, kw_only=True, gc=False):
-    """A sweep found something due: a step (`no`), or the run itself. The kernel checks again whether it is."""
+    """A sweep found a due timer: of a step (`no`), or of the run itself. The kernel checks it again."""
 
     no: int | None = None
 
 
 class GateDecided(Event, frozen=True, kw_only=True, gc=False):
-    """A person approves or rejects. Without `no` it means the one open gate, if there is exactly one."""
+    """A person approves or rejects. Without `no` it means the only open gate, if there is exactly one."""
 
     approve: bool
     no: int | None = None
@@ -61,7 +61,8 @@ class ManualOutcome(StrEnum):
 
 
 class CompletionSignalled(Event, frozen=True, kw_only=True, gc=False):
-    """A person completes a step by hand. `token` is the SHA-256 of the token presented; `claim` what they claim."""
+    """A person completes a step manually. `token` is the SHA-256 of the presented token; `claim` is the claimed
+    identity."""
 
     no: int
     token: str
@@ -81,7 +82,7 @@ class MessageArrived(Event, frozen=True, kw_only=True, gc=False):
 
 
 class CancelRequested(Event, frozen=True, kw_only=True, gc=False):
-    """Somebody wants the run to end, with or without undoing what was done."""
+    """A request to end the run, with or without rollback."""
 
     compensate: bool = False
     reason: str = ""

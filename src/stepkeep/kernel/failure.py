@@ -1,6 +1,6 @@
-"""What follows when a step has failed for good: tolerate it, go on without it, or stop the run.
+"""Handles a step that failed for good: tolerate it, continue without it, or stop the run.
 
-The policy picks between two triggers, the hard one and the tolerated one; the table says where each leads.
+The policy chooses between two triggers, the hard one and the tolerated one; the table gives the target state.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepkeep.kernel.tables import StepTrigger as T
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):
-    """A step came to its end; `hard` means that it satisfies no dependency, whatever the edge allows."""
+    """A step ended. `hard` means that it satisfies no dependency, whatever the edge allows."""
 
     no: int
     state: StepState
@@ -51,7 +51,7 @@ def fail_for_good(
     hard: bool = False,
     **changes: Any,
 ) -> Settled | None:
-    """End a step in failure. Returns what its dependents must hear of, or None when the run stops instead."""
+    """End a step in failure. Returns the ending to pass to its dependents, or None if the run stops instead."""
     planned = draft.planned(step)
     changes |= {"category": category, "error": error}
     if planned.phase is Phase.UNDO:

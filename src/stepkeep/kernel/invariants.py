@@ -1,7 +1,6 @@
-"""What must be true of every row that is about to be written. These checks stay on in production.
+"""Checks every row before it is written. These checks stay on in production.
 
-The schema refuses the same things once more; the invariants that span a whole run or store are checked in sweeps and
-tests.
+The schema refuses the same things again. Invariants over a whole run or store are checked in sweeps and tests.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState
 
 MOVES_BY_ITSELF = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.VALIDATING, RunState.COMPENSATING})
-"""States that a run keeps only while one of its steps can move without anybody's help."""
+"""States that a run keeps only while at least one of its steps is runnable."""
 
 
 def check_decision(plan: Plan, decision: Decision) -> None:
-    """Refuse a decision whose rows contradict themselves, each other, or the way they came from."""
+    """Refuse a decision whose rows contradict themselves, each other, or the tables."""
     check_run(plan, decision.run)
     for step in decision.changed:
         check_step(step)

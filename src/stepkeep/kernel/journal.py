@@ -1,7 +1,7 @@
-"""The record: hops, the entry that holds all hops of one run in one transaction, and the chain that seals entries.
+"""The journal: hops, the entry that holds all hops of one run in one transaction, and the hash chain over entries.
 
-An entry's hash covers the hash before it and every byte of its body, so a changed, dropped or reordered entry shows.
-The body is canonical JSON in field order; nothing here reads or writes a database.
+An entry's hash covers the previous hash and every byte of its body, so a changed, dropped or reordered entry is found.
+The body is canonical JSON in field order. Nothing here reads or writes a database.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 RUN_ENTITY = -1
-"""The `no` of a hop that belongs to the run itself (or, in a worker's journal, to the worker)."""
+"""The `no` of a hop of the run itself (or, in a worker's journal, of the worker)."""
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Why hops happened: the event, who was behind it, and what they said."""
+    """The cause of hops: the event, its actor, and their data."""
 
     event: str
     actor: str
@@ -24,7 +24,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Hop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"source": "from", "target": "to"}):
-    """One change of one state. `by` points into the entry's causes; `of` names the step that led to this hop."""
+    """One change of one state. `by` is an index into the entry's causes; `of` is the step that caused this hop."""
 
     no: int
     trigger: str
@@ -52,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class SealedEntry(msgspec.Struct, frozen=True, gc=False):
-    """An entry as it is stored: its body and the hash that continues the chain."""
+    """An entry as it is stored: its body and its hash."""
 
     tenant: str
     run_id: str
@@ -69,16 +69,16 @@ GENESIS = b""
 
 
 def seal(entry: Entry, head: bytes) -> SealedEntry:
-    """Continue the chain that ends in `head` with this entry."""
+    """Append this entry to the chain that ends in `head`."""
     body = _encode(entry)
     return SealedEntry(entry.tenant, entry.run_id, entry.seq, entry.at, body, chain(head, body))
 
 
 def chain(head: bytes, body: bytes) -> bytes:
-    """The hash of an entry with this body that follows `head`."""
+    """The hash of an entry with this body after `head`."""
     return hashlib.sha256(head + body).digest()
 
 
 def open_entry(body: bytes) -> Entry:
-    """Read an entry's body back."""
+    """Decode an entry's body."""
     return _decode(body)

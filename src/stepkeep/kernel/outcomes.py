@@ -1,4 +1,4 @@
-"""What a handler, or the worker on its behalf, said about one attempt. Values only; `decide` gives them meaning."""
+"""Outcomes of one attempt, reported by a handler or by its worker. Values only; `decide` interprets them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Completed(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
-    """The handler wants to be run again when a message named `event` arrives, or after `timeout`."""
+    """The handler asks to run again when a message named `event` arrives, or after `timeout`."""
 
     event: str
     timeout: int | None = None
@@ -35,7 +35,7 @@ class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Failed(Outcome, frozen=True, kw_only=True, gc=False):
-    """The attempt failed. `delay` is the pause the handler asked for; `final` rules out another attempt."""
+    """The attempt failed. `delay` is the backoff that the handler asked for; `final` rules out another attempt."""
 
     category: Category
     error: str
@@ -50,7 +50,7 @@ class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Released(Outcome, frozen=True, kw_only=True, gc=False):
-    """A draining worker hands the step back unfinished; nothing is counted."""
+    """The worker releases the step unfinished; nothing is counted."""
 
 
 class Stopped(Outcome, frozen=True, kw_only=True, gc=False):

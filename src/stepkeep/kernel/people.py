@@ -1,7 +1,7 @@
-"""What people do to a run: decide gates and complete steps by hand.
+"""Actions of people on a run: decide gates and complete steps manually.
 
-The first committed decision wins. The same decision by the same person again changes nothing and is no error; any
-other is a conflict that names the winner.
+The first committed decision wins. The same decision by the same person again changes nothing and is not an error. Any
+other decision is a conflict that names the winner.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
 
 
 def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
-    """The gate that was named, or the only one that is open."""
+    """The named gate, or the only open one."""
     if event.no is not None:
         step = draft.named(event.no)
         planned = draft.planned(step)
@@ -71,7 +71,7 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
 
 
 def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
-    """The second click on one gate must not pass the next: who has decided like this before names what they mean."""
+    """A repeated click on one gate must not pass the next one: after an equal decision, the gate must be named."""
     numbers = [planned.no for planned in draft.plan.steps if planned.definition.approval or planned.definition.hold]
     draft.require(numbers)
     for no in numbers:

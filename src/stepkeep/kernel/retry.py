@@ -1,6 +1,6 @@
-"""Whether a failed attempt is tried again, and after how long. Arithmetic only.
+"""Computes whether a failed attempt is retried, and after which backoff. Arithmetic only.
 
-Jitter comes from a hash of run, step and attempt, so the same failure always waits the same time.
+Jitter comes from a hash of run, step and attempt, so the same failure always has the same backoff.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.states import NEVER_RETRIED, Category
 
 LONGEST_DELAY = 365 * 24 * 3600 * SECOND
-"""Where a policy has no cap, this one holds: a doubling delay must not overflow a column."""
+"""Limit for policies without one: a doubling backoff must not overflow a column."""
 
 
 def may_retry(retry: Retry, category: Category, counted: int) -> bool:
-    """After `counted` failed, timed-out or lost attempts (this one included), is there another?"""
+    """Whether another attempt follows after `counted` failed, timed-out or lost attempts (this one included)."""
     return category not in NEVER_RETRIED and category in retry.on and counted < retry.max_attempts
 
 
 def may_retry_lost(retry: Retry, counted: int, losses: int) -> bool:
-    """A lost lease says nothing about the handler, so only the two limits speak."""
+    """A lost lease has no category, so only the two limits count."""
     return counted < retry.max_attempts and losses < retry.max_losses
 
 
 def delay_after(retry: Retry, counted: int, *, run_id: str, no: int) -> int:
-    """The pause before the next attempt, in microseconds."""
+    """The backoff before the next attempt, in microseconds."""
     longest = LONGEST_DELAY if retry.max is None else retry.max
     delay = min(_raw_delay(retry, counted, longest), longest)
     if retry.jitter:

@@ -1,4 +1,5 @@
-"""The run follows its steps: blocked when nothing moves, validating when all settled, stopped when nothing is held."""
+"""Derives the run's state from its steps: blocked if none is runnable, validating if all settled, ended if none is
+held."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 
 def roll_up(draft: Draft) -> None:
-    """Let the run take every hop that its steps now demand."""
+    """Make every hop of the run that its steps now require."""
     if draft.state is RunState.RUNNING:
         if draft.open == 0:
             _all_settled(draft)

@@ -1,7 +1,7 @@
-"""The states of the four machines and the small closed vocabularies around them.
+"""The states of the four machines and the closed vocabularies around them.
 
-Pure names, nothing else: the tables say how one state follows another, the rows say what is remembered beside it.
-Stored as text, so the words here are the words in the database, in the journal and on every screen.
+Names only: the tables define the transitions, the rows hold the data. They are stored as text, so the database, the
+journal and every screen show the same words.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class AttemptState(StrEnum):
 
 
 class Phase(StrEnum):
-    """Which part of a run a step belongs to: the plan itself, its undoing, or the final run-level rules."""
+    """The phase of a step: the plan itself, its rollback, or the final run-level rules."""
 
     MAIN = "main"
     UNDO = "undo"
@@ -67,7 +67,7 @@ class Phase(StrEnum):
 
 
 class Category(StrEnum):
-    """Why something failed: a closed list, because the answer (retry or not) hangs on it."""
+    """Why something failed. A closed list, because it decides about retries."""
 
     TRANSIENT = "transient"
     EXTERNAL = "external"
@@ -91,7 +91,7 @@ class OnFailure(StrEnum):
 
 
 class Rollback(StrEnum):
-    """How far the undoing of a run came."""
+    """How complete the rollback of a run is."""
 
     NONE = "none"
     COMPLETE = "complete"
@@ -99,7 +99,7 @@ class Rollback(StrEnum):
 
 
 class StopCause(StrEnum):
-    """Why a run is stopping; it chooses between `failed` and `cancelled` at the end."""
+    """Why a run is stopping; decides between `failed` and `cancelled` at the end."""
 
     FAILURE = "failure"
     TIMEOUT = "timeout"
@@ -112,10 +112,10 @@ WORKER_TERMINAL = frozenset({WorkerState.SHUTDOWN})
 ATTEMPT_TERMINAL = frozenset(AttemptState) - {AttemptState.OPEN}
 
 STEP_WAITING = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_EVENT, StepState.AWAITING_COMPLETION})
-"""States in which only a person, the outside world or a deadline moves a step."""
+"""States that only a person, a message or a deadline ends."""
 
 STEP_MOVING = frozenset({StepState.READY, StepState.RUNNING, StepState.VALIDATING, StepState.RETRYING})
-"""States in which the engine itself moves a step. A run with none of these is blocked."""
+"""States that the engine itself ends. A run without such a step is blocked."""
 
 NEVER_RETRIED = frozenset({Category.VALIDATION, Category.GOVERNANCE, Category.AUTH, Category.CONFLICT, Category.POISON})
 RETRIED_BY_DEFAULT = frozenset(Category) - NEVER_RETRIED

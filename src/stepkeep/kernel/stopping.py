@@ -1,6 +1,6 @@
-"""How a run is brought to a halt: no new work, everything not in flight cancelled in the same breath.
+"""Stops a run: no new step starts, and every step that is not in flight is cancelled in the same transaction.
 
-What is in flight settles, or is fenced off when the grace period ends; only then does the run end or roll back.
+Attempts in flight settle, or are fenced off when the grace period ends. Only then does the run end or roll back.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def stop(
     error: str | None = None,
     of: int | None = None,
 ) -> None:
-    """Begin to stop: the run takes no new step, and every step that no worker holds is cancelled."""
+    """Begin to stop: the run starts no step, and every step that no worker holds is cancelled."""
     rows = draft.every_step()
     draft.cause, draft.policy = cause, policy
     draft.blame(category, error)
@@ -42,7 +42,7 @@ def stop(
 
 
 def fence_off(draft: Draft) -> None:
-    """End the grace period: what is still in flight is cancelled, and its worker's report will be refused."""
+    """End the grace period: attempts still in flight are cancelled, and their reports will be refused."""
     for step in draft.every_step():
         if step.worker is not None:
             cancel_step(draft, step)
@@ -56,7 +56,7 @@ def cancel_everything(draft: Draft) -> None:
 
 
 def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
-    """Cancel one step; an attempt in flight is closed, and an open gate remembers what became of it."""
+    """Cancel one step. An attempt in flight is closed, and an open gate records its end."""
     draft.close_attempt(step, AttemptState.CANCELLED)
     if step.state is StepState.AWAITING_APPROVAL:
         by = draft.causes[-1].actor

@@ -1,8 +1,8 @@
-"""The four machines as tables: each (state, trigger) has at most one row, and everything without a row is refused.
+"""The four state machines as tables: each (state, trigger) has at most one row; anything without a row is refused.
 
-Guards elsewhere in the kernel choose the trigger; these tables alone choose the state. They also feed the schema's
-checks, the diagrams in the documentation and the exhaustive tests. `from` is None where the thing comes into being.
-Each row cites where it comes from: a seed and its section (000 to 004), or the design where no seed has the arrow.
+Guards elsewhere in the kernel choose the trigger; only these tables choose the state. They also feed the schema's
+checks, the diagrams in the documentation and the exhaustive tests. `from` is None for creation. Each row cites its
+source: a seed and its section (000 to 004), or the design where no seed has the arrow.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class AttemptTrigger(StrEnum):
 
 
 class Row(NamedTuple, Generic[S, T]):
-    """One arrow: where from, what happened, where to, and who demands it."""
+    """One arrow: source state, trigger, target state, and the source that requires it."""
 
     source: S | None
     trigger: T
@@ -113,7 +113,7 @@ class Row(NamedTuple, Generic[S, T]):
 
 
 class Machine(Generic[S, T]):
-    """A table with its answer: `target(state, trigger)`, or `IllegalTransition`."""
+    """A table with its lookup: `target(state, trigger)`, or `IllegalTransition`."""
 
     def __init__(self, name: str, states: type[S], triggers: type[T], rows: Iterable[Row[S, T]]) -> None:
         self.name, self.states, self.triggers, self.rows = name, states, triggers, tuple(rows)

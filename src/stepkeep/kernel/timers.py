@@ -1,6 +1,6 @@
-"""What time does by itself: leases run out, retries fall due, deadlines pass, runs time out, grace periods end.
+"""Handles due timers: expired leases, retries, deadlines, run timeouts, grace periods.
 
-A sweep only proposes; here it is checked again, so a sweep that is late or doubled changes nothing.
+A sweep only proposes. Each timer is checked again here, so a late or duplicate sweep changes nothing.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
 
 
 def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
-    """A gate that nobody passed lets nothing through, whether its definition calls that a rejection or a failure."""
+    """A gate whose deadline passed satisfies no dependency, whether its definition calls that a rejection or a
+    failure."""
     definition = draft.planned(step).definition
     approval = definition.approval or definition.hold
     rejects = approval is None or approval.on_deadline is OnDeadline.REJECT
@@ -89,7 +90,7 @@ def _nobody_completed(draft: Draft, step: Step) -> Settled | None:
 
 
 def _expired(draft: Draft, step: Step) -> Note:
-    """Who comes too late must learn what came first."""
+    """A late decision must learn which decision came first."""
     record = json_text({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now})
     return replace(step.note or Note(), record=record)
 

@@ -1,4 +1,4 @@
-"""The worker's machine: one hop, its new row, and the entry in the worker's own journal."""
+"""The worker's state machine: one hop, its new row, and the entry in the worker's own journal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepkeep.kernel.tables import WORKER, WorkerTrigger
 def move_worker(
     worker: Worker, triggers: tuple[WorkerTrigger, ...], *, now: int, actor: str, **changes: Any
 ) -> tuple[Worker, SealedEntry]:
-    """Take these hops in one entry. A worker that is heard again comes back as a new incarnation."""
+    """Make these hops in one entry. A worker that returns becomes a new incarnation."""
     state: WorkerState | None = None if triggers[0] is WorkerTrigger.STARTED else worker.state
     hops = []
     for trigger in triggers:
