@@ -1,1 +1,1 @@
-"""Everything one can do to a run, one file each; `transact` is the one door to `decide`."""
+"""Everything that can be done to a run, one file each; every change goes through `transact`."""

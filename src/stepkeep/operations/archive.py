@@ -1,8 +1,8 @@
-"""Archives of finished runs: what goes into one, how it is written, and when it counts as written.
+"""Archives of finished runs: their content, how they are written, and when they count as written.
 
-An archive is three files: the runs' log (which the judge reads), everything else about them, and a manifest that comes
-last and vouches for both. Names come from the contents, so that the same runs archived again make the same files and
-nothing is ever written over something else. It deletes nothing and knows no store; `retention` calls it.
+An archive has three files: the log of the runs (which the judge reads), everything else about them, and a manifest. The
+manifest is written last and holds the digests of both. Names derive from the contents, so archiving the same runs again
+gives the same files, and nothing is overwritten. It deletes nothing and knows no store; `retention` calls it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stepkeep.store.protocol import WholeRun
 
 FORMAT = "stepkeep-archive/1"
 MOST_RUNS = 5_000
-"""How many runs share an archive at most; it also ends with the day (UTC) on which its runs were started."""
+"""The largest number of runs in an archive; it also ends with the day (UTC) on which its runs were started."""
 
 DAY = 86_400 * 1_000_000
 LEVEL = 6
@@ -37,7 +37,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Sealed(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that is safely on disk."""
+    """An archive that is complete on disk."""
 
     manifest: Path
     run_ids: tuple[str, ...]
@@ -45,7 +45,8 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
 
 # -- what goes in ----------------------------------------------------------------------------------------------------
 def flaw_of(whole: WholeRun) -> str | None:
-    """Why a run's journal is no evidence: the chain does not lead from nothing to the head on the run's row."""
+    """Why a run's journal is not valid evidence: its chain does not lead from the first entry to the head on the
+    run's row."""
     run, head = whole.record.run, GENESIS
     for place, entry in enumerate(whole.entries, 1):
         if entry.seq != place:
@@ -69,7 +70,7 @@ def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
 
 
 def rest_of(whole: WholeRun, plan: Plan) -> bytes:
-    """Everything that the log does not have, as one line: what was given, steps, attempts, messages, outbox."""
+    """Everything that the log lacks, as one line: input, steps, attempts, messages, outbox."""
     run, details = whole.record.run, whole.record.details
     return _encode(
         {
@@ -83,7 +84,7 @@ def rest_of(whole: WholeRun, plan: Plan) -> bytes:
 
 
 def _plain(row: msgspec.Struct) -> dict[str, Any]:
-    """A row's fields by name; payloads, which are JSON already, as they are."""
+    """A row's fields by name; payloads are JSON already and stay unchanged."""
     fields = msgspec.structs.asdict(row)
     owner = {"tenant", "run_id"} if "run_id" in fields else set()
     return {
@@ -99,7 +100,7 @@ def _payload(payload: bytes) -> msgspec.Raw:
 
 # -- how it is written -----------------------------------------------------------------------------------------------
 class Archive:
-    """One archive in the making. `add` runs in order of their ids, then `seal` it; or `discard` it."""
+    """An archive being written. Call `add` with runs in order of their ids, then `seal` or `discard`."""
 
     def __init__(self, folder: Path, tenant: str) -> None:
         self._folder, self._tenant = folder, tenant
@@ -109,7 +110,7 @@ class Archive:
         self._entries = 0
 
     def takes(self, whole: WholeRun) -> bool:
-        """Whether this run belongs into this archive, or already into the next."""
+        """Whether this run belongs to this archive or to the next."""
         return not self._runs or (len(self._runs) < MOST_RUNS and _day(self._runs[0]) == _day(whole))
 
     def add(self, whole: WholeRun, plan: Plan) -> None:
@@ -117,12 +118,12 @@ class Archive:
         with explained(self._folder):
             self._log.write(log)
             self._rest.write([rest])
-        # Only what the manifest tells is kept: archives may be larger than memory.
+        # Keep only what the manifest needs: archives may be larger than memory.
         self._runs.append(msgspec.structs.replace(whole, steps=(), attempts=(), entries=(), messages=(), outbox=()))
         self._entries += len(whole.entries)
 
     def seal(self, archived_at: int) -> Sealed | None:
-        """Bring everything to disk, the manifest last: what it vouches for is there, whatever happens next."""
+        """Sync everything to disk, the manifest last, so that the files it names are complete."""
         if not self._runs:
             return None
         with explained(self._folder):
@@ -142,7 +143,7 @@ class Archive:
         return Sealed(manifest=manifest, run_ids=tuple(whole.record.run.id for whole in self._runs))
 
     def discard(self) -> None:
-        """Leave nothing half-written behind; what was sealed stays."""
+        """Remove unfinished files; sealed archives stay."""
         self._log.discard()
         self._rest.discard()
 
@@ -162,11 +163,11 @@ class Archive:
 
 
 class _Part:
-    """A compressed file under a name that nobody takes for an archive, until it is whole and on disk."""
+    """A compressed file under a temporary name until it is complete and on disk."""
 
     def __init__(self, folder: Path) -> None:
         self._path, self._file = _temporary(folder)
-        # No name and no time inside: the same lines make the same bytes.
+        # No name and no time inside: the same lines give the same bytes.
         self._packed = gzip.GzipFile(filename="", mode="wb", compresslevel=LEVEL, fileobj=self._file, mtime=0)
         self._lines = 0
 
@@ -190,7 +191,7 @@ class _Part:
         return {"name": name, "lines": self._lines, "bytes": size, "sha256": self._digest}
 
     def discard(self) -> None:
-        with suppress(OSError):  # what a full disk refused to take is thrown away anyway
+        with suppress(OSError):  # the file is discarded in any case
             self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -219,7 +220,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """A new name is on disk only when its folder is."""
+    """Sync the folder: only then is a new name durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -228,7 +229,7 @@ def _sync(folder: Path) -> None:
 
 
 def open_folder(folder: Path) -> Path:
-    """A folder that archives can be written to; made where it is missing."""
+    """The archive folder; created if it is missing."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         path, file = _temporary(folder)
@@ -239,7 +240,7 @@ def open_folder(folder: Path) -> Path:
 
 @contextmanager
 def explained(folder: Path) -> Iterator[None]:
-    """Say what it means when the disk does not take an archive."""
+    """Explain an error of the disk."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The database's clock, told from our own between two readings: what is decided on memory needs a moment too."""
+"""Extrapolates the database clock between two readings, because a decision on remembered rows needs a time."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ from collections.abc import Callable
 from math import inf
 
 FRESH = 2.0
-"""How long (seconds) the database's clock can be told from our own."""
+"""How long (seconds) a reading of the database clock may be extrapolated."""
 
 RENEWED = 1.0
-"""How long (seconds) the best reading of the database's clock is kept although later ones took longer to arrive."""
+"""How long (seconds) the best reading is kept, although later readings took longer to arrive."""
 
 SET_BACK = 250_000
-"""How much later (microseconds) than the best a reading may be before it means that the clock was set back."""
+"""A reading that is earlier than expected by more than this (microseconds) means that the clock was set back."""
 
 
 class Clock:
-    """What this process knows of the database's clock. Nothing that it says is believed unchecked."""
+    """The database clock as this process knows it. The database checks every time that derives from it."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._lead, self._read_at = 0, -inf
 
     def read(self, now: int) -> None:
-        """The database's clock was read, a moment ago. Of several readings the one that came fastest is the best."""
+        """Record a reading of the database clock. Of several readings, the one with the shortest round trip is the
+        best."""
         own = self._monotonic()
         lead = now - int(own * 1_000_000)
         if lead > self._lead or own - self._read_at > RENEWED or lead < self._lead - SET_BACK:
             self._lead, self._read_at = lead, own
 
     def now(self) -> int | None:
-        """The database's clock by our own, a little behind, as long as an answer takes; None if not read lately."""
+        """The extrapolated database clock, behind by one round trip at most; None without a recent reading."""
         own = self._monotonic()
         return self._lead + int(own * 1_000_000) if own - self._read_at < FRESH else None

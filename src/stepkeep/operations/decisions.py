@@ -1,6 +1,6 @@
-"""What people ask of a run: approve, reject, complete by hand, send a message, cancel.
+"""Requests of people: approve, reject, complete manually, send a message, cancel.
 
-Each is one event; names become step numbers here, secrets become hashes, and everything unstorable is refused.
+Each is one event. Names become step numbers, secrets become hashes, and values that cannot be stored are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def decide_gate(
     step: str | None = None,
     comment: str = "",
 ) -> Accepted:
-    """Approve or reject the gate `step`, or the one that is open."""
+    """Approve or reject the gate `step`, or the only open one."""
     event = GateDecided(
         tenant=tenant,
         run_id=edge.run_id(run_id),
@@ -64,7 +64,7 @@ async def complete(
     evidence: tuple[str, ...] = (),
     claim: bytes | None = None,
 ) -> Accepted:
-    """Complete a step by hand; the token that was issued for it must be presented."""
+    """Complete a step manually; the token that was issued for it must be presented."""
     try:
         said = ManualOutcome(edge.key("the outcome", outcome).capitalize())
     except ValueError:
@@ -115,7 +115,7 @@ async def send(
 async def cancel(
     transactor: Transactor, run_id: str, *, tenant: str, actor: str, compensate: bool = False, reason: str = ""
 ) -> Accepted:
-    """End a run, with or without undoing what it did."""
+    """End a run, with or without rollback."""
     return await transactor.submit(
         CancelRequested(
             tenant=tenant,
@@ -128,7 +128,7 @@ async def cancel(
 
 
 def token_hash(token: str) -> str:
-    """Tokens are kept as hashes only: who reads the database cannot complete a step."""
+    """Only hashes of tokens are stored: read access to the database is not enough to complete a step."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""From the moves of a journal to log lines in a dialect's words, numbered without a gap and chained line by line.
+"""Turns journal entries into log lines of a dialect, numbered without a gap and chained line by line.
 
-Pure; it looks through the dialect's projection and leaves out what that does not see. `log.py` and `projected.py` call
-it; `conformance/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
+Pure. It applies the dialect's projection and omits what that does not show. `log.py` and `projected.py` call it;
+`conformance/replay.py` reads the result without knowing this file. `docs/conformance.md` describes the format.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ canonical_json = msgspec.json.Encoder(order="sorted").encode
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose journal it is, and what is known of the thing besides its hops."""
+    """The owner of a journal, and what is known of it besides its hops."""
 
     kind: str
     id: str
@@ -55,12 +55,12 @@ def subject_of_run(run_id: str, plan: Plan, correlation_id: str | None) -> Subje
 
 
 def subject_of_worker(worker: Worker, dialect: str) -> Subject:
-    """A worker as the subject of a log; workers are written in no dialect, so all of them may judge it."""
+    """A worker as the subject of a log; workers belong to no dialect, so every dialect may check it."""
     return Subject(kind="worker", id=worker.id, written_in=dialect, facts={"capacity": worker.capacity})
 
 
 class DialectScribe:
-    """Words one journal in one dialect."""
+    """Writes one journal in one dialect."""
 
     def __init__(self, judged: Judged, subject: Subject) -> None:
         self._judged, self._subject = judged, subject
@@ -69,10 +69,10 @@ class DialectScribe:
         self._chain = b""
         self._lines = 0
         self.shown: str | None = None
-        """What is shown of the run (or worker) by now."""
+        """The current state of the run (or worker) in the dialect."""
 
     def lines(self, move: Move) -> list[Line]:
-        """The lines that this move makes: none for a note or a stutter, two where a step takes the run along."""
+        """The lines of one hop: none for a note or an unchanged state, two where a step also changes the run."""
         hop = move.hop
         if hop is None:
             return []
@@ -113,7 +113,7 @@ class DialectScribe:
         return self._sealed(line)
 
     def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> Line:
-        """The closing line: the canonical journal's head, this log's chain, and the state in the dialect's words."""
+        """The closing line: the canonical journal's head, this log's chain, and the final state in the dialect."""
         metadata = self._circumstances(tenant, seq, at) | {
             "entries": seq,
             "lines": self._lines,
@@ -148,7 +148,7 @@ class DialectScribe:
         }
 
     def _about(self, hop: Hop, shown: Shown) -> dict[str, Any]:
-        """What the first line of a thing tells about it, so that a log can be judged by itself."""
+        """What the first line of an entity says about it, so that a log can be checked on its own."""
         subject = self._subject
         if shown.kind != "step":
             return dict(subject.facts) if shown.source is None else {}
@@ -180,7 +180,7 @@ class DialectScribe:
 
 
 def step_facts(plan: Plan, no: int) -> dict[str, Any]:
-    """What a log says of a step when it first shows it."""
+    """What a log says of a step on its first line."""
     planned = plan.at(no)
     written = planned.definition
     kind = "approval" if written.approval else "wait" if written.wait else None
@@ -195,7 +195,7 @@ def step_facts(plan: Plan, no: int) -> dict[str, Any]:
 
 
 def _trigger(view: MachineView, hop: Hop, shown: Shown) -> str:
-    """The dialect's own word for the arrow; the canonical one where the seed has no such arrow."""
+    """The dialect's name of the arrow; the canonical one if the specification has no such arrow."""
     own = [arrow for arrow in view.arrows if (arrow.source, arrow.target) == (shown.source, shown.target)]
     meant = (arrow.trigger for arrow in own if hop.trigger in arrow.when)
     plain = (arrow.trigger for arrow in own if not arrow.when)
@@ -203,7 +203,7 @@ def _trigger(view: MachineView, hop: Hop, shown: Shown) -> str:
 
 
 def _severity(view: MachineView, hop: Hop, shown: Shown) -> str:
-    """As loud as the canonical hop (seed 004); a run is as loud as what it is shown to have become."""
+    """The severity of the canonical hop (seed 004); for a run, that of the state it is shown in."""
     if shown.kind == "run":
         return "critical" if shown.target == view.shows.get("failed") else "info"
     return severity_of(shown.kind, hop)

@@ -1,7 +1,7 @@
-"""What callers hand over in words: keys, names, comments, reasons, run ids. Refused here if no row could hold them.
+"""Validates text from callers: keys, names, comments, reasons, run ids. Values that no row can hold are refused.
 
-A text that a database chokes on would fail the whole transaction it shares with others, so none gets that far. Every
-operation that takes words asks here first; payloads are bounded where they are encoded.
+A value that a database refuses would fail the whole transaction that it shares with others. Every operation that takes
+text calls this first; payloads are limited where they are encoded.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def key(what: str, value: object, limit: int = MAX_KEY) -> str:
     """
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be text of 1 to {limit} printable characters, not {type_name(value)}")
-    plain = str.__str__(value)  # a subclass of str may say anything of itself, and no encoder takes it
+    plain = str.__str__(value)  # a subclass of str may override anything, and no encoder takes it
     if not (0 < len(plain) <= limit and plain.isprintable()):
         raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
     return plain
 
 
 def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
-    """A text that people wrote, perhaps empty, perhaps of several lines."""
+    """Text from people, possibly empty, possibly of several lines."""
     if not isinstance(value, str):
         raise InvalidInput(f"{what} must be text, not {type_name(value)}")
     plain = str.__str__(value)
@@ -47,14 +47,14 @@ def words(what: str, value: object, limit: int = MAX_WORDS) -> str:
 
 
 def labels(value: object) -> Mapping[str, str]:
-    """Labels of a run: a few words under a few names."""
+    """Labels of a run: a few texts under a few names."""
     if not isinstance(value, Mapping) or len(value) > MAX_LABELS:
         raise InvalidInput(f"labels are at most {MAX_LABELS} texts by name")
     return {key("the name of a label", name): words("the text of a label", text) for name, text in value.items()}
 
 
 def run_id(value: Any) -> str:
-    """A run id as every store knows it; anything else names no run."""
+    """A run id in the form that every store uses; anything else names no run."""
     if isinstance(value, str) and _is_run_id(plain := str.__str__(value)):
         return plain
     raise NotFound(f"there is no run {_shown(value)}")
@@ -69,7 +69,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _shown(value: object) -> str:
-    """Something that is no run id, short enough and safe to print."""
+    """An invalid run id, shortened and safe to print."""
     if not isinstance(value, str):
         return f"called by a {type_name(value)}"
     text = str.__str__(value)

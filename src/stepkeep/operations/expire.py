@@ -1,6 +1,6 @@
-"""The sweep: everything that is due is proposed to the kernel. Any worker sweeps; there is no leader.
+"""The sweep: proposes every due timer to the kernel. Any worker sweeps; there is no leader.
 
-Late, doubled or interrupted sweeps do no harm: the kernel checks each timer again under the run's lock.
+Late, duplicate or interrupted sweeps do no harm, because the kernel checks each timer again under the run's lock.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ log = logging.getLogger(__name__)
 
 
 async def sweep(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
-    """Let time act on everything, workers included. Returns how many timers were found."""
+    """Handle all due timers, those of workers included. Returns how many were found."""
     found = await sweep_timers(transactor, limit=limit, actor=actor)
     await retire_silent(transactor.store, actor=actor)
     return found
 
 
 async def sweep_timers(transactor: Transactor, *, limit: int = 500, actor: str = "sweep") -> int:
-    """Let time act on steps and runs that are due, oldest first. Returns how many were found, those of runs that cannot
-    be read left aside."""
+    """Handle due timers of steps and runs, oldest first. Returns how many were found, without those of unreadable
+    runs."""
     unreadable = transactor.unreadable
     while True:
         beyond = unreadable.due
         due = await transactor.store.find_due(limit + beyond)
         hopeless = await _move(transactor, due, actor) if due else 0
         unreadable.due = min(hopeless, MOST_HIDDEN)
-        # What cannot be read stays the oldest that is due: the next look reaches beyond it.
+        # Timers of unreadable runs stay the oldest: the next sweep reads beyond them.
         if len(due) > hopeless or unreadable.due <= beyond:
             return len(due) - hopeless
 
 
 async def _move(transactor: Transactor, due: Sequence[Due], actor: str) -> int:
-    """Let time act on these; returns how many belong to runs that cannot be read."""
+    """Handle these timers. Returns how many belong to unreadable runs."""
     hopeless = 0
     events = [TimeCame(tenant=one.tenant, run_id=one.run_id, actor=actor, no=one.no) for one in due]
     for answer in await transactor.submit_all(events):

@@ -1,6 +1,7 @@
-"""Natural group commit: what arrived while the last flush was under way forms the next batch.
+"""Group commit: items that arrive during a flush form the next batch.
 
-No timer and no waiting when idle: the first item is flushed at once, alone; under load, batches grow by themselves.
+There is no timer, and nothing waits when idle: the first item is flushed at once, alone. Under load, batches grow by
+themselves.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 BATCH_BYTES = 16 * 1024 * 1024
-"""How many bytes of payloads share a transaction. A single item may be larger and then goes alone."""
+"""Limit on the payload bytes of one transaction. A single larger item is flushed alone."""
 
 Flush = Callable[[list[T]], Awaitable[Sequence[R | BaseException]]]
 
 
 class Lane(Generic[T, R]):
-    """Collects items and flushes them one batch at a time; each item gets its own answer, or its own exception."""
+    """Collects items and flushes them one batch at a time; each item gets its own reply, or its own exception."""
 
     def __init__(
         self, flush: Flush[T, R], *, limit: int = 500, size_bytes: Callable[[T], int] = lambda item: 0
@@ -42,7 +43,7 @@ class Lane(Generic[T, R]):
         while self._waiting:
             count = fitting(self._waiting, self._limit, lambda waiting: self._size_bytes(waiting[0]))
             batch, self._waiting = self._waiting[:count], self._waiting[count:]
-            # Whoever gave up before the work began does not want it done.
+            # Skip items whose caller gave up before the flush.
             batch = [(item, future) for item, future in batch if not future.done()]
             if not batch:
                 continue
@@ -55,7 +56,7 @@ class Lane(Generic[T, R]):
 
 
 def fitting(items: Sequence[T], limit: int, size_bytes: Callable[[T], int], most_bytes: int = BATCH_BYTES) -> int:
-    """How many of the first items make one batch: at most `limit`, at most `most_bytes` in sum, at least one."""
+    """How many of the first items form one batch: at most `limit`, at most `most_bytes` in total, at least one."""
     total = 0
     for count, item in enumerate(items[:limit]):
         total += size_bytes(item)
@@ -67,7 +68,7 @@ def fitting(items: Sequence[T], limit: int, size_bytes: Callable[[T], int], most
 async def all_or_each(
     items: list[T], together: Callable[[list[T]], Awaitable[list[R | Exception]]]
 ) -> list[R | Exception]:
-    """Do all of it in one go; where that fails, in halves, until what is at fault stands alone and the rest is done."""
+    """Flush all items at once; on failure, in halves, until the faulty item is alone and the rest is done."""
     try:
         return await together(items)
     except (StoreUnavailable, SchemaMismatch):
@@ -81,13 +82,13 @@ async def all_or_each(
         try:
             done += await all_or_each(half, together)
         except (StoreUnavailable, SchemaMismatch) as problem:
-            # What was done before stays done, and is answered for.
+            # Items that were committed before stay committed and are answered.
             done += [problem] * len(half)
     return done
 
 
 def _resolve(future: asyncio.Future[R], answer: R | BaseException) -> None:
-    if future.done():  # whoever asked has gone away; the change was made all the same
+    if future.done():  # the caller is gone; the change was committed all the same
         return
     if isinstance(answer, BaseException):
         future.set_exception(answer)

@@ -1,7 +1,7 @@
-"""From journal entries to the lines of a log, in canonical names: nothing of an entry is lost on the way.
+"""Turns journal entries into log lines with canonical names, without losing anything.
 
-Two steps, so that a projection can stand between them: `unfold` opens an entry into its moves, `Scribe` words a move.
-Pure; it neither reads a store nor judges what it writes. `operations/log.py` calls it; `conformance/` reads the result
+It has two steps, so that a projection fits in between: `unfold` splits an entry into its hops and notes, `Scribe`
+writes them. Pure: it reads no store and checks nothing. `operations/log.py` calls it; `conformance/` reads the result
 without knowing this file. `docs/journal.md` describes the format.
 """
 
@@ -28,7 +28,7 @@ encode_line = _encode
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """One line's worth of an entry: a hop, or a cause that moved nothing (`hop` is None)."""
+    """One line's worth of an entry: a hop, or a cause without a hop (`hop` is None)."""
 
     entry: Entry
     hop: Hop | None
@@ -44,7 +44,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unfold(sealed: SealedEntry) -> list[Move]:
-    """The moves of an entry in order; the first of each cause introduces it, the last carries the entry's hash."""
+    """The lines of an entry in order; the first of each cause introduces it, the last carries the entry's hash."""
     try:
         entry = open_entry(sealed.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as damage:
@@ -70,7 +70,7 @@ def unfold(sealed: SealedEntry) -> list[Move]:
 
 
 def _in_order(entry: Entry) -> Iterator[tuple[int, Hop | None]]:
-    """Hops as they are, with causes that moved nothing put where they happened."""
+    """The hops, with causes that have no hop inserted where they happened."""
     moved = {hop.by for hop in entry.hops}
     quiet = deque(by for by in range(len(entry.causes)) if by not in moved)
     for hop in entry.hops:
@@ -82,7 +82,7 @@ def _in_order(entry: Entry) -> Iterator[tuple[int, Hop | None]]:
 
 
 class Scribe:
-    """Words the moves of one journal. It remembers the state of the run (or worker), which a note must name."""
+    """Writes the lines of one journal. It keeps the state of the run (or worker), which a note must name."""
 
     def __init__(self, kind: str, owner: str, names: Mapping[int, str], correlation_id: str | None = None) -> None:
         self._kind, self._owner, self._names = kind, owner, names
@@ -90,7 +90,7 @@ class Scribe:
         self._state: str | None = None
 
     def lines(self, move: Move) -> list[dict[str, Any]]:
-        """Every move is one line here; a dialect may see none or two."""
+        """Every hop is one line here; a dialect may show none or two."""
         return [self.line(move)]
 
     def line(self, move: Move) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Scribe:
         return _line(entry.at, kind, severity, entity, source, target, trigger, metadata)
 
     def _circumstances(self, move: Move) -> dict[str, Any]:
-        """What holds for notes and hops alike: which journal, where in it, when and why."""
+        """Common fields of notes and hops: journal, sequence, time and cause."""
         entry, cause = move.entry, move.cause
         said = {
             "tenant": entry.tenant,
@@ -164,7 +164,7 @@ class Scribe:
 
 
 def severity_of(kind: str, hop: Hop) -> str:
-    """How loud a hop is (seed 004, transition details)."""
+    """The severity of a hop (seed 004, transition details)."""
     if kind == "run":
         return "critical" if hop.target == RunState.FAILED else "info"
     if kind == "worker":
@@ -177,7 +177,7 @@ def severity_of(kind: str, hop: Hop) -> str:
 
 
 def timestamp(micros: int) -> str:
-    """A reading of the database's clock as UTC text, cut to milliseconds."""
+    """A time of the database clock as UTC text, truncated to milliseconds."""
     try:
         moment = EPOCH + timedelta(microseconds=micros)
     except OverflowError:

@@ -1,8 +1,8 @@
-"""Export journals as logs: one line per hop, a closing line per journal, and nothing that is not on record.
+"""Exports journals as logs: one line per hop, and a closing line per journal.
 
-Reads only, page by page, so that a long journal never sits in memory whole. A run that goes on is exported as of the
-moment its row was read: later entries are left to the next export. With a dialect, lines are in its words and hold
-only what it sees. The command line and the API call it.
+It only reads, page by page, so that a long journal is never in memory as a whole. An unfinished run is exported as of
+the time its row was read; later entries are left to the next export. With a dialect, lines use its names and hold only
+what it shows. The command line and the engine call it.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
 async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
-    """The whole journal of a run, then its head as the run's row has it; in canonical names or a dialect's words."""
+    """The whole journal of a run, then its head as the run's row has it; in canonical names or in a dialect."""
     plan = await plan_of(transactor, tenant, run_id)
     async for line in _export_run(transactor, run_id, tenant, plan, dialect):
         yield line
 
 
 async def export_without_names(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
-    """The same in canonical words, with numbers for the names of steps: for a run whose definition was changed."""
+    """The same in canonical names, with numbers for step names: for a run whose definition was changed."""
     async for line in _export_run(transactor, run_id, tenant, None, None):
         yield line
 
 
 async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str) -> StoredDefinition:
-    """The definition of a run as its row has it now, whatever this process has read before."""
+    """The definition of a run as its row has it now, bypassing the cache."""
     found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
@@ -81,9 +81,9 @@ async def _export_run(
 
 
 async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:
-    """Every run that the filter lets through (its `limit` and `before` aside), newest first, each whole.
+    """Every run that matches the filter (except `limit` and `before`), newest first.
 
-    A run that cannot be read ends where that shows, without its closing line; after all others it raises Unreadable.
+    An unreadable run ends where the damage shows, without its closing line. After all other runs, Unreadable is raised.
     """
     page = replace(which, limit=RUNS_PAGE, before=None)
     problems: list[Unreadable] = []
@@ -142,7 +142,7 @@ def _up_to(last: int, entries: Iterable[SealedEntry]) -> Iterable[SealedEntry]:
 
 
 def canonical_machines() -> dict[str, MachineData]:
-    """The canonical tables as plain data, for a judge that must not know them by itself."""
+    """The canonical tables as plain data, for a judge that must not import them."""
     return {
         machine.name: (
             frozenset((row.source and str(row.source), str(row.trigger), str(row.target)) for row in machine.rows),

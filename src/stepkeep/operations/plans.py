@@ -1,4 +1,4 @@
-"""Plans by definition id: derived once from the stored definition and kept, because a definition never changes."""
+"""Plans by definition id: derived once from the stored definition and cached, because a definition never changes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class PlanCache:
-    """Every plan this process has met. Bounded by the number of published definitions in use.
+    """Every plan that this process has used. Limited by the number of published definitions in use.
 
-    A definition that this program cannot read (a newer one wrote it) is remembered with the reason: it must keep
-    nobody from working on the others.
+    A definition that this program cannot read (a newer version wrote it) is cached with the reason, so that it does not
+    stop work on other definitions.
     """
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class PlanCache:
                 self._problems[stored.id] = problem
 
     def knows(self, definition_id: int) -> bool:
-        """Whether there is nothing more to be learnt about it."""
+        """Whether the definition is cached, with a plan or with the reason why there is none."""
         return definition_id in self._plans or definition_id in self._problems
 
     def refusal(self, run_id: str, definition_id: int) -> StepkeepError:
-        """Why a run without a plan cannot go on."""
+        """Why a run without a plan cannot continue."""
         kind = DefinitionChanged if isinstance(self._problems.get(definition_id), DefinitionChanged) else Broken
         return kind(f"run {run_id} cannot go on here: {self.problem(definition_id)}")
 
@@ -71,7 +71,7 @@ class PlanCache:
 
 
 def as_published(stored: StoredDefinition) -> Definition:
-    """The definition that a row holds, if it is the one that was published under that name, version and digest."""
+    """The definition in a row, if it has the digest that it was published with."""
     named = f"version {stored.version} of {stored.name} (definition {stored.id})"
     if digest_of(stored.document) != stored.digest:
         raise DefinitionChanged(

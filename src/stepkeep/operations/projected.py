@@ -1,7 +1,6 @@
-"""Runs in a dialect's own shapes: what `show --as` and `runs --as` answer with.
+"""Runs in the shape of a dialect: the results of `show --as` and `runs --as`.
 
-Reads only; the dialect's words make the shapes, this gathers what they need: the canonical view, the definition that
-was run and the run's log.
+It only reads. The dialect builds the shapes; this module collects the canonical view, the definition and the run's log.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from stepkeep.store.protocol import RunFilter
 
 
 async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> dict[str, Any]:
-    """One run in this dialect's own shape."""
+    """One run in the shape of this dialect."""
     words = dialect_named(dialect).words
     canonical = await describe_run(transactor, run_id, tenant=tenant)
     plan = await plan_of(transactor, tenant, run_id)
@@ -30,9 +29,9 @@ async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, 
 
 
 async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -> dict[str, Any]:
-    """`{"runs": [...]}` in this dialect's own shape, newest first.
+    """`{"runs": [...]}` in the shape of this dialect, newest first.
 
-    What a dialect shows depends on what it showed before, so each run's journal is read: keep pages small.
+    A shown state depends on earlier ones, so each run's journal is read: keep pages small.
     """
     words = dialect_named(dialect).words
     rows = []
@@ -49,5 +48,5 @@ async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -
 
 
 async def dialect_log(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> list[dict[str, Any]]:
-    """The log of a run in a dialect's words, its closing line included."""
+    """The log of a run in a dialect, with its closing line."""
     return [line async for line in export_run(transactor, run_id, tenant=tenant, dialect=dialect)]

@@ -1,4 +1,4 @@
-"""Publish a definition: keep it for ever under its name and version, with the queues that its steps ask for."""
+"""Publishes a definition: stores it permanently under its name and version, with the queues of its steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stepkeep.operations.transact import Transactor
 
 
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
-    """Publish, or find published. The same name and version with other content is refused: versions never change."""
+    """Publish a definition, or return the published one. The same name and version with other content is refused."""
     document = encode_definition(definition)
     digest = digest_of(document)
     stored = await transactor.store.publish(

@@ -1,6 +1,6 @@
-"""Run a finished run again: a new run of the same definition and input that names the old one.
+"""Runs a finished run again: a new run of the same definition and input that names the old one.
 
-It goes by the same business key, correlation id and labels: it is the same piece of work, tried once more.
+It keeps the business key, the correlation id and the labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def rerun(
     given: bytes | None = None,
     idempotency_key: str | None = None,
 ) -> Started:
-    """Start a new run like the old one; terminal states are never left, so the old one stays as it is."""
+    """Start a new run like the old one. The old run stays as it is, because terminal states are never left."""
     found = await transactor.store.read_run(tenant, edge.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")

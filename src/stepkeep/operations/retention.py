@@ -1,8 +1,8 @@
-"""Retention: finished runs are archived, then deleted, in small batches that hold nobody up.
+"""Retention: archives finished runs and then deletes them, in small batches that block no other transaction for long.
 
-Nothing is deleted that is not in an archive on disk, unless the caller wants none. A pass may be killed at any moment
-and run again: what it had archived but not deleted is archived once more, to the same end. A run whose journal is
-flawed is evidence and stays. The engine and the command line call it.
+Only runs in an archive on disk are deleted, unless the caller wants no archive. It can be killed at any time and run
+again: runs that were archived but not deleted are archived again, with the same result. A run with a damaged journal is
+evidence and stays. The engine and the command line call it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Flaw = tuple[str, str]
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which finished runs go: a run goes when every limit that is set lets it go.
+    """Which finished runs are deleted: those that match every limit that is set.
 
-    `older_than` (microseconds) counts from a run's end; `keep` spares the newest; `workflow` leaves all others alone.
+    `older_than` (microseconds) counts from a run's end; `keep` excludes the newest; `workflow` excludes all others.
     Idempotency keys outlive their runs: for ever, or until `forget_keys` (microseconds) after the run was started.
     """
 
@@ -46,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass has done so far. `flawed` runs have a journal that is no evidence; they were left where they are."""
+    """Progress so far. `flawed` runs have a damaged journal and were not deleted."""
 
     found: int = 0
     archived: int = 0
@@ -62,7 +62,7 @@ MOST_KEPT = 2_147_483_647
 
 
 def accept(policy: Policy) -> Policy:
-    """Refuse a policy that says nothing, or nothing sensible."""
+    """Refuse a policy without limits, or with senseless ones."""
     if policy.older_than is None and policy.keep is None:
         raise InvalidInput("say which finished runs go: those older than a time, all but the newest so many, or both")
     if policy.older_than is not None and policy.older_than < 0:
@@ -75,7 +75,7 @@ def accept(policy: Policy) -> Policy:
 
 
 def first_id_at(micros: int) -> str:
-    """The lowest id that a run started at this moment could have: run ids begin with their milliseconds.
+    """The lowest id of a run started at this time: run ids begin with their milliseconds.
 
     >>> first_id_at(1_700_000_000_000_000)
     '018bcfe5-6800-0000-0000-000000000000'
@@ -85,7 +85,7 @@ def first_id_at(micros: int) -> str:
 
 
 async def require_kept(store: Store, started: Started, *, tenant: str) -> None:
-    """Refuse to go on with a run that an idempotency key still names but that is gone."""
+    """Refuse to continue with a run that an idempotency key still names but that was deleted."""
     if not started.created and await store.read_run(tenant, started.run_id) is None:
         raise NotFound(
             f"run {started.run_id}, made before under this idempotency key, has ended and is gone: retention deleted "
@@ -103,7 +103,7 @@ async def prune(
     batch: int = BATCH,
     told: Told = lambda pruned: None,
 ) -> Pruned:
-    """Let finished runs go; with a `folder`, only those that are safely archived there."""
+    """Delete finished runs; with a `folder`, only those that are archived there."""
     accept(policy)
     chosen = await _choose(transactor, policy, tenant, batch)
     work = _Pass(transactor, tenant, folder if folder is None or dry_run else open_folder(folder), told)
@@ -120,11 +120,11 @@ async def prune(
 
 
 async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: int) -> Finished | None:
-    """The runs that the policy lets go, as a question to the store; None where all are kept."""
+    """The runs that the policy selects, as a query; None if all are kept."""
     chosen = Finished(tenant=tenant, workflow=policy.workflow, limit=batch)
     if policy.older_than is not None:
         ended_by = await transactor.store.now() - policy.older_than
-        # No run had ended by then that was started later, so the search can stop there.
+        # A run that started later cannot have ended by then, so the search can stop there.
         chosen = replace(chosen, ended_by=ended_by, before=first_id_at(ended_by + 1000))
     if policy.keep:
         oldest_kept = await transactor.store.find_newest_finished(tenant, policy.keep - 1, policy.workflow)
@@ -145,7 +145,7 @@ async def _go_through(transactor: Transactor, chosen: Finished, work: _Pass, *, 
 
 
 class _Pass:
-    """One pass over what is to go: it gathers runs into archives, and deletes the runs of those that are sealed."""
+    """One execution of a policy: collects runs into archives, and deletes the runs of sealed archives."""
 
     def __init__(self, transactor: Transactor, tenant: str, folder: Path | None, told: Told) -> None:
         self._plans, self._store = transactor.plans, transactor.store
@@ -157,7 +157,7 @@ class _Pass:
         self._tell(found=self.pruned.found + found)
 
     async def take(self, run_ids: Sequence[str], batch: int) -> None:
-        """Archive a batch of runs (those of a sealed archive are deleted), or delete it where no archive is wanted."""
+        """Archive a batch of runs (and delete those of a sealed archive), or delete it if no archive is wanted."""
         self.count(len(run_ids))
         if self._folder is None:
             await self._delete(run_ids)
@@ -175,7 +175,7 @@ class _Pass:
                 await self.finish(batch)
 
     async def finish(self, batch: int) -> None:
-        """Seal the archive in the making, and let its runs go."""
+        """Seal the current archive, and delete its runs."""
         archive, self._archive = self._archive, None
         if archive is None:
             return
@@ -201,13 +201,13 @@ class _Pass:
             self._archive.discard()
 
     async def _learn(self, runs: Sequence[WholeRun]) -> None:
-        """The definitions that the runs were made from; their steps have names there."""
+        """The definitions of the runs, which hold the step names."""
         wanted = {whole.record.run.definition_id for whole in runs}
         if unknown := [one for one in wanted if not self._plans.knows(one)]:
             self._plans.learn((await self._store.read_definitions(unknown)).values())
 
     def _fill(self, folder: Path, runs: Sequence[WholeRun]) -> tuple[Sequence[WholeRun], list[Flaw]]:
-        """Put runs into the archive until it is full; returns those that belong into the next, and what is flawed."""
+        """Add runs to the archive until it is full. Returns the runs for the next one, and the flawed ones."""
         flawed: list[Flaw] = []
         for place, whole in enumerate(runs):
             if self._archive is None:
@@ -219,7 +219,7 @@ class _Pass:
         return (), flawed
 
     def _add(self, archive: Archive, whole: WholeRun) -> str | None:
-        """Archive a run, or say why it cannot be."""
+        """Archive a run, or return why it cannot be archived."""
         made_from = whole.record.run.definition_id
         plan = self._plans.get(made_from)
         if plan is None:
@@ -238,7 +238,7 @@ class _Pass:
         began = time.monotonic()
         deleted = await again_if_contended(lambda: self._store.delete_runs(self._tenant, run_ids))
         self._tell(deleted=self.pruned.deleted + len(deleted))
-        # As long a rest as the work took: whoever else needs the disk has it half of the time.
+        # Pause as long as the work took, so that other programs have the disk half of the time.
         await asyncio.sleep(time.monotonic() - began)
 
     def _flawed(self, flawed: Sequence[Flaw]) -> None:

@@ -1,6 +1,6 @@
-"""Runs as people and programs read them: the documented, stable shape behind `--json`, `show` and the engine's answers.
+"""Runs as JSON: the documented, stable shape behind `--json`, `show` and the engine's results.
 
-Reads only. Times become UTC texts here and nowhere else; payloads are decoded; costs are added up; outputs are found.
+It only reads. Times become UTC text only here. Payloads are decoded, costs are summed, and outputs are resolved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from stepkeep.store.protocol import RunFilter, RunRecord
 decode_json = msgspec.json.decode
 UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
 BEGUN = STEP_WAITING | {StepState.RUNNING}
-"""A step has begun once a worker held it or it opened for people or messages; a cancelled one may never have."""
+"""States of a step that has begun: a worker held it, or it opened for people or messages. A cancelled one may not
+have."""
 JOURNAL_PAGE = 1000
 MAX_PAGE = 10_000
 
@@ -86,13 +87,13 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
 
 
 async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
-    """What to add to the summaries of runs that are quarantined."""
+    """What to add to the summaries of quarantined runs."""
     found = await transactor.store.list_quarantined(tenant)
     return {one.run_id: {"quarantined": quarantine_view(one)} for one in found}
 
 
 def unreadable_view(problem: Unreadable) -> dict[str, Any]:
-    """A run of which only the name is known."""
+    """A run of which only the id is known."""
     return {
         "id": problem.run_id,
         "table": problem.table,
@@ -103,7 +104,7 @@ def unreadable_view(problem: Unreadable) -> dict[str, Any]:
 
 
 def summarise(record: RunRecord) -> dict[str, Any]:
-    """One line about a run."""
+    """The summary of a run."""
     run, details = record.run, record.details
     return {
         "id": run.id,
@@ -208,7 +209,7 @@ def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
 
 
 def _run_output(plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Mapping[int, bytes | None]) -> Any:
-    """What the run comes to: its declared output, or that of its last steps."""
+    """The output of the run: its declared output, or that of its last steps."""
     if found.run.state is not RunState.SUCCEEDED:
         return None
     by_name = {plan.at(step.no).name: outputs[step.no] for step in steps if step.no < plan.size}

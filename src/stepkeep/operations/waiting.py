@@ -1,7 +1,7 @@
-"""Waiting for runs to come to rest: all that wait in one process look together, when a hint says so and now and then.
+"""Waits for runs to settle: all waiters of one process share each poll.
 
-A hint makes the look come at once; without one, looks grow rarer. However many wait, a look is one statement, and it is
-never the only thing that the database is asked to do.
+A notification triggers a poll at once; without one, the polling interval doubles up to its limit. A poll is one
+statement for all waiters, and polls never run back to back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stepkeep.store.bell import within
 from stepkeep.store.protocol import RESTED, Hint, RunKey, Store
 
 PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
-"""Seconds between looks, the first and the longest: where hints are not heard, and where they are."""
+"""Seconds between polls, the first and the longest: without notifications, and with them."""
 
 log = logging.getLogger(__name__)
 
 
 class _Wish(msgspec.Struct, frozen=True, eq=False):
-    """Somebody waits until a run is in one of these states."""
+    """One waiter: a run and the states it waits for."""
 
     key: RunKey
     states: frozenset[RunState]
@@ -32,7 +32,7 @@ class _Wish(msgspec.Struct, frozen=True, eq=False):
 
 
 class Waiting:
-    """Everybody in this process who waits for a run. One per engine."""
+    """All waiters of this process. One per engine."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class Waiting:
         self._deafen: Callable[[], None] | None = None
 
     async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunState:
-        """Return once the run is in one of these states, with the state it is in."""
+        """Return the state of the run once it is one of these."""
         loop = asyncio.get_running_loop()
         wish = _Wish((tenant, run_id), frozenset(states), loop.create_future())
         self._wishes[wish] = None
@@ -61,7 +61,7 @@ class Waiting:
             self._nudge.set()
 
     async def close(self) -> None:
-        """Listen no longer; whoever still waits hears why."""
+        """Stop listening; remaining waiters get the reason."""
         deafen, self._deafen = self._deafen, None
         if deafen is not None:
             deafen()
@@ -78,7 +78,7 @@ class Waiting:
             self._nudge.clear()
             began = clock()
             found = await self._look()
-            # Whoever looks all the time keeps those from working that it waits for.
+            # Polling without a pause would slow down the workers that the waiters wait for.
             await asyncio.sleep(clock() - began)
             shortest, longest = RARE_PAUSES if bell.is_heard else PAUSES
             pause = shortest if found else min(longest, max(shortest, pause * 2))
@@ -86,7 +86,7 @@ class Waiting:
                 pause = 0.0
 
     async def _look(self) -> bool:
-        """Answer those whose runs have come to rest; says whether there were any."""
+        """Answer the waiters whose runs have settled. Returns whether there were any."""
         wishes = [wish for wish in self._wishes if not wish.answer.done()]
         try:
             states = await self._store.read_states(list(dict.fromkeys(wish.key for wish in wishes)))

@@ -1,6 +1,7 @@
-"""The life of workers: registered, heard, idle or busy, silent, back, drained, gone. Each hop is in their journal.
+"""The states of workers: register, heartbeat, idle or busy, unresponsive, drain, shut down. Each hop is in their
+journal.
 
-A worker's state is a report about a process, never a lock: what it holds is guarded by leases and fences alone.
+A worker's state is a report about a process, never a lock: leases and fences alone guard its claims.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ GIVE_UP_AFTER = 180 * SECOND
 
 
 def worker_id(app: str) -> str:
-    """`app:host:pid:random`: readable, and never the same twice."""
+    """`app:host:pid:random`: readable and unique."""
     parts = (app, socket.gethostname(), str(os.getpid()), secrets.token_hex(4))
     return ":".join(re.sub(r"[^a-z0-9_.-]", "-", part.lower()) for part in parts)
 
@@ -40,7 +41,7 @@ async def register(
     capabilities: tuple[str, ...] = (),
     queues: tuple[int, ...] = (),
 ) -> Worker:
-    """A process announces itself with what it can do."""
+    """Register a process with its capabilities."""
     now = await store.now()
     blank = Worker(
         tenant=tenant,
@@ -59,7 +60,7 @@ async def register(
 
 
 async def beat(store: Store, worker: Worker) -> Worker:
-    """Say "I am here". One that had been given up for lost comes back as a new incarnation of the same id."""
+    """Send a heartbeat. A worker that was marked as unresponsive returns as a new incarnation of the same id."""
     row = await store.beat(worker.tenant, worker.no, worker.incarnation)
     if row is None:
         return worker
@@ -77,7 +78,7 @@ async def mark_idle(store: Store, worker: Worker) -> Worker:
 
 
 async def drain(store: Store, worker: Worker) -> Worker:
-    """No more claims: finish or hand back what is held."""
+    """Stop claiming: finish or release what is held."""
     live = worker.state in (WorkerState.IDLE, WorkerState.BUSY)
     return await _move(store, worker, T.DRAIN_REQUESTED) if live else worker
 
@@ -88,14 +89,14 @@ GOODBYE = {
     WorkerState.BUSY: T.DRAIN_REQUESTED,
     WorkerState.DRAINING: T.DRAINED,
 }
-"""The way out, hop by hop. Who was thought lost is heard once more: an end in good order is on record as one."""
+"""The hops of a shutdown. An unresponsive worker is first heard again, so that its shutdown is recorded as regular."""
 
 HOPS = 8
-"""More than the way has, for somebody else may take it back once or twice."""
+"""More tries than hops, because another process may mark the worker once or twice in between."""
 
 
 async def shut_down(store: Store, worker: Worker) -> Worker:
-    """Say goodbye."""
+    """Deregister the worker."""
     for _ in range(HOPS):
         trigger = GOODBYE.get(worker.state)
         if trigger is None:
@@ -105,7 +106,7 @@ async def shut_down(store: Store, worker: Worker) -> Worker:
 
 
 async def retire_silent(store: Store, *, actor: str) -> int:
-    """Mark workers that missed their heartbeats, and give up those that have been silent for long."""
+    """Mark workers that missed their heartbeats, and give up those that were silent for long."""
     silent = await store.silent_workers(MISSED_BEATS * HEARTBEAT)
     now = await store.now() if silent else 0
     moved = 0
@@ -126,7 +127,7 @@ def _verdict(worker: Worker, now: int) -> T | None:
 
 
 async def _move(store: Store, worker: Worker, trigger: T, *, actor: str | None = None, **changes: Any) -> Worker:
-    """Take one hop; if somebody else moved the row first, their word stands and is returned."""
+    """Make one hop. If another process changed the row first, return that row."""
     moved, entry = move_worker(worker, (trigger,), now=await store.now(), actor=actor or worker.id, **changes)
     if trigger is not T.HEARTBEATS_MISSED and trigger is not T.GIVEN_UP:
         moved = replace(moved, heard_at=entry.at)
