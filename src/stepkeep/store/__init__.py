@@ -1,1 +1,1 @@
-"""What remembers and never decides: one protocol, one folder per database, one verb per SQL file."""
+"""Stores rows and decides nothing: one protocol, one folder per database, one statement per SQL file."""

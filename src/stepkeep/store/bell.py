@@ -1,8 +1,8 @@
-"""Hints between processes that there may be something to look at: a step to claim, a run that came to rest.
+"""Notifications between processes: a step may be claimable, or a run has settled.
 
-A hint goes out after the commit it speaks of, or with it where a store can do that, and nothing may depend on it: it
-can be lost, late or doubled, and whoever listens polls all the same. Rare hints go out at once; many are gathered into
-a few each second.
+A notification is sent after the commit it concerns, or with it where a store can do that. Nothing may depend on it: it
+can be lost, late or duplicated, so every listener also polls. Rare notifications are sent at once; many are coalesced
+into a few each second.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.store.protocol import RESTED, Bell, Decide, Heard, Hint, Loaded, More, Transaction, Want, Write
 
 AT_REST = RUN_TERMINAL | {RunState.BLOCKED}
-"""States that somebody may be waiting for: the end, and the moment from which only others can move the run."""
+"""States that a caller may be waiting for: the end, and blocked, which only people or messages can end."""
 
 SHORTEST, LONGEST = 0.004, 0.05
-"""Seconds between two hints on one topic: while there are few, and while there are many."""
+"""Seconds between two notifications on one topic: while there are few, and while there are many."""
 
 QUIET = 0.5
-"""After so many seconds without a hint a topic counts as one that has few."""
+"""After so many seconds without a notification, a topic counts as one with few."""
 
 FAREWELL = 2.0
-"""How long the last hints of a store that is being closed may take (seconds)."""
+"""How long (seconds) the last notifications may take when a store is being closed."""
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ ANYTHING = Hint()
 
 
 def topics_of(write: Write) -> set[int]:
-    """Whom a write concerns, once it is committed."""
+    """The topics of a write, to be notified after its commit."""
     topics = {step.queue for step in write.steps if step.ready_at is not None}
     topics.update(step.queue for step in write.new_steps if step.ready_at is not None)
     for born in write.new_runs:
@@ -47,7 +47,7 @@ def topics_of(write: Write) -> set[int]:
 
 
 class Noting:
-    """A decision that remembers whom it concerns. Called again, it forgets what it said before."""
+    """Wraps a decision and records the topics of its write. Called again, it replaces the topics."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
@@ -60,7 +60,7 @@ class Noting:
 
 
 class Coalescing:
-    """When hints go out. A topic that is rung again before its last hint is old is heard less and less often."""
+    """Decides when notifications are sent. The more often a topic is notified, the longer its interval becomes."""
 
     def __init__(self) -> None:
         self._rung: dict[int, int] = {}
@@ -79,7 +79,7 @@ class Coalescing:
         return any(self._next.get(topic, now) <= now for topic in self._rung)
 
     def take(self, now: float, topics: Iterable[int] | None = None) -> frozenset[int]:
-        """Topics that may be sent now, of these or of those that were rung; the others stay."""
+        """Topics that may be sent now, of these or of the pending ones; the others stay pending."""
         if topics is not None:
             self.add(topic for topic in topics if self._next.get(topic, now) <= now)
         due = frozenset(topic for topic in self._rung if self._next.get(topic, now) <= now)
@@ -92,12 +92,12 @@ class Coalescing:
         return due
 
     def pause(self, now: float) -> float:
-        """Seconds until something may be sent."""
+        """Seconds until a topic may be sent."""
         return max(0.0, min(self._next.get(topic, now) for topic in self._rung) - now)
 
 
 class CoalescingBell:
-    """Rings for others and listens to them. Each store has one and knows how hints travel between its processes."""
+    """Sends and receives notifications. Each store has one, which knows how they travel between its processes."""
 
     def __init__(self) -> None:
         self._listeners: list[Heard] = []
@@ -109,18 +109,18 @@ class CoalescingBell:
 
     # -- what a store's bell knows -----------------------------------------------------------------------------------
     async def send(self, topics: frozenset[int]) -> None:
-        """Tell other processes. What cannot be told is dropped."""
+        """Notify other processes. A notification that cannot be sent is dropped."""
 
     async def attend(self) -> None:
-        """Pass on what other processes tell, by `hear`, until cancelled."""
+        """Deliver notifications of other processes through `hear`, until cancelled."""
 
     # -- what everybody calls ----------------------------------------------------------------------------------------
     def board(self, topics: Collection[int]) -> frozenset[int]:
-        """What may be told now, by whoever asks, with a commit; what others have rung may be among it."""
+        """The topics that may be sent now, with a commit; pending topics of other commits may be among them."""
         return self._gathered.take(asyncio.get_running_loop().time(), topics) if topics else frozenset()
 
     def ring(self, topics: Collection[int], told: Collection[int] = ()) -> None:
-        """Say that these may be worth a look; others have been `told` of some. It returns at once and never fails."""
+        """Notify these topics; `told` ones were sent already. It returns at once and never fails."""
         if not topics:
             return
         self.hear(Hint(frozenset(topics)))
@@ -138,7 +138,7 @@ class CoalescingBell:
             self._sending.add_done_callback(_mourn)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
-        """Have `heard` called for every hint, on this event loop, until the function returned is called."""
+        """Call `heard` for every notification, on this event loop, until the returned function is called."""
         self._listeners.append(heard)
         if not _goes_on(self._attending):
             self._attending = asyncio.get_running_loop().create_task(self.attend())
@@ -157,7 +157,7 @@ class CoalescingBell:
             heard(hint)
 
     async def close(self) -> None:
-        """Let the last hints out: whoever starts one run and leaves has rung only just now."""
+        """Send the last notifications: a process that starts one run and exits has only just queued its own."""
         sending, attending = self._sending, self._attending
         self._sending = self._attending = None
         tasks = [task for task in (sending, attending) if task is not None and _goes_on(task)]
@@ -187,13 +187,13 @@ class CoalescingBell:
         except StoreError as problem:
             log.debug("a hint was dropped: %s", problem)
         except asyncio.CancelledError:
-            # The store is being closed: these may not have gone out yet.
+            # The store is being closed: these may not have been sent yet.
             self._gathered.add(topics)
             raise
 
 
 async def within(seconds: float, event: asyncio.Event) -> bool:
-    """Wait for an event so long at most; says whether it came."""
+    """Wait for an event, with a limit. Returns whether it came."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -208,13 +208,13 @@ def _mourn(task: asyncio.Task[None]) -> None:
 
 
 def _goes_on(task: asyncio.Task[None] | None) -> bool:
-    """Whether a task is at work on this event loop; one of a loop that is gone never ends."""
+    """Whether a task runs on this event loop; a task of a closed loop never ends."""
     return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
 @asynccontextmanager
 async def ringing(opened: AbstractAsyncContextManager[Transaction], bell: Bell) -> AsyncIterator[Transaction]:
-    """A transaction that user code takes part in, after whose commit the bell is rung."""
+    """A transaction with user code, after whose commit the topics are notified."""
     async with opened as inner:
         noted = _NotedTransaction(inner)
         yield noted

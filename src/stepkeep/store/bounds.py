@@ -1,8 +1,8 @@
 """The bounds of every integer column, and the check that refuses a row beyond them before it is written.
 
-The table is the same for all stores, so that a value which one of them has no room for is refused by all, in the same
-words. It decides nothing about meaning: signs of counters and rules between columns belong to the schema. Every store
-calls `check_write`, `check_worker` or `check_version` first thing.
+The table is the same for all stores: a value that does not fit one store is refused by all, with the same error. It
+does not check meaning; the schema checks signs of counters and rules between columns. Every store calls `check_write`,
+`check_worker` or `check_version` first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ INT = 2**31 - 1
 BIGINT = 2**63 - 1
 
 LAST_SEQ = 2**43 - 1
-"""The last entry of a journal: a message's number and a step's place are a sequence times 2^20, in 64 bits."""
+"""The last entry of a journal: a message's number and a step's completion number are a sequence times 2^20, in 64
+bits."""
 
 LAST_MOMENT = 253_402_300_799_999_999
 """The last microsecond of the year 9999, which is the last that a log can show."""
@@ -27,7 +28,7 @@ LAST_MOMENT = 253_402_300_799_999_999
 MAX_PRIORITY = 1_000_000
 MAX_VERSION = 1_000_000_000
 PLACES = 20_001
-"""The most that a plan has: 10,000 steps, a hook for each, and the final check."""
+"""The largest number of rows of a plan: 10,000 steps, an undo step for each, and the final check."""
 
 
 class Bounds(NamedTuple):
@@ -104,14 +105,14 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "worker_journal": {"seq": SEQ, "at": TIME},
     "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
-"""Every integer column of both schemas. A counter below zero is left to the schema, which says what it means."""
+"""Every integer column of both schemas. A negative counter is left to the schema."""
 
 
 def check_write(what: Write) -> None:
-    """Refuse a write that has a number which some store has no room for.
+    """Refuse a write with a number that does not fit every store.
 
-    The rows of nearly every write are far within their bounds, and that is cheap to see: all values of a kind are
-    joined bit by bit, and a bit beyond the bound sends the row to the exact check.
+    Nearly every write is far within the bounds, and that is cheap to check: all values of a kind are combined with
+    bitwise or, and only a bit beyond the bound leads to the exact check.
     """
     try:
         for change in what.runs:
@@ -137,7 +138,7 @@ def check_write(what: Write) -> None:
 
 
 def _check_rest(what: Write) -> None:
-    """What few writes have."""
+    """The parts that few writes have."""
     for new in what.new_runs:
         _check_row("runs", new.run)
         _check_row("run_details", new.details)
@@ -181,7 +182,7 @@ def _check_row(table: str, row: Run | Details | Step | Attempt | SealedEntry | M
 
 
 def _check_types(what: Write) -> None:
-    """Name the value that is no number at all."""
+    """Name the value that is not a number."""
     for table, rows in (
         ("runs", [change.run for change in what.runs]),
         ("steps", [*what.steps, *what.new_steps, *(step for new in what.new_runs for step in new.steps)]),

@@ -1,6 +1,6 @@
-"""From a URL to a store: the one place that knows which databases there are.
+"""Creates the store for a URL: the only module that knows which databases there are.
 
-It opens nothing (the caller does) and imports a driver only when its database is asked for.
+It opens nothing (the caller does) and imports a driver only when its database is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def connect(url: str | os.PathLike[str]) -> Store:
     scheme, colon, _ = url.partition("://")
     name = url.removeprefix("sqlite:").lstrip("/")
     if (not colon or scheme == "sqlite") and _is_file_name(name):
-        # Somebody who means a file is told how to name one; anything else may hold a password and is not repeated.
+        # A file name gets advice on how to write it. Anything else may hold a password and is not repeated.
         raise InvalidInput(f"{url!r} is not the URL of a database. For a file, write sqlite:///{name or 'app.db'}.")
     known = "Use sqlite:///file.db (relative), sqlite:////absolute/file.db, or postgresql://user@host/database."
     if colon and re.fullmatch("[a-z][a-z0-9+.-]{0,31}", scheme):
@@ -54,7 +54,7 @@ async def migrate(url: str | os.PathLike[str]) -> SchemaStatus:
 
 
 def _is_file_name(text: str) -> bool:
-    """Whether a text is certainly the name of a file, and no URL that lost its beginning."""
+    """Whether a text is certainly a file name, and not a URL without its beginning."""
     return text.isprintable() and len(text) <= 255 and not set(text) & set("@:?#")
 
 

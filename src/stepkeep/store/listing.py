@@ -1,7 +1,7 @@
-"""Which of the stores' statements finds the runs that a filter lets through, so that none ever walks over all of them.
+"""Chooses the statement that lists the runs of a filter, so that none scans all runs.
 
-Each has an index of its own: by what a run belongs to, by its business key, of the unfinished, of those that were
-stopped, by workflow; or the primary key, for all. Both stores ask here; it touches no database.
+Each statement has its own index: by correlation id, by business key, of unfinished runs, of stopped runs, by workflow;
+or the primary key, for all. Both stores call it; it touches no database.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from stepkeep.store.protocol import LAST_ID, RunFilter
 
 LIVE = frozenset(RunState) - RUN_TERMINAL
 TROUBLED = (RUN_TERMINAL - {RunState.SUCCEEDED}) | {RunState.STOPPING, RunState.COMPENSATING}
-"""States that a run is in only because of a failure, a timeout or a cancel."""
+"""States that a run is in only after a failure, a timeout or a cancel."""
 
 TAKES = {
     "find_runs": 4,
@@ -25,7 +25,7 @@ TAKES = {
 
 
 def finder(which: RunFilter) -> str:
-    """The statement for a filter: the one whose index leaves least to look at.
+    """The statement for a filter: the one whose index leaves the fewest rows to scan.
 
     >>> finder(RunFilter(tenant="acme", workflow="onboarding", states=(RunState.FAILED,)))
     'find_troubled_runs'

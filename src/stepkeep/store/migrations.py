@@ -1,8 +1,8 @@
 """Numbered `.sql` files per store, and which of them a database still lacks.
 
-It compares what this program knows with what a database remembers and refuses a database that is newer or other; it
-touches no database itself. Each store's `migrate` takes its own lock, asks `outstanding`, runs what it is told in one
-transaction and notes each checksum. The engine calls `require_migrated` where opening must not migrate.
+It compares the known migrations with those recorded in a database, and refuses a database that is newer or different.
+It touches no database itself. Each store's `migrate` takes its own lock, calls `outstanding`, runs the result in one
+transaction and records each checksum. The engine calls `require_migrated` where opening must not migrate.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What a database remembers of a migration."""
+    """A migration as recorded in a database."""
 
     version: int
     name: str
@@ -55,7 +55,7 @@ def load_migrations(package: str) -> tuple[Migration, ...]:
 
 
 def outstanding(known: Sequence[Migration], applied: Iterable[Applied], where: str) -> tuple[Migration, ...]:
-    """What the database still lacks. Raises SchemaMismatch when it has what this program does not know."""
+    """The migrations that the database lacks. Raises SchemaMismatch if it has one that this program does not know."""
     scripts = {migration.version: migration for migration in known}
     done = set()
     for old in sorted(applied, key=lambda old: old.version):

@@ -1,7 +1,7 @@
-"""Rows that cannot be read: turned into an error that names the run, the table and the row.
+"""Turns rows that cannot be read into an error that names the run, the table and the row.
 
-A row may have been damaged, or written by a newer program. It stops nobody but those that ask for its run. The stores
-convert rows inside `read_row` where people read them, and catch what conversion raises where a batch is loaded.
+A row may be damaged, or written by a newer program. Only operations on its run are refused. The stores convert single
+rows inside `read_row`, and catch conversion errors where a batch is loaded.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ ROW_KEYS: dict[str, dict[str, int]] = {
     "messages": {"id": 2},
     "outbox": {"seq": 2, "number": 3},
 }
-"""Which columns tell the rows of one run apart, by their places behind tenant and run id."""
+"""The columns that identify a row within a run, as indexes after tenant and run id."""
 
 LONGEST_REASON = 300
 
 
 def unreadable(table: str, key: RunKey, row: Sequence[Any], problem: object) -> Unreadable:
-    """The error for a row of a run; `row` begins with tenant and run id, and may be cut short."""
+    """The error for a row of a run; `row` begins with tenant and run id, and may be truncated."""
     places = ROW_KEYS.get(table, {})
     named = ", ".join(f"{name} {row[place]!a:.40}" for name, place in places.items() if place < len(row))
     return Unreadable(table, named, reason(problem), tenant=key[0], run_id=key[1])
@@ -49,7 +49,7 @@ def reason(problem: object) -> str:
 
 
 def quarantined(run_id: str) -> Quarantined:
-    """What is said to those that want to move a run which was set aside."""
+    """The refusal of a change to a quarantined run."""
     return Quarantined(
         f"run {run_id} is quarantined: an operator has set it aside, and nothing moves it. "
         f"`stepkeep quarantine --list` says why; stepkeep quarantine --release {run_id} --reason TEXT ends it."
@@ -57,7 +57,7 @@ def quarantined(run_id: str) -> Quarantined:
 
 
 def read_row(table: str, convert: Callable[[Any], T], row: Sequence[Any], key: RunKey, given: Any = None) -> T:
-    """A row as its value, or Unreadable. `given` is what `convert` takes where that is not the row itself."""
+    """A row as its value, or Unreadable. `given` is the argument of `convert` if that is not the row itself."""
     try:
         value = convert(row if given is None else given)
         said = misfit(value)
@@ -71,7 +71,7 @@ def read_row(table: str, convert: Callable[[Any], T], row: Sequence[Any], key: R
 def apart(
     run_ids: Sequence[str], read: Callable[[Sequence[str]], list[T]], unreadable: list[Unreadable] | None
 ) -> list[T]:
-    """Read runs together; where one cannot be read, in halves until it stands alone and is noted, or raises."""
+    """Read runs together. If one cannot be read, split until it is alone; then note it, or raise."""
     try:
         return read(run_ids)
     except Unreadable as problem:
@@ -86,7 +86,7 @@ def apart(
 
 @contextmanager
 def named(table: str, tenant: str, run_ids: Sequence[str]) -> Iterator[None]:
-    """A statement whose text may not be Unicode: the driver does not say in which row."""
+    """A statement whose text may not be Unicode: the driver does not tell which row it is."""
     try:
         yield
     except UnicodeDecodeError as problem:
@@ -99,7 +99,7 @@ def unreadable_worker(row: Sequence[Any], problem: object) -> Unreadable:
 
 
 def damage_of(whole: WholeRun) -> Unreadable | None:
-    """The first row of a run that was read whole and does not hold what it should."""
+    """The first row of a run whose values do not match their types."""
     run = whole.record.run
     tables = {
         "runs": (whole.record,),
@@ -119,7 +119,7 @@ def damage_of(whole: WholeRun) -> Unreadable | None:
 
 
 def misfit(value: object) -> str | None:
-    """What in a row that was read is not as its type and its meaning ask; None where all of it is."""
+    """What in a row does not match its type and meaning; None if all of it does."""
     if isinstance(value, RunRecord):
         return misfit(value.run) or misfit(value.details)
     if not isinstance(value, msgspec.Struct):

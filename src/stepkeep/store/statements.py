@@ -1,7 +1,7 @@
-"""SQL lives in files, one statement each; this turns a store's folder of them into named statements, once.
+"""Loads the SQL statements of a store, one per file, as named attributes.
 
-Nothing is built or edited here: a statement reaches the database as it stands in its file. Each store calls
-it when it is imported, so an empty file shows before anything runs.
+Nothing is built or edited here: a statement reaches the database as it is in its file. Each store calls it at import,
+so an empty file is found before anything runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def load_statements(package: str) -> SimpleNamespace:
 
 
 def _statement(text: str) -> str:
-    """A file's text below its opening comment, which would only travel to the server for nothing."""
+    """A file's text below its opening comment, which need not be sent to the server."""
     lines = text.strip().splitlines()
     while lines and lines[0].startswith("--"):
         lines.pop(0)

@@ -1,7 +1,7 @@
-"""Arrays as statements want them, built without the driver looking at every element in Python.
+"""Builds array parameters for statements, without the driver encoding every element in Python.
 
-Numbers, ids and names travel as array literals, bytes in one piece with places. Hot rows travel as nothing but numbers,
-row after row, which stand for everything else. It knows no table: `columns` says what goes which way.
+Numbers, ids and names are sent as array literals, bytes as one value with offsets. Hot rows are sent as one array of
+numbers, row after row, which refer to everything else. It knows no table: `columns` defines the order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def numbers(values: Sequence[int | None]) -> str:
-    """An array literal of numbers: JSON's, in other brackets (a bare `null` means the same in both)."""
+    """An array literal of numbers: JSON with other brackets (a bare `null` means the same in both)."""
     return "{" + _encode(values)[1:-1].decode() + "}"
 
 
@@ -28,7 +28,8 @@ def words(values: Iterable[str]) -> str:
 
 
 def ids(values: Sequence[str | None]) -> str:
-    """An array literal of run ids. The server refuses what is no id; that none of them is two is for us to see."""
+    """An array literal of run ids. The server refuses invalid ids; an element with a comma, which would be two ids,
+    is refused here."""
     literal = "{" + ",".join([value or "null" for value in values]) + "}"
     if literal.count(",") != max(len(values) - 1, 0):
         raise InvalidInput("a run id must be a UUID")
@@ -52,7 +53,7 @@ def json_text(value: object) -> str:
 
 
 class Places(dict[str, int]):
-    """Numbers for texts, in the order in which they are met, from 1."""
+    """Numbers for texts, in order of first use, from 1."""
 
     def __missing__(self, text: str) -> int:
         self[text] = place = len(self) + 1
@@ -60,7 +61,7 @@ class Places(dict[str, int]):
 
 
 class Parcel:
-    """What rows of numbers stand for: runs by their place, bytes by where they begin and how long they are."""
+    """What the numbers of hot rows refer to: runs by their index, bytes by offset and length."""
 
     def __init__(self) -> None:
         self.runs = Places()
@@ -69,14 +70,14 @@ class Parcel:
         self._texts: dict[str, int] = {}
 
     def put(self, value: bytes) -> int:
-        """The place of these bytes; `stepkeep_part` finds them again."""
+        """The offset and length of these bytes; `stepkeep_part` reads them again."""
         begin, size = self._end, len(value)
         self._parts.append(value)
         self._end = begin + size
         return begin << 31 | size
 
     def put_text(self, value: str) -> int:
-        """The place of a text, kept once however often it comes."""
+        """The number of a text, which is stored once however often it occurs."""
         place = self._texts.get(value)
         if place is None:
             place = self._texts[value] = self.put(value.encode())
@@ -90,20 +91,20 @@ class Parcel:
 
 
 def packed(rows: list[int | None]) -> str:
-    """An array literal of rows of numbers, one after the other. What is missing is -1: in an array that has a null
-    PostgreSQL must walk from the beginning to find a place."""
+    """An array literal of rows of numbers, one after the other. Missing values are -1: with a null in the array,
+    PostgreSQL would have to scan from its beginning for every element."""
     return "{" + _encode(rows)[1:-1].replace(b"null", b"-1").decode() + "}"
 
 
 class Bytes:
-    """All the bytes that a statement carries, joined into one parameter; columns say where theirs begin and end."""
+    """All bytes of a statement, joined into one parameter; columns hold offsets into it."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         self._end = 1
 
     def place(self, values: Sequence[bytes | None]) -> tuple[str | None, str | None]:
-        """Two array literals: where each value begins, counted from 1, and its length (null where it is missing)."""
+        """Two array literals: the offset of each value, counted from 1, and its length (null if it is missing)."""
         if values.count(None) == len(values):
             return (None, None)
         present = [value or b"" for value in values]

@@ -1,9 +1,10 @@
-"""Hints by NOTIFY and LISTEN: sent with a commit or in transactions of their own, heard on a connection of its own.
+"""Notifications by NOTIFY and LISTEN: sent with a commit or in transactions of their own, received on a separate
+connection.
 
-A NOTIFY in every transaction that does work would make all such transactions commit one by one; the few that are due
-travel with the commit they speak of, which saves a round trip and a commit. A listener that is cut off connects again
-and has everybody look at once; where hints do not arrive at all, because a pooler hands out connections by transaction,
-it says so once and leaves the work to polling.
+A NOTIFY in every transaction would serialise all commits. Only the few notifications that are due are sent with a
+commit, which saves a round trip and a commit. A listener that lost its connection reconnects and triggers one poll of
+everything. If notifications do not arrive at all, because a pooler assigns connections per transaction, it logs that
+once and leaves the work to polling.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from stepkeep.store.protocol import Hint
 CHANNEL = "stepkeep"
 
 PROBE_SECONDS = 2.0
-"""How long a hint to oneself may take before hints count as not working here."""
+"""How long a notification to itself may take before notifications count as not working."""
 
 CHECK_SECONDS = 30.0
-"""How often a silent connection is asked whether it is still there: a network can drop one without a word."""
+"""How often a silent connection is tested: a network can drop one without an error."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 5.0
 UNHEARD_PAUSE = 300.0
-"""Seconds until a listener that was cut off, or that cannot hear, tries again."""
+"""Seconds until a listener that lost its connection, or receives nothing, tries again."""
 
 log = logging.getLogger(__name__)
 
 
 class PostgresBell(CoalescingBell):
-    """The bell of one store. It sends over a pool's connections and listens on one that is in no pool."""
+    """The notifications of one store. It sends over pooled connections and listens on one outside the pool."""
 
     def __init__(self, pool: Pool, shown: str) -> None:
         super().__init__()
@@ -45,14 +46,14 @@ class PostgresBell(CoalescingBell):
         self._said = False
 
     def text(self, topics: frozenset[int]) -> str | None:
-        """What a commit has to say on the channel to tell of these."""
+        """The payload of a notification for these topics."""
         return f"{self._name} {','.join(map(str, sorted(topics)))}" if topics else None
 
     async def send(self, topics: frozenset[int]) -> None:
         await self._notify(self.text(topics) or "")
 
     async def _notify(self, said: str) -> None:
-        # One round trip, and no wait for the disk: a hint that a crash swallows is a hint that was lost.
+        # One round trip without a sync: a notification lost in a crash does no harm.
         statement = f"begin; set local synchronous_commit = off; notify {CHANNEL}, '{said}'; commit"
         async with self._pool.connection() as connection:
             await execute(connection, statement)
@@ -71,7 +72,7 @@ class PostgresBell(CoalescingBell):
             await asyncio.sleep(pause)
 
     async def _attend_on(self, connection: Connection) -> bool:
-        """Listen until the connection is lost; False if it was never of any use."""
+        """Listen until the connection is lost. Returns False if it never worked."""
         lost = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _: lost.set())
@@ -79,7 +80,7 @@ class PostgresBell(CoalescingBell):
                 await connection.add_listener(CHANNEL, self._received)
             if not await self._probe():
                 return False
-            # Whatever happened while nobody listened is found by looking.
+            # Changes during the gap are found by a poll.
             self.hear(ANYTHING)
             self.is_heard = True
             while not lost.is_set():
@@ -93,7 +94,7 @@ class PostgresBell(CoalescingBell):
         return True
 
     async def _probe(self) -> bool:
-        """Whether what we say reaches us."""
+        """Whether our own notifications reach us."""
         self._probed.clear()
         await self._notify(f"{self._name} ")
         if await within(PROBE_SECONDS, self._probed):
@@ -116,6 +117,6 @@ class PostgresBell(CoalescingBell):
 
 
 def _hint(said: str) -> Hint:
-    """What was said; what is not understood, from a later version perhaps, could be anything."""
+    """The topics of a payload; an unknown payload, perhaps from a later version, may mean anything."""
     numbers = said.split(",")
     return Hint(frozenset(map(int, numbers))) if all(number.isdecimal() for number in numbers) else ANYTHING

@@ -1,7 +1,6 @@
-"""One change inside an open transaction: lock and load, decide, load more where asked, write.
+"""One change inside an open transaction: lock and load, decide, load more if asked, write.
 
-Beginning, committing and rolling back belong to the caller: the store for its own changes, `transaction` where user
-code takes part.
+The caller begins, commits and rolls back: the store for its own changes, `transaction` for those with user code.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from stepkeep.store.postgres.write import write
 from stepkeep.store.protocol import Decide, Propose, Want, Write
 
 MAX_ROUNDS = 10_000
-"""A callback that asks for more this often will never be content; the bound turns a hang into an error."""
+"""Limit on rounds of loading: a callback that always asks for more becomes an error, not a hang."""
 
 
 class StartAgain(Exception):
-    """Runs came to be wanted that cannot be locked in order any more: roll back, and begin with all of these."""
+    """Runs are needed that cannot be locked in order any more: roll back, and start again with all of these."""
 
     def __init__(self, wants: tuple[Want, ...]) -> None:
         self.wants = wants
@@ -30,7 +29,7 @@ class StartAgain(Exception):
 async def change(
     connection: Connection, clock_offset: int, wants: Sequence[Want], decide: Decide, propose: Propose | None
 ) -> None:
-    """Load, decide (again where more is wanted), write."""
+    """Load, decide (again if more is needed), write."""
     loading = Loading(connection, clock_offset)
     asked = tuple(wants)
     await loading.begin(asked, propose)

@@ -1,7 +1,7 @@
-"""Rows to columns and back: values as the kernel has them, arrays as the statements want them.
+"""Converts rows to statement parameters and back.
 
-Only this module knows in which order a table's columns stand in the statements. It looks at no value; `load` and
-`write` call it for every row, so it is written out rather than clever.
+Only this module knows the order of columns in the statements. `load` and `write` call it for every row, so it is
+written out for speed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Numbers = list[int | None]
 COMMONEST = (StepState.RUNNING, StepState.SUCCEEDED, Rollback.NONE, StepState.PENDING, StepState.READY)
 VOCABULARIES = (StepState, RunState, AttemptState, Category, StopCause, OnFailure, Rollback)
 VOCABULARY = tuple(dict.fromkeys((*COMMONEST, *(word for words in VOCABULARIES for word in words))))
-"""Every word that a hot row may hold, the commonest first: the server finds one by walking from the beginning."""
+"""Every word that a hot row may hold, the most frequent first, because the server searches from the beginning."""
 
 CODES: dict[str | None, int] = {None: 0, **{word: place for place, word in enumerate(VOCABULARY, 1)}}
 WORDS = words(VOCABULARY)
@@ -87,7 +87,7 @@ def run_numbers(runs: Iterable[tuple[int, Run]], parcel: Parcel) -> str:
 
 
 def details_numbers(details: Iterable[tuple[str, Details]], parcel: Parcel) -> str:
-    """Details beside the id of the run they belong to."""
+    """Details beside the id of their run."""
     place, put, text, rows = parcel.runs, parcel.put, parcel.put_text, Numbers()
     for run_id, one in details:
         rows += (
@@ -152,7 +152,7 @@ def attempt_numbers(attempts: Iterable[Attempt], parcel: Parcel) -> str:
 
 
 def run_moves(runs: Iterable[tuple[int, Run]], parcel: Parcel) -> str:
-    """What moves in runs, beside the journal sequence that each was left at."""
+    """The hot columns of runs, beside the journal sequence of their basis."""
     place, put, rows = parcel.runs, parcel.put, Numbers()
     for number, run in runs:
         rows += (
@@ -190,7 +190,7 @@ def step_moves(steps: Iterable[Step], parcel: Parcel) -> str:
 
 
 def attempt_moves(attempts: Iterable[Attempt], parcel: Parcel) -> str:
-    """Attempts that have nothing to say about a failure."""
+    """Attempts without a category and an error."""
     place, put, rows = parcel.runs, parcel.put, Numbers()
     for attempt in attempts:
         rows += (
@@ -266,7 +266,7 @@ def worker_columns(worker: Worker) -> Columns:
 
 
 def run_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Run:
-    """Fields go by their place: by name they would cost fifteen times as much."""
+    """Fields are accessed by index: by name they would cost fifteen times as much."""
     (
         definition_id,
         state,
@@ -380,7 +380,7 @@ def claimable_from(found: Iterable[Sequence[Any]]) -> Loaded:
 
 
 def output_from(note: str | None, output: bytes | None) -> bytes | None:
-    """A step's output: what its note holds where no attempt produced it, else what the attempt produced."""
+    """A step's output: from its note if no attempt produced it, else from the attempt."""
     if note is not None and (held := _note(note).output) is not None:
         return held.encode()
     return output
@@ -433,7 +433,7 @@ def worker_from(columns: Sequence[Any]) -> Worker:
 
 
 def worker_or_none(columns: Sequence[Any]) -> Worker | None:
-    """A worker for a sweep, which leaves out one that cannot be read."""
+    """A worker for a sweep, or None if it cannot be read."""
     try:
         return _worker(columns)
     except Exception:  # noqa: BLE001 - the sweep serves the others; `stepkeep workers` says what is wrong with this one

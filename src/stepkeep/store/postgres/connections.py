@@ -1,7 +1,7 @@
-"""Connections: what the URL asks for, how one is made, and small pools of them that survive forks and restarts.
+"""Connections: URL parameters, connecting, and small pools that survive forks and server restarts.
 
-A pool hands out connections and takes them back; it never begins, commits or retries anything. A connection that
-broke, or that a cancelled task left in the middle of something, is thrown away and the next caller gets a new one.
+A pool lends connections; it never begins, commits or retries anything. A connection that broke, or that a cancelled
+task left in the middle of a statement, is dropped and replaced.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ FRESH = "; ".join(
         "discard sequences",
     )
 )
-"""Takes back what user code may have left in a session: the role, settings, cursors, locks, temporary tables. Not
-`discard all`, which also drops the statements that the driver has prepared."""
+"""Resets what user code may have left in a session: role, settings, cursors, locks, temporary tables. Not `discard
+all`, which would also drop the driver's prepared statements."""
 
 
 class UsersConnection(asyncpg.Connection):
-    """A connection that is lent to user code. It notes what a reset of the session does not take back."""
+    """A connection that is lent to user code. It records changes that a reset of the session does not undo."""
 
     is_altered = False
 
@@ -92,7 +92,7 @@ class UsersConnection(asyncpg.Connection):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a URL says beyond where the server is; each is a parameter of the URL."""
+    """What a URL specifies besides the server; each is a parameter of the URL."""
 
     dsn: str
     shown: str
@@ -114,7 +114,7 @@ OWN = {
 
 
 def read_options(url: str) -> Options:
-    """Take our parameters out of a URL; the driver would hand those it does not know to the server."""
+    """Remove our parameters from a URL; the driver would send unknown ones to the server."""
     if (fault := database_url_fault(url)) is not None:
         raise InvalidInput(
             f"the URL of the PostgreSQL database cannot be read: {fault}. Write postgresql://user:password@host:5432/"
@@ -130,7 +130,7 @@ def read_options(url: str) -> Options:
 
 
 def denied_to(role: str, denied: PermissionDenied) -> PermissionDenied:
-    """The same refusal with the role that it was given to, and where to find the rights that it needs."""
+    """The same refusal with the role it concerns, and where to find the rights that it needs."""
     named = f"the role {role}" if role else "the role of this database URL"
     return PermissionDenied(
         f"{named} lacks a right at the database: {str(denied).rstrip('.')}. `stepkeep db grants {role or 'ROLE'} --as "
@@ -146,11 +146,11 @@ def _number(name: str, value: str) -> int:
 
 
 class Pool:
-    """A few connections of one kind. Opened one by one as they are needed, by the process and loop that need them.
+    """A few connections of one kind, opened on demand by the process and event loop that use them.
 
-    `settings` are asked for when a connection starts. Where something between us and the server refuses or drops
-    them (a pooler in transaction mode does), `local` turns true and `opening` sets them again in every transaction.
-    Connections `for_users` are made fresh again before another run gets them.
+    `settings` are sent when a connection starts. If a pooler in transaction mode refuses or drops them, `local` becomes
+    true, and `opening` sets them again in every transaction. Connections `for_users` are reset before another run gets
+    them.
     """
 
     def __init__(self, options: Options, size: int, settings: Mapping[str, str], *, for_users: bool = False) -> None:
@@ -189,7 +189,7 @@ class Pool:
             await self._give_back(connection)
 
     async def dial(self) -> Connection:
-        """A connection outside of the pool, for whoever must keep one; it is theirs to end."""
+        """A connection outside the pool; the caller closes it."""
         with translated():
             return await self._dial({})
 
@@ -201,7 +201,7 @@ class Pool:
             await self._part(connection)
 
     async def _give_back(self, connection: Connection) -> None:
-        """Keep it for the next caller, unless the pool was closed meanwhile and nobody would ever close it."""
+        """Keep it for the next caller, unless the pool was closed meanwhile."""
         if self._closed or (self._for_users and not await self._is_fresh_again(connection)):
             await self._part(connection)
         elif not connection.is_closed():
@@ -217,11 +217,11 @@ class Pool:
         return True
 
     def _settle_in(self) -> None:
-        """Forget connections that belong to another process or to a loop that is gone: their sockets are not ours."""
+        """Forget connections of another process or of a closed loop: their sockets are not ours."""
         here = (os.getpid(), asyncio.get_running_loop())
         if self._owner != here:
             if self._owner is not None and self._owner[0] != here[0]:
-                # Kept, because the driver would end for the parent too what it throws away here.
+                # Kept, because dropping them here would make the driver close the parent's connections too.
                 self._strange += self._idle
             self._owner, self._idle, self._room = here, [], asyncio.Semaphore(self._size)
 
@@ -238,7 +238,7 @@ class Pool:
         except LoginRefused:
             raise
         except StoreUnavailable as problem:
-            # Nothing was asked yet, so nothing can have happened.
+            # Nothing was sent yet, so nothing can have happened.
             raise Unreachable(str(problem)) from problem.__cause__
 
     async def _connect(self) -> Connection:
@@ -271,13 +271,13 @@ class Pool:
                 connection_class=UsersConnection if self._for_users else asyncpg.Connection,
             )
         except (asyncpg.ClientConfigurationError, ValueError) as problem:
-            # The driver's words may quote any part of the URL.
+            # The driver's text may quote any part of the URL.
             said = without(exception_text(problem), options.secrets)
             raise InvalidInput(f"the driver refuses the database URL {options.shown}: {said}") from None
         return connection  # type: ignore[no-any-return]
 
     async def _abandon(self, connection: Connection) -> None:
-        """Bring a connection home after a failure, or drop it: what it was doing is unknown."""
+        """Return a connection after a failure, or drop it, because its state is unknown."""
         if connection.is_closed():
             return
         task = asyncio.current_task()
@@ -299,18 +299,18 @@ class Pool:
 
 
 async def fetch(connection: Connection, statement: str, *arguments: Any) -> list[Any]:
-    """Run a statement for its rows: sequences of columns whose types only the statement knows."""
+    """Run a query; returns rows as sequences of columns."""
     with translated():
         return await connection.fetch(statement, *arguments)
 
 
 async def execute(connection: Connection, statement: str, *arguments: Any) -> str:
-    """Run a statement for its effect; the answer is the server's tag, such as `UPDATE 3`."""
+    """Run a statement for its effect; returns the server's tag, such as `UPDATE 3`."""
     with translated():
         return await connection.execute(statement, *arguments)
 
 
 async def commit(connection: Connection) -> None:
-    """Commit, and mean it: a transaction that an earlier error broke answers COMMIT with ROLLBACK."""
+    """Commit and verify it: a transaction that an earlier error broke answers COMMIT with ROLLBACK."""
     if await execute(connection, "commit") != "COMMIT":
         raise StoreUnavailable("PostgreSQL rolled the transaction back because a statement in it had failed")

@@ -1,7 +1,7 @@
-"""What a driver's error means to the rest of Stepkeep: run it again, come back later, migrate first, or a defect.
+"""Translates driver errors: run it again, come back later, migrate first, or a defect.
 
-It only translates; nothing is retried here. Everything in this folder that talks to the server does so inside
-`translated`, and an error it does not know passes through as it is, because surprises stay loud.
+It only translates and retries nothing. All code in this folder that talks to the server runs inside `translated`.
+Unknown errors pass through unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MET = (
     asyncpg.UniqueViolationError,
     asyncpg.InvalidCachedStatementError,
 )
-"""The transaction may be run again. The last is what a kept statement meets when a migration has changed a column."""
+"""The transaction may be run again. The last one occurs when a migration has changed a column of a prepared
+statement."""
 
 CUT_OFF = (
     asyncpg.PostgresConnectionError,
@@ -39,7 +40,7 @@ CUT_OFF = (
     asyncpg.InternalClientError,
     ConnectionError,
 )
-"""The line broke. The driver speaks of an internal error when the server ended a connection that was idle."""
+"""The connection broke. The driver reports an internal error when the server ended an idle connection."""
 
 UNREACHABLE = (
     asyncpg.OperatorInterventionError,
@@ -57,7 +58,7 @@ REFUSED = (
     asyncpg.InvalidCatalogNameError,
     ssl.SSLCertVerificationError,
 )
-"""The server answers, and will answer the same when asked again."""
+"""The server answers, and will answer the same again."""
 
 OTHER_SCHEMA = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
 
@@ -65,7 +66,7 @@ UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, UnicodeError
 
 
 def translate(error: BaseException) -> Exception | None:
-    """The error to raise instead, or None where the original says it best."""
+    """The error to raise instead, or None to keep the original."""
     if isinstance(error, MET):
         return Contended(f"two transactions met in PostgreSQL ({_said(error)}); run the whole again")
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
@@ -88,7 +89,7 @@ def translate(error: BaseException) -> Exception | None:
 
 
 class translated:  # noqa: N801 - reads as a word: `async with` a connection, `with translated()`
-    """A block in which the driver's errors become ours."""
+    """A block in which driver errors become ours."""
 
     __slots__ = ()
 
@@ -103,6 +104,6 @@ class translated:  # noqa: N801 - reads as a word: `async with` a connection, `w
 
 
 def _said(error: BaseException) -> str:
-    """The server's message without its details, which quote whole rows: errors end in logs and in the journal."""
+    """The server's message without its details, which quote whole rows and would end in logs and in the journal."""
     said = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
     return str(said).strip().rstrip(".") or type(error).__name__

@@ -1,7 +1,7 @@
-"""Locking and loading inside an open transaction: runs in id order, then proposals, then the rows wanted with them.
+"""Locks and loads inside an open transaction: runs in id order, then proposals, then the other rows.
 
 Steps are read by a statement of their own, after every lock is held: a statement that locks and reads at once would
-read steps as they were before it waited. Nothing is written here; `change` calls it, perhaps several times.
+read steps as they were before it waited. Nothing is written here. `change` calls it, possibly several times.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ SQL = load_statements("stepkeep.store.postgres")
 ALWAYS = -(2**63)
 
 QUARANTINED = 23
-"""The place behind the clock, the place asked for and a run's columns at which `lock_runs` says if it is set aside."""
+"""The index in a row of `lock_runs` (after the clock, the number asked for and a run's columns) that tells if the
+run is quarantined."""
 
 is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
-"""Run ids are compared as text outside the database and as numbers inside: only one spelling of each may pass."""
+"""Run ids are compared as text outside the database and as numbers inside, so only one spelling of each is accepted."""
 
 
 class OutOfOrder(Exception):
-    """A run is wanted whose id is smaller than one already locked; waiting for it here could be a deadlock."""
+    """A run is needed whose id is smaller than one already locked; waiting for it here could be a deadlock."""
 
 
 def lock_order(key: RunKey) -> tuple[str, str]:
@@ -46,7 +47,7 @@ class Loading:
         self._last: tuple[str, str] = ("", "")
 
     async def begin(self, wants: Sequence[Want], propose: Propose | None) -> None:
-        """Lock and load what is wanted from the start."""
+        """Lock and load what is needed from the start."""
         if wants or propose is None:
             await self._lock({want.key for want in wants})
         proposed = [] if propose is None else await self._propose(propose)
@@ -55,7 +56,7 @@ class Loading:
             self._keep_claimable(proposed, propose)
 
     async def more(self, more: More) -> None:
-        """Load what the decision missed; raises OutOfOrder where that cannot be done in this transaction."""
+        """Load what the decision still needs; raises OutOfOrder if that is not possible in this transaction."""
         if more.wants:
             await self._lock({want.key for want in more.wants} - self._looked)
             await self._load(more.wants, ())
@@ -94,7 +95,7 @@ class Loading:
             loaded.now = row[0]
 
     async def _propose(self, propose: Propose) -> list[tuple[str, str, int]]:
-        """Lock the runs of claimable steps that nobody else holds."""
+        """Lock the runs of claimable steps that no other transaction holds."""
         found = await fetch(
             self.connection,
             SQL.propose_steps,
@@ -140,7 +141,7 @@ class Loading:
         self.loaded.barred.setdefault(key, unreadable(table, key, row, problem))
 
     def _keep_claimable(self, proposed: list[tuple[str, str, int]], propose: Propose) -> None:
-        """Leave out what was claimed between being found and being locked, and what cannot be read."""
+        """Leave out steps that were claimed between being found and being locked, and unreadable ones."""
         steps, barred = self.loaded.steps, self.loaded.barred
         for tenant, run_id, no in proposed:
             if (tenant, run_id) in barred:
@@ -208,7 +209,7 @@ class Loading:
             self._keep_step(ordered[row[0] - 1], row[1], row[2:])
 
     async def _fetch(self, statement: str, wanted: Sequence[tuple[str, ...]]) -> list[Any]:
-        """Run a statement whose parameters are the columns of `wanted`: tenants, run ids, perhaps texts."""
+        """Run a statement whose parameters are the columns of `wanted`: tenants, run ids, and perhaps texts."""
         tenants, run_ids, *rest = zip(*wanted, strict=True)
         return await fetch(self.connection, statement, names(tenants), ids(run_ids), *rest)
 
@@ -216,6 +217,6 @@ class Loading:
 async def load_outputs(
     connection: Connection, wanted: Sequence[tuple[str, str, int]]
 ) -> list[tuple[int, str | None, bytes | None]]:
-    """(place in `wanted` from 1, note, attempt's output) of the steps that exist."""
+    """(index in `wanted` from 1, note, attempt's output) of the steps that exist."""
     tenants, run_ids, nos = zip(*wanted, strict=True)
     return await fetch(connection, SQL.load_outputs, names(tenants), ids(run_ids), numbers(nos))

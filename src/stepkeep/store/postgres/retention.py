@@ -1,7 +1,7 @@
-"""Finished runs on their way out: found, read whole in bulk, deleted in one short transaction.
+"""Finds finished runs, reads them completely in bulk, and deletes them in one short transaction.
 
-Nothing here waits for a lock or chooses what goes; `operations/retention.py` does the choosing. The schema's triggers
-refuse to delete what is not finished, whoever asks.
+It waits for no lock and chooses no runs; `operations/retention.py` does. Triggers of the schema refuse to delete an
+unfinished run.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PARTS = (
     "delete_run_details",
     "delete_runs",
 )
-"""Statements, in an order in which nothing is left without what it belongs to."""
+"""The statements, in an order that respects foreign keys."""
 
 
 def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | None) -> list[RunRecord]:
-    """Runs with their details; those that cannot be read are noted, or raise."""
+    """Runs with their details; unreadable ones are noted, or raise."""
     records = []
     for row in found:
         try:
@@ -51,7 +51,7 @@ def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | 
 async def read_whole(
     connection: Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
 ) -> list[WholeRun]:
-    """Everything about these runs; six statements, however many they are."""
+    """Everything about these runs, in six statements."""
     wanted = ids(run_ids)
     problems: dict[str, Unreadable] = {}
 
@@ -98,7 +98,7 @@ async def read_whole(
 
 
 async def delete_runs(connection: Connection, tenant: str, run_ids: Sequence[str]) -> list[str]:
-    """Delete what can be had without waiting."""
+    """Delete the runs that can be locked without waiting."""
     held = [row[0] for row in await fetch(connection, SQL.lock_finished, tenant, ids(run_ids))]
     if held:
         for part in PARTS:

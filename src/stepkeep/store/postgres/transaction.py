@@ -1,7 +1,7 @@
-"""A transaction that user code takes part in, on a connection of its own.
+"""A transaction with user code, on a connection of its own.
 
 The user's writes and the decision about their step are committed together or not at all (promise 4). The user's
-statements are planned as on any connection: the engine's planner settings hold only while `change` runs.
+statements are planned as usual: the engine's planner settings hold only while `change` runs.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ SETTLE = "select " + ", ".join(f"set_config('{name}', ${place}, true)" for place
 
 
 class PostgresTransaction:
-    """What user code and the operations see of it."""
+    """The transaction as user code and the operations see it."""
 
     def __init__(self, connection: Connection, clock_offset: Callable[[], int]) -> None:
         self._connection, self._clock_offset = connection, clock_offset
 
     @property
     def connection(self) -> Connection:
-        """The driver's connection, inside the transaction; committing is not for its user."""
+        """The driver's connection, inside the transaction; user code must not commit."""
         return self._connection
 
     @property
@@ -63,7 +63,7 @@ async def open_transaction(pool: Pool, clock_offset: Callable[[], int]) -> Async
             await connection.execute("set local synchronous_commit = on")
         try:
             yield PostgresTransaction(connection, clock_offset)
-            # A statement of the user's that failed, and whose error they swallowed, would turn COMMIT into ROLLBACK.
+            # A failed statement whose error the user ignored would turn COMMIT into ROLLBACK.
             await execute(connection, "select")
         except BaseException:
             if not connection.is_closed():

@@ -1,7 +1,6 @@
-"""Writing a decision inside an open transaction: one statement for what nearly every change writes, others as needed.
+"""Writes a decision inside an open transaction: one statement for the rows of nearly every change, others as needed.
 
-Every value was decided elsewhere; here they only become columns. Rows that are not where they were left raise, and
-the caller rolls back.
+Values only become columns here. A row that is not as the basis says raises, and the caller rolls back.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SQL = load_statements("stepkeep.store.postgres")
 
 
 async def write(connection: Connection, what: Write) -> None:
-    """Write everything, in an order in which each part finds what it rests on."""
+    """Write everything, in an order that respects foreign keys."""
     if what.released_keys:
         await _release_keys(connection, what)
     if what.new_runs:
@@ -32,7 +31,7 @@ async def write(connection: Connection, what: Write) -> None:
 
 
 async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, hint: str | None) -> int:
-    """Write what was decided without a look; returns the clock. A tenant's runs are locked first and in their order."""
+    """Write a decision whose rows are not locked; returns the clock. A tenant's runs are locked first, in id order."""
     now = known.now
     if what.has_hot_rows:
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
@@ -46,7 +45,7 @@ async def record(connection: Connection, what: Write, known: Loaded, clock_offse
 
 
 async def _write_rest(connection: Connection, what: Write) -> None:
-    """What few changes write."""
+    """The rows that few changes write."""
     if what.new_steps:
         await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
@@ -89,7 +88,7 @@ async def _write_hot(
 
 
 def _by_tenant(what: Write) -> list[tuple[str, Write]]:
-    """The hot rows, tenant by tenant. There is only one, but for what sweeps the rows of all."""
+    """The hot rows, tenant by tenant. Only a sweep has several tenants."""
     tables = ([change.run for change in what.runs], what.steps, what.attempts, what.entries)
     tenants = {row.tenant for table in tables for row in table}
     if len(tenants) == 1:
@@ -109,7 +108,7 @@ def _by_tenant(what: Write) -> list[tuple[str, Write]]:
 
 
 def _given(tenant: str, parcel: Parcel) -> tuple[bytes, str, str, str]:
-    """What the numbers of the rows stand for: the first parameters of every statement that takes such rows."""
+    """What the numbers of the rows refer to: the first parameters of every statement that takes such rows."""
     return (parcel.joined(), tenant, parcel.run_ids(), columns.WORDS)
 
 

@@ -1,7 +1,7 @@
-"""Hints by a file beside the database: who rings touches it, who listens is told by the kernel that it was touched.
+"""Notifications through a file beside the database: a sender touches it, and the kernel wakes the listeners.
 
-All processes that share an SQLite file are on one machine, so nothing needs to be sent, and an idle listener costs
-nothing. Where the kernel does not tell (it is not Linux), the file's time is looked at: often for a while after a
+All processes that share an SQLite file are on one machine, so nothing is sent over a network, and an idle listener
+costs nothing. Where the kernel does not support this (not Linux), the file's time is polled: often for a while after a
 touch, then less.
 """
 
@@ -19,20 +19,20 @@ from stepkeep.store.bell import ANYTHING, CoalescingBell
 from stepkeep.store.sqlite import inotify
 
 LIVELY, SLEEPY = 0.004, 0.05
-"""Seconds between two looks at the file, soon after it was touched and long after."""
+"""Seconds between two polls of the file, soon after it was touched and long after."""
 
 BREATH = 0.001
-"""Seconds between two hints that are passed on."""
+"""Seconds between two notifications that are delivered."""
 
 log = logging.getLogger(__name__)
 
 
 class SqliteBell(CoalescingBell):
-    """The bell of one database file."""
+    """The notifications of one database file."""
 
     def __init__(self, database: Path) -> None:
         super().__init__()
-        # One file, by whatever name it is opened.
+        # The same file under any name it is opened with.
         self._database = real = Path(os.path.realpath(database))
         self._file = real.with_name(real.name + "-bell")
         self._mine = 0
@@ -42,7 +42,7 @@ class SqliteBell(CoalescingBell):
         try:
             os.utime(self._file, ns=(self._mine, self._mine))
         except FileNotFoundError:
-            # Nobody has listened yet.
+            # There was no listener yet.
             log.debug("%s is not there: nobody listens", self._file)
         except OSError as problem:
             raise StoreUnavailable(f"{self._file} cannot be touched: {problem}") from problem
@@ -55,7 +55,7 @@ class SqliteBell(CoalescingBell):
             except OSError as problem:
                 log.warning("no hints: %s; work is found by polling alone, a little later", problem)
                 return
-            # Whatever happened before anybody listened is found by looking.
+            # Changes before the first listener are found by a poll.
             self.hear(ANYTHING)
             self.is_heard = True
             try:
@@ -64,11 +64,11 @@ class SqliteBell(CoalescingBell):
                 self.is_heard = False
 
     def _mode(self) -> int:
-        """The mode of the database: whoever may use that may ring."""
+        """The mode of the database: a user of the database may also notify."""
         return stat.S_IMODE(self._database.stat().st_mode)
 
     async def _await_kernel(self, watch: int) -> None:
-        """Pass on what the kernel tells, until the file is gone."""
+        """Deliver what the kernel reports, until the file is gone."""
         loop = asyncio.get_running_loop()
         touched = asyncio.Event()
         loop.add_reader(watch, touched.set)
@@ -78,7 +78,7 @@ class SqliteBell(CoalescingBell):
                     inotify.drain(watch)
                     touched.clear()
                     self._pass_on(at)
-                    # Many processes may ring at once; one look serves them all.
+                    # Many processes may notify at once; one poll serves them all.
                     await asyncio.sleep(BREATH)
                 await touched.wait()
         finally:
@@ -96,7 +96,7 @@ class SqliteBell(CoalescingBell):
                 self._pass_on(at)
 
     def _pass_on(self, at: int) -> None:
-        # What this process said itself, those in it have heard already.
+        # Listeners in this process already have its own notifications.
         if at != self._mine:
             self.hear(ANYTHING)
 

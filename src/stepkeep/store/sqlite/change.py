@@ -1,7 +1,7 @@
-"""One change inside an open transaction: load what is wanted, decide, load more, write.
+"""One change inside an open transaction: load, decide, load more if asked, write.
 
-Reads take whole lists as JSON and writes go through `executemany`, so a batch costs a handful of statements however
-many runs it touches. The transaction itself, and what becomes of it, belongs to the caller.
+Reads take whole lists as JSON and writes use `executemany`, so a batch costs a few statements however many runs it has.
+The caller owns the transaction.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stepkeep.store.statements import load_statements
 SQL = load_statements("stepkeep.store.sqlite")
 
 QUARANTINED = 23
-"""The place behind a run's columns at which `lock_runs` says whether it is set aside."""
+"""The index after a run's columns at which `lock_runs` tells whether the run is quarantined."""
 
 MAX_ROUNDS = 10_000
-"""A callback that asks for more this often will never be content; the bound turns a hang into an error."""
+"""Limit on rounds of loading: a callback that always asks for more becomes an error, not a hang."""
 
 
 def change(
@@ -38,7 +38,7 @@ def change(
     decide: Decide,
     propose: Propose | None,
 ) -> None:
-    """Load, decide (again where more is wanted), write."""
+    """Load, decide (again if more is needed), write."""
     loaded = Loaded(now=clock())
     load_wants(connection, wants, loaded)
     if propose is not None:
@@ -57,7 +57,7 @@ def change(
 
 
 def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loaded) -> None:
-    """Load runs and those of their rows that are wanted; runs that do not exist stay out."""
+    """Load runs and the rows that are asked for; runs that do not exist are left out."""
     if not wants:
         return
     _load_runs(connection, {want.key for want in wants} - loaded.runs.keys(), loaded)
@@ -95,12 +95,12 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
 
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:
-    """Find claimable steps, best first, and load them with their runs."""
+    """Find claimable steps in claim order, and load them with their runs."""
     since = -(2**63) if propose.after is None else propose.after
     queries = [(queue, since, loaded.now, propose.limit) for queue in dict.fromkeys(propose.queues)]
     found: list[Row] = connection.executemany(SQL.propose_steps, queries).fetchall()
     if len(queries) > 1:
-        # Each queue's rows come in claim order; the best of all queues are the best of the best of each.
+        # Each queue's rows come in claim order; the first of all queues are among the first of each.
         found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
         del found[propose.limit :]
     proposed = [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
@@ -115,7 +115,7 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
 
 
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
-    """Load what the callback missed."""
+    """Load what the callback still needs."""
     load_wants(connection, more.wants, loaded)
     if more.definitions:
         for row in _read(connection, SQL.load_definitions, more.definitions):
@@ -136,7 +136,7 @@ def _read(connection: apsw.Connection, statement: str, wanted: Iterable[object])
 def _read_each(
     connection: apsw.Connection, statement: str, wanted: Collection[tuple[Any, ...]], loaded: Loaded, table: str
 ) -> list[Row]:
-    """Rows of several runs. Text that is not Unicode breaks the whole statement: then each is read by itself."""
+    """Rows of several runs. Text that is not Unicode breaks the whole statement: then each run is read alone."""
     try:
         return _read(connection, statement, wanted)
     except UnicodeDecodeError:
@@ -196,7 +196,7 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 
 
 def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) -> None:
-    """Write what was decided without a look: first the runs, which are not to have moved on."""
+    """Write a decision whose rows are not locked: first the runs, which must be unchanged."""
     if what.new_runs and known.now > now:
         raise Contended("a run cannot begin before the moment has come: somebody has to look")
     _write_runs(connection, what.runs, known)
@@ -209,7 +209,7 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
 
 
 def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
-    """Write everything, in an order in which each part finds what it rests on."""
+    """Write everything, in an order that respects foreign keys."""
     many = connection.executemany
     if what.released_keys:
         many(SQL.release_business_keys, what.released_keys)
@@ -252,12 +252,12 @@ def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loade
 
 
 def _indexed(run: Run) -> tuple[object, ...]:
-    """What indexes know of a run."""
+    """The columns of a run that indexes contain."""
     return (run.due_at, run.ended_at, run.cause)
 
 
 def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
-    """Steps that move and neither were nor are claimable, and the others."""
+    """Split steps: those whose hot columns alone change and that were and are not claimable, and the others."""
     if not what.only_moves:
         return [], what.steps
     moves: list[Step] = []
@@ -284,7 +284,7 @@ def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
 
 
 def _count(connection: apsw.Connection, statement: str, bindings: list[Row]) -> int:
-    """Run a statement for each row and tell how many rows it changed."""
+    """Run a statement for each row; returns how many rows it changed."""
     if not bindings:
         return 0
     before = connection.total_changes()

@@ -1,6 +1,6 @@
-"""A connection to the database file, set up the one way Stepkeep uses it, and what its errors mean.
+"""Opens connections to the database file with Stepkeep's settings, and translates their errors.
 
-Every connection of the store is made here. Nothing here knows a table.
+Every connection of the store is opened here. Nothing here knows a table.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMism
 from stepkeep.store.sqlite.file import DatabaseFile
 
 BUSY_SECONDS = 60.0
-"""How long a writer waits for another process, or for a transaction that user code takes part in."""
+"""How long a writer waits for another process, or for a transaction with user code."""
 
 CACHE_KILOBYTES = 8192
-"""What one connection keeps in memory: enough for what a transaction changes. The system caches the file anyway, and a
-commit by another process empties this."""
+"""Page cache of one connection: enough for the changes of a transaction. The system caches the file anyway, and a
+commit by another process empties this cache."""
 
 CHECKPOINT_PAGES = 4000
-"""How long the log grows before its pages go to their places. SQLite's own thousand moves most pages several times;
-many thousand would hold up whoever has to do it."""
+"""Size of the log before a checkpoint. SQLite's default of a thousand writes most pages several times; many thousand
+would delay the transaction that runs the checkpoint."""
 
 _UNIQUE = (
     apsw.SQLITE_CONSTRAINT_PRIMARYKEY,
@@ -35,18 +35,18 @@ _UNIQUE = (
 
 
 UNSTORABLE = (UnicodeError, OverflowError, apsw.TooBigError)
-"""Half a surrogate pair, a number of more than 64 bits, a gigabyte of text."""
+"""A lone surrogate, a number of more than 64 bits, a gigabyte of text."""
 
 
 ONE_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX
 ANY_THREAD = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_FULLMUTEX
-"""SQLite's own locks around each of its calls cost a seventh of the call; a thread that is alone needs none."""
+"""SQLite's own mutexes cost a seventh of each call; a connection used by one thread needs none."""
 
 
 def open_connection(file: DatabaseFile, *, read_only: bool = False, for_users: bool = False) -> apsw.Connection:
-    """Open the file, which must be there and be the one that the store holds.
+    """Open the file, which must exist and be the one that the store holds.
 
-    The connection is for one thread at a time, unless it is `for_users`, who may do with it what they like.
+    The connection is for one thread at a time, unless it is `for_users`, who may use it freely.
     """
     path = file.path
     with translated(path):
@@ -67,7 +67,7 @@ def open_connection(file: DatabaseFile, *, read_only: bool = False, for_users: b
 
 
 class _Patience:
-    """Asks again for a lock that another connection holds: often at first, then every few milliseconds.
+    """Retries a lock that another connection holds: often at first, then every few milliseconds.
 
     SQLite's own handler soon sleeps a tenth of a second at a time, which starves the process that polls less.
     """
@@ -88,7 +88,7 @@ class _Patience:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+    """Translate the driver's errors."""
     try:
         yield
     except (apsw.Error, *UNSTORABLE) as error:
@@ -98,7 +98,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def explain(error: Exception, path: Path) -> StepkeepError:
-    """What an error of the driver means to a caller."""
+    """The meaning of a driver error for a caller."""
     if isinstance(error, UNSTORABLE):
         return InvalidInput(f"SQLite cannot store this value: {error}")
     if isinstance(error, apsw.ConstraintError):

@@ -1,7 +1,7 @@
-"""The database file: made for its owner alone, and the same file for as long as a store has it open.
+"""The database file: created for its owner alone, and verified to be the same file while a store has it open.
 
-It knows no SQL and opens no connection. The store makes one of these; the writer, the readers and the transactions of
-user code ask it before they touch the database.
+It knows no SQL and opens no connection. The store creates one; the writer, the readers and transactions with user code
+call it before they touch the database.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ PRIVATE = 0o600
 
 
 class DatabaseFile:
-    """Where the database is, and which file was found there when it was opened.
+    """The path of the database, and the identity of the file when it was opened.
 
-    A file that was moved or deleted can still be written, and nothing of that would ever be found again. SQLite does
-    not notice, and a connection opened later would make a new, empty database in its place.
+    A file that was moved or deleted can still be written, and those writes would be lost. SQLite does not notice it,
+    and a later connection would create a new, empty database.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -28,28 +28,28 @@ class DatabaseFile:
         self._held: tuple[int, int] | None = None
 
     def make(self) -> None:
-        """Make the file, with its directory, where it is missing; one that is there keeps its mode."""
+        """Create the file and its directory if missing; an existing file keeps its mode."""
         self._held = None
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # Through a link to a file that is not there yet, because an exclusive open would take the link for the file.
+        # Through a link to a missing file, because an exclusive open would take the link for the file.
         target = os.path.realpath(self.path)
         try:
             made = os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
         except FileExistsError:
             return
         try:
-            # The umask may have taken more away than others' rights.
+            # The umask may also have removed rights of the owner.
             os.fchmod(made, PRIVATE)
         finally:
             os.close(made)
 
     def hold(self) -> None:
-        """Remember which file this is."""
+        """Record the identity of the file."""
         found = self.path.stat()
         self._held = (found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """Raise DatabaseGone when another file is there now, or none."""
+        """Raise DatabaseGone if the path now has another file, or none."""
         if self._held is None:
             return
         try:
@@ -57,7 +57,7 @@ class DatabaseFile:
         except (FileNotFoundError, NotADirectoryError):
             raise DatabaseGone(self._said("was moved or deleted")) from None
         except OSError:
-            # Whatever hinders the look, SQLite meets it too and says it better.
+            # SQLite meets any other error too and reports it better.
             return
         if (found.st_dev, found.st_ino) != self._held:
             raise DatabaseGone(self._said("was replaced by another file"))

@@ -1,7 +1,7 @@
-"""Files that were open when this process was forked, which it must not touch.
+"""Refuses files that were open when this process was forked.
 
-SQLite keeps its locks per process but remembers them in memory, and a fork copies the memory without the locks: a
-child that used the file, even through a new connection, could damage it. So the child is refused.
+SQLite's locks belong to a process, but their state is in memory, and a fork copies the memory without the locks. A
+child that used the file, even through a new connection, could damage it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _inherited: set[str] = set()
 
 
 def note_open(path: Path) -> None:
-    """Refuse a file that the parent process had open at the fork; remember any other."""
+    """Refuse a file that the parent process had open at the fork; register any other."""
     name = os.path.realpath(path)
     if name in _inherited:
         raise StoreUnavailable(

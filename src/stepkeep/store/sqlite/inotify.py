@@ -1,4 +1,4 @@
-"""Being told by the kernel that a file was touched. Linux alone can; elsewhere `watch` says so."""
+"""Notification by the kernel that a file was touched. Only Linux supports it; elsewhere `watch` returns None."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENOUGH = 65_536
 
 
 def watch(file: Path) -> int | None:
-    """A descriptor that becomes readable whenever the file is touched; None where there is no such thing."""
+    """A descriptor that becomes readable whenever the file is touched; None if the system does not support it."""
     if not sys.platform.startswith("linux"):
         return None
     kernel = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ def watch(file: Path) -> int | None:
 
 
 def drain(descriptor: int) -> None:
-    """Forget what was told so far; what matters is only that something was."""
+    """Discard pending events; it only matters that there was one."""
     try:
         while os.read(descriptor, ENOUGH):
             pass

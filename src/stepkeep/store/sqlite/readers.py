@@ -1,6 +1,6 @@
-"""Readers: a few threads with a connection each, for everything that only looks.
+"""Readers: a few threads with a connection each, for statements that only read.
 
-They see what was committed and hold nobody up. No statement that writes is ever sent here.
+They see committed data and block no other transaction. No statement that writes is ever sent here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ THREADS = 4
 
 
 class Readers:
-    """A pool whose connections open when they are first needed."""
+    """A pool whose connections open on first use."""
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file

@@ -1,7 +1,6 @@
-"""Finished runs on their way out: read whole in bulk, and deleted in one short transaction.
+"""Reads finished runs completely in bulk, and deletes them in one short transaction.
 
-Nothing here chooses what goes; `operations/retention.py` does. The schema's triggers refuse to delete what is not
-finished, whoever asks.
+It chooses no runs; `operations/retention.py` does. Triggers of the schema refuse to delete an unfinished run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ PARTS = (
     "delete_run_details",
     "delete_runs",
 )
-"""Statements, in an order in which nothing is left without what it belongs to."""
+"""The statements, in an order that respects foreign keys."""
 
 
 def read_records(
@@ -49,7 +48,7 @@ def read_records(
 def read_whole(
     connection: apsw.Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
 ) -> list[WholeRun]:
-    """Everything about these runs; six statements, however many they are, unless one of them cannot be read."""
+    """Everything about these runs, in six statements unless one of them cannot be read."""
     return apart(run_ids, lambda some: _read_whole(connection, tenant, some), unreadable)
 
 

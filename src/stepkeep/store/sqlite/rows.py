@@ -1,6 +1,7 @@
-"""Rows into values and back, column by column, in the order in which the SQL files name them.
+"""Converts rows to values and back, column by column, in the order of the SQL files.
 
-The hot ones are written out by hand: this runs for every row of every transaction. Nothing here decides anything.
+Conversions of hot rows are written out by hand, because they run for every row of every transaction. Nothing here
+decides anything.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from stepkeep.store.reading import read_row, unreadable_worker
 
 Row = tuple[Any, ...]
 
-# Looking a member up in a dict takes a fifth of the time of calling the enum.
+# A lookup in a dict takes a fifth of the time of calling the enum.
 RUN_STATES: Final = {state.value: state for state in RunState}
 _STEP_STATE: Final = {state.value: state for state in StepState}
 _CATEGORY: Final[dict[str | None, Category | None]] = {None: None, **{each.value: each for each in Category}}
@@ -42,7 +43,7 @@ _decode_names: Final = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 def json_text(value: Any) -> str:
-    """A value as the JSON text that statements take lists in."""
+    """A value as the JSON text in which statements take lists."""
     return encode_json(value).decode()
 
 
@@ -127,7 +128,7 @@ def step_row(step: Step) -> Row:
 
 
 def step_moves(step: Step) -> Row:
-    """What moves in a step that is not among the claimable."""
+    """The hot columns of a step that is not claimable."""
     return (
         step.tenant,
         step.run_id,
@@ -167,7 +168,7 @@ def to_step(row: Row) -> Step:
 
 
 def to_output(note: str | None, output: bytes | None) -> bytes | None:
-    """A step's output: what its note holds for it, else what its attempt left."""
+    """A step's output: from its note if that has one, else from its attempt."""
     if note is not None and (held := _decode_note(note).output) is not None:
         return held.encode()
     return output
@@ -188,7 +189,7 @@ def to_state(row: Row) -> tuple[RunKey, RunState]:
 
 
 def to_record(row: Row) -> RunRecord:
-    """A run and what it was given, from one row that has both."""
+    """A run and its details, from one row that has both."""
     return RunRecord(run=to_run(row), details=to_details((*row[:2], *row[23:])))
 
 
@@ -256,7 +257,7 @@ def to_definition(row: Row) -> StoredDefinition:
 
 
 def worker_row(worker: Worker) -> Row:
-    """A worker's columns but its number, which the store gives."""
+    """A worker's columns except its number, which the store assigns."""
     return (
         worker.tenant,
         worker.id,
@@ -281,7 +282,7 @@ def to_worker(row: Row) -> Worker:
 
 
 def worker_or_none(row: Row) -> Worker | None:
-    """A worker for a sweep, which leaves out one that cannot be read."""
+    """A worker for a sweep, or None if it cannot be read."""
     try:
         return _worker(row)
     except Exception:  # noqa: BLE001 - the sweep serves the others; `stepkeep workers` says what is wrong with this one

@@ -18,7 +18,7 @@ PACKAGE = "stepkeep.store.sqlite"
 
 
 def migrate(connection: apsw.Connection, path: Path, clock: Callable[[], int]) -> None:
-    """Apply what is missing; refuse a file that a newer or another Stepkeep has made."""
+    """Apply missing migrations; refuse a file that a newer or different Stepkeep has created."""
     connection.execute(SQL.create_migrations)
     for migration in outstanding(load_migrations(PACKAGE), _applied(connection), str(path)):
         connection.execute(migration.script)
@@ -27,7 +27,7 @@ def migrate(connection: apsw.Connection, path: Path, clock: Callable[[], int]) -
 
 
 def status(connection: apsw.Connection, path: Path, url: str) -> SchemaStatus:
-    """What the file has and what it lacks; refuses like `migrate`."""
+    """The applied and the missing migrations; refuses like `migrate`."""
     applied = _applied(connection)
     return SchemaStatus(
         url=url,

@@ -1,7 +1,7 @@
-"""A transaction that user code takes part in: a connection and a thread of its own.
+"""A transaction with user code: a connection and a thread of its own.
 
-The user's writes and the decision about their step are committed together or not at all (promise 4). It waits for
-its turn like the writer does, and holds the file's write lock until it ends.
+The user's writes and the decision about their step are committed together or not at all (promise 4). It queues for its
+turn like the writer, and holds the file's write lock until it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SqliteTransaction:
-    """What user code and the operations see of it."""
+    """The transaction as user code and the operations see it."""
 
     def __init__(self, unit: _Unit, thread: ThreadPoolExecutor, clock: Callable[[], int]) -> None:
         self._unit = unit
@@ -34,7 +34,7 @@ class SqliteTransaction:
 
     @property
     def connection(self) -> apsw.Connection:
-        """The driver's connection, inside the transaction; committing is not for its user."""
+        """The driver's connection, inside the transaction; user code must not commit."""
         return self._unit.live()
 
     @property
@@ -50,7 +50,7 @@ class SqliteTransaction:
 
 
 class _Unit:
-    """The connection and what is to be given back; each method runs in the transaction's own thread."""
+    """The connection and what must be released; each method runs in the transaction's own thread."""
 
     def __init__(self, file: DatabaseFile, turns: Turns) -> None:
         self._file, self.path = file, file.path
@@ -84,11 +84,11 @@ class _Unit:
     def commit(self) -> None:
         with translated(self.path):
             self.live().execute("commit")
-            # What was written to a file that is gone must not be acknowledged.
+            # Writes to a file that is gone must not be acknowledged.
             self._file.check()
 
     def end(self) -> None:
-        """Undo what was not committed, and let the next one in."""
+        """Roll back if it was not committed, and pass the turn on."""
         try:
             if self._connection is not None:
                 if self._connection.in_transaction:
@@ -110,7 +110,7 @@ async def open_transaction(
         yield SqliteTransaction(unit, thread, clock)
         await _run(thread, unit.commit)
     finally:
-        # One thread, so this runs after whatever it is still doing, also when the caller was cancelled.
+        # One thread, so this runs after its current work, also when the caller was cancelled.
         ended = _run(thread, unit.end)
         thread.shutdown(wait=False)
         await ended

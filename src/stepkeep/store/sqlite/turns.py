@@ -1,7 +1,7 @@
-"""Whose turn it is to write, inside this process: first come, first served.
+"""The order of write transactions inside this process: first come, first served.
 
-SQLite has one writer at a time and keeps no queue; without this, a busy writer thread would starve a transaction that
-user code takes part in. Other processes are met at the file's own lock.
+SQLite has one writer at a time and no queue. Without this, a busy writer thread would starve a transaction with user
+code. Other processes wait for the file's own lock.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threading import Lock
 
 
 class Turns:
-    """A lock that is handed on in the order of asking, and that any thread may give back."""
+    """A lock that is passed on in the order of requests, and that any thread may release."""
 
     def __init__(self) -> None:
         self._guard = Lock()

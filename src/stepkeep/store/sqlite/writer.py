@@ -1,9 +1,9 @@
-"""The writer: one thread that runs whole transactions, several callers' work in each.
+"""The writer: one thread that runs whole transactions, each with the work of several callers.
 
-What arrived while the last commit was under way forms the next transaction, so one sync to disk serves many callers
-and nobody waits when it is idle. Where somebody's work fails, all is done again with a savepoint for each: the one that
-fails is undone alone. A caller hears of success only after the commit. Nothing here knows what the work is, but that it
-can be done again.
+Work that arrives during a commit forms the next transaction, so one sync to disk serves many callers, and nothing waits
+when idle. If one caller's work fails, the transaction is repeated with a savepoint for each, and only the failing one
+is rolled back. A caller is answered only after the commit. The writer does not know what the work is, only that it can
+be repeated.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
 
 MAX_BATCH = 256
-"""Callers that share one transaction at most; their work is bounded by what each of them brings."""
+"""The largest number of callers in one transaction; each caller limits its own work."""
 
 log = logging.getLogger(__name__)
 
 
 class _Call:
-    """One caller's work, and where the answer goes."""
+    """One caller's work and its future."""
 
     __slots__ = ("error", "future", "loop", "result", "work")
 
@@ -50,7 +50,7 @@ class _Call:
         if self.error is None:
             self.future.set_result(self.result)
         elif isinstance(self.error, StopIteration):
-            # A future refuses to carry this one, and its caller would wait for ever.
+            # A future does not accept this exception, and its caller would wait for ever.
             self.future.set_exception(RuntimeError(f"a decision raised {self.error!r}"))
         else:
             self.future.set_exception(self.error)
@@ -61,7 +61,7 @@ class Writer:
 
     @classmethod
     async def start(cls, file: DatabaseFile, turns: Turns) -> Self:
-        """Open the file (made where it is missing), which may have to wait, and begin to take work."""
+        """Open the file (created if missing), which may have to wait, and start to take work."""
         return cls(file, turns, await asyncio.to_thread(_make_and_open, file))
 
     def __init__(self, file: DatabaseFile, turns: Turns, connection: apsw.Connection) -> None:
@@ -74,7 +74,7 @@ class Writer:
         self._thread.start()
 
     async def run(self, work: Work[T]) -> T:
-        """Have work done in a transaction and wait for its commit."""
+        """Run work in a transaction and wait for its commit."""
         if self._closed:
             raise StoreUnavailable(f"{self._path} was closed")
         call = _Call(work)
@@ -83,7 +83,7 @@ class Writer:
         return result
 
     async def close(self) -> None:
-        """Finish what was asked for, then end the thread."""
+        """Finish the pending work, then end the thread."""
         if not self._closed:
             self._closed = True
             self._queue.put(None)
@@ -109,11 +109,11 @@ class Writer:
         self._connection.close()
 
     def _gather(self) -> tuple[list[_Call], bool]:
-        """Wait for work, then take all that is there; the flag tells whether it was the last."""
+        """Wait for work, then take all of it; the flag tells whether it was the last."""
         batch: list[_Call] = []
         call = self._queue.get()
         while call is not None:
-            # Whoever gave up before the work began does not want it done.
+            # Skip work whose caller gave up before it began.
             if not call.future.cancelled():
                 batch.append(call)
             if len(batch) >= MAX_BATCH:
@@ -129,12 +129,12 @@ class Writer:
             self._in_one(batch, _run)
         except _Spoilt:
             if len(batch) > 1:
-                # Not so the first time: while a savepoint is open SQLite keeps a copy of every page that is changed,
-                # and walks over all of them after each statement.
+                # Not the first time: while a savepoint is open, SQLite keeps a copy of every changed page and scans all
+                # of them after each statement.
                 self._in_one(batch, _run_alone)
 
     def _in_one(self, batch: list[_Call], run: Callable[[apsw.Connection, _Call], None]) -> None:
-        """One transaction for all of them; what becomes of each stands in the call."""
+        """One transaction for all of them; each call holds its own result."""
         connection = self._connection
         try:
             self._file.check()
@@ -142,15 +142,15 @@ class Writer:
             for call in batch:
                 run(connection, call)
             connection.execute("commit")
-            # What was written to a file that is gone must not be acknowledged.
+            # Writes to a file that is gone must not be acknowledged.
             self._file.check()
         except (apsw.Error, DatabaseGone) as error:
-            # The disk is full, the file is locked: the transaction is gone, and with it everybody's work.
+            # The disk is full or the file is locked: the transaction is gone, with the work of all callers.
             log.warning("a transaction of %d calls failed: %s", len(batch), error)
             for call in batch:
                 call.error = error
         finally:
-            # SQLite has rolled back by itself after some of its errors; a second rollback would hide the first.
+            # SQLite has rolled back by itself after some errors; a second rollback would hide the first.
             if connection.in_transaction:
                 connection.execute("rollback")
 
@@ -169,11 +169,11 @@ def _make_and_open(file: DatabaseFile) -> apsw.Connection:
 
 
 class _Spoilt(Exception):
-    """Somebody's work failed in a transaction in which nothing can be undone alone."""
+    """One caller's work failed in a transaction without savepoints."""
 
 
 def _run(connection: apsw.Connection, call: _Call) -> None:
-    """Do one caller's work; when it fails, everybody's has to be undone."""
+    """Run one caller's work; if it fails, the whole transaction must be rolled back."""
     try:
         call.result = call.work(connection)
     except BaseException as error:
@@ -182,16 +182,16 @@ def _run(connection: apsw.Connection, call: _Call) -> None:
 
 
 def _run_alone(connection: apsw.Connection, call: _Call) -> None:
-    """Do one caller's work; when it fails, undo it and nothing else."""
+    """Run one caller's work in a savepoint; if it fails, only that is rolled back."""
     call.error = None
     connection.execute("savepoint work")
     try:
         call.result = call.work(connection)
     except BaseException as error:
-        # Whatever a caller's code raises belongs to that caller, and to nobody else.
+        # An exception of a caller's code belongs to that caller alone.
         call.error = error
         if not connection.in_transaction:
-            # SQLite rolled everything back (disk full, I/O error): the neighbours' work is lost too.
+            # SQLite rolled everything back (disk full, I/O error): the work of other callers is lost too.
             raise error if isinstance(error, apsw.Error) else apsw.AbortError(str(error)) from error
         connection.execute("rollback to work")
     connection.execute("release work")
@@ -212,7 +212,7 @@ def _answer(batch: Iterable[_Call]) -> None:
         try:
             loop.call_soon_threadsafe(_settle, calls)
         except RuntimeError:
-            # The loop was closed: nobody waits for the answer any more.
+            # The loop was closed: no caller waits any more.
             log.debug("%d callers left before their answer", len(calls))
 
 
