@@ -1,4 +1,4 @@
-"""How a run comes into being: its row, all its steps, the first entry of its journal, and perhaps its start."""
+"""Creates a run: its row, all its steps, the first entry of its journal, and optionally its start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`decide`: what happened to a run, in; what changes, out. The only place where events get their meaning.
+"""`decide`: events in, a decision out. The only module that interprets events.
 
-Each event has one function: first its guards, which refuse without a trace, then its moves. Pure: the clock's reading
-comes as `now`, everything random came with the event, and the same snapshot and events give the same decision.
+Each event has one function: first its guards, which refuse without a change, then its transitions. Pure: the time comes
+as `now`, everything random came with the event, and the same snapshot and events give the same decision.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from stepkeep.kernel.timers import time_came
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
-    """Decide on these events in order, as one transaction. `claimer` may take steps that become ready by it.
+    """Decide on these events in order, as one transaction. `claimer` may claim steps that become ready by it.
 
-    A refused event changes nothing and is answered by its refusal; its neighbours are not harmed. When the snapshot
-    lacks something the answer is a Need, and nothing was decided.
+    A refused event changes nothing and is answered with its refusal; the other events are not affected. If the snapshot
+    lacks rows, the result is a Need, and nothing was decided.
     """
     draft = Draft(snapshot, now)
     try:
@@ -70,7 +70,7 @@ def _answer(draft: Draft, event: Event) -> Reply:
 
 
 def _chain_claims(draft: Draft, claimer: Claimer) -> None:
-    """Give the worker that reported the steps its report made ready, while it has room."""
+    """Claim the steps that a report made ready for the worker that reported, while it has free slots."""
     taken = narrow = 0
     for no in sorted(draft.ready):
         step = draft.step(no)
@@ -105,7 +105,7 @@ def start(draft: Draft, event: RunStarted) -> Reply:
 
 
 def begin(draft: Draft) -> None:
-    """The run goes: from here its timeout counts, and its roots open."""
+    """Start the run: its timeout begins, and its roots open."""
     timeout = draft.plan.definition.timeout
     draft.started_at = draft.now
     draft.due_at = None if timeout is None else draft.now + timeout

@@ -1,6 +1,6 @@
-"""What `decide` answers: new rows and the record of how they came about, or a refusal, or a wish to see more.
+"""The results of `decide`: new rows with the hops that led to them, or a refusal, or a request for more rows.
 
-A decision is complete: whoever writes exactly these rows, in one transaction, has done all that the event demands.
+A decision is complete: writing exactly these rows in one transaction does everything that the event requires.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
-    """What is known about one run: its row and plan, and as many of its steps, outputs and messages as were loaded.
+    """What is known about one run: its row and plan, and the steps, outputs and messages that were loaded.
 
-    `steps` may be partial. `inbox` is None when it was not loaded. `whole` says that `steps` has every row of the
-    run, `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: it has
-    none). `seen` has the ids of messages that are in the inbox already.
+    `steps` may be partial. `inbox` is None if it was not loaded. `whole` means that `steps` has every row of the run,
+    `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: no output). `seen`
+    has the ids of messages that are in the inbox already.
     """
 
     plan: Plan
@@ -37,7 +37,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """`decide` cannot answer from this snapshot: load these too and ask again."""
+    """`decide` needs more than this snapshot: load these rows too and call it again."""
 
     steps: frozenset[int] = frozenset()
     whole: bool = False
@@ -48,20 +48,20 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """The event took effect, or had taken effect before (`repeated`). `record` tells what is now true of it."""
+    """The event took effect, or had taken effect before (`repeated`). `record` holds its result."""
 
     record: Mapping[str, Any] = {}
     repeated: bool = False
 
 
 Reply = Accepted | Refused
-"""Refusals are values here and become exceptions where somebody waits for the answer."""
+"""Refusals are values here. They become exceptions in the call that submitted the event."""
 
 
 class Claimer(msgspec.Struct, frozen=True, gc=False):
-    """A worker with room: steps that become ready by this decision may be claimed for it in the same breath.
+    """A worker with free slots: steps that become ready by this decision may be claimed for it in the same transaction.
 
-    Of those, no more than `narrow_room` may come from `narrow` queues.
+    At most `narrow_room` of them may come from `narrow` queues.
     """
 
     actor: str
@@ -73,18 +73,18 @@ class Claimer(msgspec.Struct, frozen=True, gc=False):
     narrow_room: int = 0
 
     def having(self, claimed: Sequence[Step]) -> Claimer:
-        """The same worker with these in its room."""
+        """The same worker with these steps in its slots."""
         narrow = sum(step.queue in self.narrow for step in claimed) if self.narrow else 0
         return replace(self, room=self.room - len(claimed), narrow_room=self.narrow_room - narrow)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows to write, and one answer for each event asked about, in order.
+    """The rows to write, and one reply for each event, in order.
 
-    `was` is the journal sequence the rows were read at: the write asserts it. `changed` steps replace rows that
-    exist, `added` ones are new. `entry` is None when every event was refused or changed nothing. `only_moves` promises
-    that no column changes but those named in `HOT_OF_RUN` and `HOT_OF_STEP`, and that no attempt failed: a store need
-    not write the rest.
+    `was` is the journal sequence of the rows that were read; the write asserts it. `changed` steps replace existing
+    rows, `added` ones are new. `entry` is None if every event was refused or changed nothing. `only_moves` promises
+    that only columns named in `HOT_OF_RUN` and `HOT_OF_STEP` change, and that no attempt failed: a store need not write
+    the rest.
     """
 
     was: int

@@ -1,7 +1,7 @@
-"""A decision in the making: the snapshot overlaid with what changes, and the hops that say why.
+"""A decision being made: the snapshot overlaid with changes, and the hops that record them.
 
-Every change of state goes through `move` or `move_run`, which ask the tables, keep the run's counters and write the
-hop; nothing else in the kernel assigns a state. A draft never touches the snapshot it started from.
+Every change of state goes through `move` or `move_run`, which consult the tables, update the run's counters and record
+the hop. Nothing else in the kernel assigns a state. A draft never changes its snapshot.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from stepkeep.kernel.states import (
 from stepkeep.kernel.tables import RUN, STEP, RunTrigger, StepTrigger
 
 HOP_BITS = 20
-"""Completion order is one number: journal sequence above, place in the entry below."""
+"""Completion order is one number: journal sequence above, hop number in the entry below."""
 
 QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
-"""Moves that leave a queued run queued: nothing has been claimed, opened or settled by them."""
+"""Triggers that leave a queued run queued: they claim, open and settle nothing."""
 
 STEP_EFFECTS = {
     (row.source, row.trigger): (
@@ -46,8 +46,8 @@ STEP_EFFECTS = {
     )
     for row in STEP.rows
 }
-"""What each row of the step table does: the state that follows, whether it is terminal, and by how much it changes the
-number of moving steps."""
+"""For each row of the step table: the target state, whether it is terminal, and the change in the number of runnable
+steps."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -58,12 +58,12 @@ def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
 
 
 def json_text(value: Any) -> str:
-    """JSON as text, the form in which notes keep it."""
+    """JSON as text, as notes store it."""
     return _encode(value).decode()
 
 
 class Missing(Exception):
-    """The snapshot lacks something; the whole draft is dropped and made again from a fuller one."""
+    """The snapshot lacks something; the draft is dropped and made again from a larger snapshot."""
 
     def __init__(self, need: Need) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Missing(Exception):
 
 
 class Draft:
-    """Mutable on the inside for one decision, gone after it."""
+    """Mutable state of one decision."""
 
     __slots__ = (
         "attempts",
@@ -113,8 +113,8 @@ class Draft:
         run = snapshot.run
         self.snapshot = snapshot
         self.plan = snapshot.plan
-        # For a run, time never goes back: while a clock that was set back catches up, it stands still. Only who looks
-        # for work goes by the clock itself.
+        # Time never goes back for a run: after the clock was set back, it stands still until the clock catches up. Only
+        # `ready_at`, which the claim query compares, uses the clock itself.
         self.now, self.clock = max(now, run.moved_at), now
         self.seq = run.seq + 1
         self.state = run.state
@@ -162,21 +162,21 @@ class Draft:
         return found
 
     def known(self, no: int) -> Step | None:
-        """The step if there is such a row; asks for the whole run before it says no."""
+        """The step if it has a row; requires the whole run before it returns None."""
         found = self.steps.get(no) or self.snapshot.steps.get(no)
         if found is None and not self.snapshot.whole:
             raise Missing(Need(steps=frozenset((no,)), whole=True))
         return found
 
     def named(self, no: int) -> Step:
-        """The step that an event names; there may be no such row."""
+        """The step that an event names, which may not exist."""
         found = self.known(no)
         if found is None:
             raise NotFound(f"run {self.run_id} has no step {no}")
         return found
 
     def require(self, numbers: Iterable[int]) -> None:
-        """Make sure that all these steps are at hand, asking for all the missing ones at once."""
+        """Make sure that all these steps are loaded; all missing ones are requested at once."""
         changed, loaded = self.steps, self.snapshot.steps
         missing = [no for no in numbers if no not in changed and no not in loaded]
         if missing:
@@ -189,7 +189,7 @@ class Draft:
         return [step for _, step in sorted({**self.snapshot.steps, **self.steps}.items())]
 
     def waiting_steps(self, state: StepState) -> list[Step]:
-        """All steps that wait in this way, in step order."""
+        """All steps in this waiting state, in step order."""
         if not (self.snapshot.waiting or self.snapshot.whole):
             raise Missing(Need(waiting=True))
         rows = {**self.snapshot.steps, **self.steps}
@@ -200,7 +200,7 @@ class Draft:
 
     # -- changing --------------------------------------------------------------------------------------------------
     def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
-        """Hops from here on are due to this."""
+        """Set the cause of the following hops."""
         self.causes.append(Cause(event, actor, dict(detail) if detail else None))
 
     def move(
@@ -217,9 +217,9 @@ class Draft:
         keep_lease: bool = False,
         **rare: Any,
     ) -> Step:
-        """The one way a step changes state. Lease and timers end with the old state unless they are kept or given.
+        """The only way a step changes state. Lease and timers end with the old state unless they are kept or given.
 
-        `rare` are the columns that do not change while all goes well (attempts, losses, category, error, note).
+        `rare` are the columns that do not change in the common case (attempts, losses, category, error, note).
         """
         source, by = step.state, len(self.causes) - 1
         target, is_terminal, moving = STEP_EFFECTS.get((source, trigger)) or _refuse(source, trigger)
@@ -267,7 +267,7 @@ class Draft:
         return moved
 
     def _with_rare(self, step: Step, rare: Mapping[str, Any]) -> Step:
-        """The row with these columns as well; where all goes well they have these values already."""
+        """The row with these columns too; in the common case they have these values already."""
         changes = {name: value for name, value in rare.items() if getattr(step, name) != value}
         if not changes:
             return step
@@ -275,7 +275,7 @@ class Draft:
         return replace(step, **changes)
 
     def pass_through(self, step: Step, trigger: StepTrigger) -> Step:
-        """Enter a state only to leave it at once: the hop is on record, the row is that of the move which follows."""
+        """Enter a state and leave it at once: the hop is recorded, and the row is written by the next move."""
         source, target = step.state, STEP.target(step.state, trigger)
         if self.state is not RunState.RUNNING:
             self._stir(trigger)
@@ -284,7 +284,7 @@ class Draft:
         return replace(step, state=target)
 
     def _stir(self, trigger: StepTrigger) -> None:
-        """A run that was waiting goes on when one of its steps moves."""
+        """A blocked or queued run continues when one of its steps changes."""
         if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
             self.move_run(RunTrigger.RESUMED)
         elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
@@ -302,18 +302,18 @@ class Draft:
         return moved
 
     def put(self, step: Step) -> None:
-        """Keep a changed row whose state stays as it is."""
+        """Keep a changed row whose state is unchanged."""
         self.steps[step.no] = step
 
     def add(self, step: Step) -> Step:
-        """A row that comes into being, pending."""
+        """Add a new row, pending."""
         self.new_steps.add(step.no)
         self.steps[step.no] = step
         self.hops.append(Hop(step.no, StepTrigger.PLANNED, None, StepState.PENDING, len(self.causes) - 1))
         return step
 
     def move_run(self, trigger: RunTrigger, *, of: int | None = None) -> None:
-        """The one way a run changes state."""
+        """The only way a run changes state."""
         before = None if trigger is RunTrigger.CREATED else self.state
         self.state = RUN.target(before, trigger)
         if self.state in RUN_TERMINAL:
@@ -332,12 +332,12 @@ class Draft:
         )
 
     def blame(self, category: Category | None, error: str | None) -> None:
-        """The first thing that went wrong is what the run is said to have failed of."""
+        """Record the first failure as the failure of the run."""
         if self.category is None:
             self.category, self.error = category, error
 
     def close_attempt(self, step: Step, state: AttemptState, outcome: Outcome | None = None, **said: Any) -> None:
-        """Write down how the attempt that holds the lease ended."""
+        """Record how the attempt that holds the lease ended."""
         if step.worker is None or step.claimed_at is None:
             return
         if step.note is not None and step.note.checked == step.fence:
@@ -379,7 +379,7 @@ class Draft:
 
     # -- messages --------------------------------------------------------------------------------------------------
     def take_message(self, name: str, no: int) -> Message | None:
-        """Consume the oldest kept message of this name, if there is one."""
+        """Consume the oldest unconsumed message of this name, if any."""
         if self.inbox_count == 0:
             return None
         if self.inbox is None:
@@ -405,7 +405,7 @@ class Draft:
         return tuple([step for no, step in self.steps.items() if no not in self.new_steps])
 
     def _still_held(self) -> tuple[Step, ...]:
-        """What was claimed in this decision and not taken away again by it."""
+        """Steps that were claimed in this decision and are still claimed at its end."""
         rows = [self.steps[no] for no in dict.fromkeys(self.claimed)]
         return tuple([step for step in rows if step.worker is not None])
 
@@ -449,7 +449,7 @@ class Draft:
         )
 
     def _has_rare_changes(self, before: Run) -> bool:
-        """Whether a field of the run changes that stays as it is while all goes well."""
+        """Whether a field of the run changes that is unchanged in the common case."""
         return (
             self.failed != before.failed
             or self.undoing != before.undoing

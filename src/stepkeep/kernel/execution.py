@@ -1,7 +1,7 @@
-"""What workers do to steps: claim them, and report under the fence of their claim.
+"""Events of workers: claims, and reports under the fence of a claim.
 
-A report is believed only from the holder of a lease that has not run out; everything else is `Fenced`, and the worker
-drops its result. Retrying, waiting and completing are refused the run once it is stopping: such a step ends cancelled.
+A report is accepted only from the holder of a valid lease; any other is `Fenced`, and the worker drops its result. In a
+stopping run, a step that asks for a retry, a wait or a manual completion ends cancelled.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ABOUT_CHECKED_STEPS = (RulesPassed, RulesFailed, Released)
 
 
 def claim(draft: Draft, event: StepClaimed) -> Reply:
-    """The claim query proposed a step; it is leased only if it is still claimable in a run that goes on."""
+    """The claim query proposed a step; it is leased only if it is still claimable and its run continues."""
     step = draft.named(event.no)
     if step.ready_at is None or step.ready_at > draft.now or step.worker is not None:
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
@@ -67,7 +67,7 @@ def claim(draft: Draft, event: StepClaimed) -> Reply:
 
 
 def report(draft: Draft, event: StepReported) -> Reply:
-    """Believe the holder of the lease, and nobody else."""
+    """Accept a report from the holder of the lease only."""
     step = draft.named(event.no)
     if step.worker != event.worker or step.fence != event.fence:
         raise Fenced(_too_late(event, "another claim, an expiry or a cancel came first"))
@@ -91,12 +91,12 @@ def report(draft: Draft, event: StepReported) -> Reply:
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:
-    """The same holder completes again what is being checked already: it never heard that it was believed."""
+    """A repeated completion by the same holder: the reply to the first one was lost."""
     return isinstance(outcome, Completed) and step.note is not None and step.note.checked == step.fence
 
 
 def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
-    """Rules are reported on what is being checked, everything else on what is being run."""
+    """Reports of rules need a validating step, all others a running one."""
     if step.state is StepState.VALIDATING:
         return isinstance(outcome, ABOUT_CHECKED_STEPS)
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
@@ -129,7 +129,7 @@ def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
 
 
 def pass_rules(draft: Draft, step: Step) -> Settled:
-    """A validating step's rules hold, or it has none."""
+    """The rules of a validating step hold, or it has none."""
     draft.move(step, StepTrigger.RULES_PASSED, category=None, error=None)
     return Settled(step.no, StepState.SUCCEEDED)
 
@@ -157,7 +157,7 @@ def _waiting(draft: Draft, step: Step, outcome: Waiting) -> Settled | None:
 
 
 def _no_wait(phase: Phase, outcome: Waiting) -> str | None:
-    """Why this wait cannot be: nothing would ever end it."""
+    """Why this wait is impossible: nothing would ever end it."""
     if phase is not Phase.MAIN:
         return "an undo hook cannot wait for an event" if phase is Phase.UNDO else "rules cannot wait for an event"
     return None if outcome.event else "a wait needs the name of an event"
@@ -239,9 +239,9 @@ def _rules_failed(draft: Draft, step: Step, outcome: RulesFailed) -> Settled | N
 
 
 def lose(draft: Draft, step: Step) -> Settled | None:
-    """A lease ran out. The attempt counts, and so does the loss; whichever limit is reached first ends the step.
+    """A lease expired. The attempt counts, and so does the loss; the first limit reached ends the step.
 
-    While rules run the handler is done, so there is no attempt to count: only the losses have a limit there.
+    While rules run the handler is done, so no attempt is counted: only losses are limited there.
     """
     error = "LEASE_EXPIRED: the worker was not heard of in time"
     draft.close_attempt(step, AttemptState.LOST, error=error)

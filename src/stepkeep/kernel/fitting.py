@@ -1,7 +1,7 @@
-"""Whether a value is what its type says, field by field, so that whatever is written can be read again.
+"""Checks that a value matches its type, field by field, so that everything that is written can be read again.
 
-Structs do not check what they are made of. Events are checked here before a transaction, and rows after they were read
-for people. It decides nothing and changes nothing; `operations/deliberation.py` and the stores call it.
+Structs do not check their fields. Events are checked here before a transaction, and rows after they were read for
+output. It decides nothing and changes nothing; `operations/batch.py` and the stores call it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_OUTCOME_BYTES = 16 * 1024 * 1024
 MAX_PAUSE_US = 3_650 * 86_400 * SECOND
 
 Check = Callable[[Any], str | None]
-"""Says in words why a value does not fit; None where it does."""
+"""Returns why a value does not match; None if it does."""
 
 NAMES = frozenset({"event", "name", "id"})
 """Fields of events that are names or keys: short, printable, never empty."""
@@ -37,14 +37,14 @@ _row_checks: dict[type[msgspec.Struct], tuple[tuple[str, Check], ...]] = {}
 
 
 def misfit_of_event(event: Event) -> str | None:
-    """What keeps an event from being recorded and read again, in words; None where nothing does.
+    """Why an event cannot be recorded and read again; None if it can.
 
     >>> from stepkeep.kernel.events import TimeCame
     >>> misfit_of_event(TimeCame(tenant="t", run_id="r", actor="sweep", no="1"))
     'no must be a whole number, not str'
     """
     if type(event) is StepReported:
-        # What nearly every report is: the rest of it was made by the worker from a row that was read.
+        # Nearly every report: the worker made the rest of it from a row that was read.
         outcome = event.outcome
         if type(outcome) is Completed and not outcome.emit and outcome.token is None and outcome.cost is None:
             return None if outcome.output is None else _at("output", _json(outcome.output))
@@ -54,7 +54,7 @@ def misfit_of_event(event: Event) -> str | None:
 
 
 def misfit_of_row(row: msgspec.Struct) -> str | None:
-    """Which field of a row that was read is not what its type says, in words; None where all are.
+    """Which field of a row does not match its type; None if all do.
 
     >>> from stepkeep.kernel.rows import Run
     >>> misfit_of_row(Run("t", "r", "one"))
@@ -69,7 +69,7 @@ def misfit_of_row(row: msgspec.Struct) -> str | None:
 
 
 def event_bytes(event: Event) -> int:
-    """How many bytes of payloads an event brings into the transaction that records it."""
+    """How many bytes of payload an event adds to its transaction."""
     if isinstance(event, StepReported):
         return outcome_bytes(event.outcome)
     if isinstance(event, MessageArrived):
@@ -80,7 +80,7 @@ def event_bytes(event: Event) -> int:
 
 
 def outcome_bytes(outcome: Outcome) -> int:
-    """The same of an outcome. One that is not what it should be counts for nothing: it is refused later."""
+    """The same for an outcome. An invalid outcome counts as 0: it is refused later."""
     emit = getattr(outcome, "emit", ())
     emitted = sum(_length(getattr(each, "payload", None)) for each in emit) if isinstance(emit, tuple) else 0
     return emitted + (_length(outcome.output) if isinstance(outcome, Completed) else 0)
@@ -192,7 +192,7 @@ def _name(value: Any) -> str | None:
 
 
 def name_rule(what: str) -> str:
-    """What is said of a name that is not one."""
+    """The problem of an invalid name."""
     return f"{what} must have 1 to {MAX_NAME} printable characters".strip()
 
 
@@ -239,7 +239,7 @@ def _kind(value: object) -> str:
 
 
 def misfit_of_json(payloads: Mapping[str, bytes | None]) -> str | None:
-    """Which of these columns holds bytes that are no JSON; None where all are well."""
+    """Which of these columns holds bytes that are not JSON; None if all are valid."""
     for name, payload in payloads.items():
         if payload is not None and (said := _json(payload)) is not None:
             return f"{name} {said}"

@@ -1,7 +1,8 @@
-"""Births by the thousand: where every run of a plan begins alike, the beginning is decided once and cast many times.
+"""Start template: the creation decision of a plan, computed once and copied for each new run with its own ids and
+times.
 
-The mould is an ordinary birth at time zero of a run without a name, with all its checks made; a cast differs from it in
-names and times alone. Plans that look at their input (or at anything else) before they begin have none.
+The template is an ordinary creation decision at time zero for a run without an id, with all checks made. A copy differs
+from it in ids and times alone. Plans with a condition on their first steps have no template.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Body(msgspec.Struct, frozen=True, gc=False):
-    """An `Entry` whose hops are written already."""
+    """An `Entry` whose hops are already encoded."""
 
     tenant: str
     run_id: str
@@ -32,7 +33,7 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mould(msgspec.Struct, frozen=True):
-    """The birth of any run of a plan. `hops` are written out in `text` unless they speak of times."""
+    """The creation of any run of a plan. `hops` are encoded in `text` unless they contain times."""
 
     plan: Plan
     run: Run
@@ -44,7 +45,7 @@ class Mould(msgspec.Struct, frozen=True):
     def cast(
         self, *, tenant: str, run_id: str, priority: int, business_key: str | None, actor: str, now: int
     ) -> Decision:
-        """What `conceive` would decide for this run."""
+        """The decision that `conceive` would make for this run."""
         run, text = self.run, self.text
         if text is None:
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
@@ -78,7 +79,7 @@ class Mould(msgspec.Struct, frozen=True):
 
 
 def mould_of(plan: Plan, *, start: bool) -> Mould | None:
-    """The mould of a plan's births, if they are all alike."""
+    """The template of a plan, if all its creations are alike."""
     if start and any(plan.steps[no].condition is not None for no in plan.roots):
         return None
     first = conceive(

@@ -1,8 +1,8 @@
-"""The plan: a definition laid out by step number, ready for `decide`.
+"""The plan: a definition arranged by step number, as `decide` uses it.
 
-Numbers 0 to n-1 are the main steps in dispatch order (`order`, then name), n to 2n-1 their undo hooks, and 2n the
-final run-level check. Graph code is iterative, so a chain of ten thousand steps is as good as one of three.
-A plan is derived from the stored definition alone; running never consults code.
+Numbers 0 to n-1 are the main steps in dispatch order (`order`, then name), n to 2n-1 their undo steps, and 2n the final
+run-level check. Graph code is iterative, so that a chain of ten thousand steps needs no deep stack. A plan derives from
+the stored definition alone, never from code.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ NO_QUEUE = 0
 
 
 class ConditionView(msgspec.Struct, frozen=True):
-    """What a condition may look at, by step name; payloads are encoded JSON.
+    """What a condition may read, by step name; payloads are encoded JSON.
 
-    `decoded` is for conditions to keep what they decoded: the views of one decision share it.
+    `decoded` caches what conditions decoded; the views of one decision share it.
     """
 
     run_id: str
@@ -45,7 +45,7 @@ class ConditionView(msgspec.Struct, frozen=True):
 
 
 class Condition(Protocol):
-    """A compiled `if:`. `reads` names the steps it looks at; `holds` raises ExpressionError when it cannot say."""
+    """A compiled `if:`. `reads` names the steps it reads; `holds` raises ExpressionError if it cannot be evaluated."""
 
     @property
     def reads(self) -> frozenset[str]: ...
@@ -60,7 +60,7 @@ CompileCondition = Callable[[str, Definition], Condition]
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan with everything `decide` asks about it."""
+    """One step of the plan with everything that `decide` needs."""
 
     no: int
     name: str
@@ -79,7 +79,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All steps of a run, by number, and who follows whom."""
+    """All steps of a run, by number, with their edges."""
 
     definition_id: int
     definition: Definition
@@ -108,7 +108,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.undos.get(no + len(self.steps))
 
     def number(self, name: str) -> int | None:
-        """The number of a step by its name; hooks are `undo:NAME`, the final check is `check:run`."""
+        """The number of a step by its name; undo steps are `undo:NAME`, the final check is `check:run`."""
         return self.numbers.get(name)
 
 
@@ -118,7 +118,7 @@ def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
 
 
 def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
-    """What each numbered place of the plan asks of a worker (None: no worker, or no such place)."""
+    """What each step number requires of a worker (None: no worker, or no such step)."""
     steps = laid_out(definition)
     main = [_spec(step.executor, step) for step in steps]
     undo = [_spec(step.undo.executor, step) if step.undo else None for step in steps]
@@ -142,7 +142,7 @@ def build_plan(
     queues: Sequence[int],
     compile_condition: CompileCondition,
 ) -> Plan:
-    """Lay a definition out. `queues` has one id per place, as `queue_specs` lists them."""
+    """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
     ordered = laid_out(definition)
     size = len(ordered)
     numbers = {step.name: no for no, step in enumerate(ordered)}

@@ -1,7 +1,6 @@
-"""How a run moves forward: a step settles, and its dependents open or are skipped.
+"""Progress of a run: a step settles, and its dependents open or are skipped.
 
-Iterative throughout: what settles in turn joins the end of a queue, so that a skip can run down ten thousand steps
-without a stack.
+It is iterative: steps that settle in turn are appended to a queue, so that a skip can cascade over ten thousand steps.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stepkeep.kernel.tables import StepTrigger
 
 
 def settle(draft: Draft, settled: Settled | None) -> None:
-    """Tell the dependents of a settled step, and theirs, until nothing more follows."""
+    """Process the dependents of a settled step, and theirs, until no more settle."""
     if settled is None:
         return
     plan = draft.plan
@@ -30,7 +29,7 @@ def settle(draft: Draft, settled: Settled | None) -> None:
         _next_hook(draft, settled.no)
         return
     queue = [settled]
-    for news in queue:  # grows as it goes
+    for news in queue:  # grows during the loop
         dependents = plan.at(news.no).dependents
         if not dependents or draft.state is RunState.STOPPING:
             continue
@@ -62,7 +61,7 @@ def _next_hook(draft: Draft, no: int) -> None:
 
 
 def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None:
-    """A pending step's turn has come: ready for a worker, open for people or messages, or settled on the spot."""
+    """Open a pending step: ready for a worker, waiting for people or messages, or settled at once."""
     planned = draft.planned(step)
     if planned.condition is not None:
         try:
@@ -102,14 +101,14 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
 
 
 def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:
-    """A `wait:` step has its message: the payload is its output."""
+    """A `wait:` step has its message: the payload becomes its output."""
     note = replace(step.note or Note(), output=message.payload.decode(), record=_message_record(message))
     draft.move(step, StepTrigger.WAIT_SATISFIED, note=note)
     return Settled(step.no, StepState.SUCCEEDED)
 
 
 def wake(draft: Draft, step: Step, message: Message) -> None:
-    """A handler's wait is over: the same step runs again and is told which message woke it."""
+    """A handler's wait is over: the same step runs again and learns which message ended the wait."""
     note = replace(step.note or Note(), event=None, woken_by=_message_record(message))
     draft.make_ready(step, StepTrigger.MESSAGE_ARRIVED, note=note)
 
@@ -119,9 +118,9 @@ def _message_record(message: Message) -> str:
 
 
 def _require_read(draft: Draft, numbers: list[int]) -> None:
-    """Ask at once for all that the conditions of these steps read, if it is their turn.
+    """Request everything that the conditions of these steps read, if they are about to open.
 
-    Asked for one by one, each answer would begin the decision anew and evaluate again what was evaluated before.
+    One request for all: each single request would restart the decision and evaluate earlier conditions again.
     """
     turns = [no for no in numbers if draft.plan.at(no).condition is not None]
     conditions = [condition for no in turns if draft.step(no).unmet == 1 and (condition := draft.plan.at(no).condition)]
@@ -157,7 +156,7 @@ def _holds(draft: Draft, condition: Condition) -> bool:
 
 
 def _output(draft: Draft, no: int) -> bytes | None:
-    """A step's output, also when it was accepted only a moment ago in this same decision."""
+    """A step's output, also if it was accepted earlier in this decision."""
     note = draft.step(no).note
     if note is not None and note.output is not None:
         return note.output.encode()

@@ -1,7 +1,7 @@
-"""What is remembered: the rows of a run, its steps and its attempts, as values.
+"""The rows of a run, its steps and its attempts, as values.
 
-A store turns these into columns and back and adds nothing; `decide` reads them and returns new ones.
-Times are microseconds of the database's clock. Payloads are JSON text already encoded: the kernel never looks inside.
+A store converts these to columns and back; `decide` reads them and returns new ones. Times are microseconds of the
+database clock. Payloads are encoded JSON, which the kernel never decodes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from stepkeep.kernel.states import (
 class Run(msgspec.Struct, frozen=True, gc=False):
     """The hot row of a run: its state, its counters and the head of its journal. Locking it locks the run.
 
-    The counters exist so that finishing a step costs as much as the step has dependents, not as the run has steps:
-    `open` main steps are not terminal, `moving` steps (any phase) can move without anybody's help, `leased` steps
-    are held by a worker, `failed` main steps failed under `continue`, `undoing` hooks are not terminal yet,
-    `inbox` messages are kept unconsumed. `moved_at` is the time of the latest journal entry, below which the next one
-    never falls, whatever becomes of the clock.
+    With the counters, the cost of finishing a step depends on its dependents, not on the size of the run. `open`: main
+    steps that are not terminal. `moving`: runnable steps of any phase. `leased`: steps held by a worker. `failed`: main
+    steps that failed under `continue`. `undoing`: undo steps that are not terminal. `inbox`: unconsumed messages.
+    `moved_at` is the time of the latest journal entry; the next entry is never earlier, whatever the clock says.
     """
 
     tenant: str
@@ -56,7 +55,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a run was given and never changes: written once, kept out of the hot row's way."""
+    """The immutable data of a run: written once, kept out of the hot row."""
 
     tenant: str
     run_id: str
@@ -73,12 +72,12 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What few steps need to remember, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
+    """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
-    `event` is what a waiting step waits for; `woken_by` what woke it (told to the handler of the next attempt);
-    `token` the SHA-256 of an open (or used) completion token; `output` a result that no attempt produced: a gate's
-    decision, a wait's message, a manual completion; `record` who settled it and how; `checked` the fence under which
-    the handler completed while its rules are still to run; `next` the hook that follows this one in a rollback.
+    `event`: what a waiting step waits for. `woken_by`: what ended the wait (for the handler of the next attempt).
+    `token`: the SHA-256 of an open (or used) completion token. `output`: a result that no attempt produced (a gate's
+    decision, a message, a manual completion). `record`: who settled it and how. `checked`: the fence under which the
+    handler completed while its rules have not run. `next`: the undo step that follows this one in a rollback.
     """
 
     event: str | None = None
@@ -93,11 +92,11 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """The row of one step. `no` is its place in the plan; undo hooks and the final check follow the main steps.
+    """The row of one step. `no` is its number in the plan; undo steps and the final check follow the main steps.
 
-    `ready_at` is set exactly while a worker may claim it; `due_at` is the moment at which time itself moves it: the
-    end of its lease, of its backoff, or of its wait. `fence` grows with every claim and is never reused.
-    `unmet` counts dependencies that have not settled. `settled` orders completions: journal sequence, then hop.
+    `ready_at` is set exactly while a worker may claim it. `due_at` is its timer: the end of its lease, backoff or wait.
+    `fence` grows with every claim and is never reused. `unmet` counts dependencies that have not settled. `settled`
+    orders completions: journal sequence, then hop.
     """
 
     tenant: str
@@ -121,7 +120,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
-    """One execution under one lease, written once when it ends. While it is open it lives on the step's row."""
+    """One execution under one lease, written once when it ends. While it is open, its data is on the step's row."""
 
     tenant: str
     run_id: str
@@ -153,7 +152,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Something to tell the outside world, written in the transaction that made it true."""
+    """An outbound event, written in the transaction that accepts its cause."""
 
     tenant: str
     run_id: str
@@ -165,7 +164,7 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A worker as the database knows it. `no` is its short name in step rows; `incarnation` grows on every return."""
+    """A worker as the database knows it. `no` is its number in step rows; `incarnation` grows on every return."""
 
     tenant: str
     id: str
@@ -183,4 +182,4 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 HOT_OF_RUN = frozenset({"state", "seq", "head", "open", "moving", "leased", "due_at", "ended_at", "moved_at"})
 HOT_OF_STEP = frozenset({"state", "ready_at", "due_at", "fence", "worker", "claimed_at", "unmet", "settled"})
-"""The columns that change while all goes well. Most decisions change no others."""
+"""The columns that change in the common case. Most decisions change no others."""

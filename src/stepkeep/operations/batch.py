@@ -1,7 +1,7 @@
-"""The decisions of one transaction: many events over many runs, decided run by run on what the store loaded.
+"""The decisions of one transaction: many events over many runs, decided run by run on the loaded rows.
 
-It does no I/O. The store calls `decide` with the rows it loaded, perhaps several times, and gets back either a wish for
-more rows or everything there is to write. `transact` makes a batch and throws it away after a conflict.
+It does no I/O. The store calls `decide` with the rows it loaded, possibly several times. The result is a request for
+more rows or everything to write. `transact` creates a batch and drops it after a conflict.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSign
 NOTHING: Mapping[int, bytes | None] = {}
 
 Answer = Accepted | Exception
-"""What became of one event: it was accepted, refused (an expected no), or it broke the kernel, alone."""
+"""The result of one event: accepted, refused (expected), or the exception it alone caused in the kernel."""
 
 Expect = Callable[[Sequence[Any]], Mapping[RunKey, set[int]]]
-"""Which steps the decisions on these events will read as well, as far as it can be told beforehand."""
+"""The steps that the decisions on these events will read too, as far as this is known beforehand."""
 
 PATIENCE = 3
-"""How often a run may ask for single steps before all of it is loaded."""
+"""How often a run may request single steps before all of it is loaded."""
 
 
 class DecisionBatch:
@@ -66,7 +66,7 @@ class DecisionBatch:
         self._forget(None)
 
     def _forget(self, loaded: Loaded | None) -> None:
-        """Begin again: after a rollback the store asks for decisions on freshly loaded rows."""
+        """Start again: after a rollback the store asks for decisions on newly loaded rows."""
         self._loaded = loaded
         self._chained = self._claimer
         self._asked: dict[RunKey, int] = {}
@@ -84,11 +84,11 @@ class DecisionBatch:
                 self._events.setdefault((event.tenant, event.run_id), []).append((place, event))
                 self.replies.append(None)
             else:
-                # Written, it could not be read again; refused here, it keeps no other event from being recorded.
+                # It could not be read again if it were written; refusing it here keeps the other events unaffected.
                 self.replies.append(InvalidInput(f"{type(event).__name__} on run {event.run_id!a:.80}: {said}"))
 
     def wants(self) -> list[Want]:
-        """What is worth loading before the first decision: the steps that events name, and those expected to follow."""
+        """What to load before the first decision: the steps that events name, and those expected to follow."""
         wants = []
         expected = {} if self._expect is None else self._expect(self._given)
         for key, placed in self._events.items():
@@ -119,7 +119,7 @@ class DecisionBatch:
         return wants
 
     def decide(self, loaded: Loaded) -> More | Write:
-        """Decide on every run that can be decided; ask for what the others need."""
+        """Decide on every run that has enough rows; request what the others need."""
         if loaded is not self._loaded:
             self._forget(loaded)
         unknown = self._unknown(loaded)
@@ -135,7 +135,7 @@ class DecisionBatch:
         return More(wants=tuple(wants)) if wants else self._write()
 
     def _unknown(self, loaded: Loaded) -> tuple[int, ...]:
-        """The definitions of these runs that nobody has read yet; each is asked for once."""
+        """The definitions of these runs that are not loaded yet; each is requested once."""
         self._plans.learn(loaded.definitions.values())
         needed = {run.definition_id for run in loaded.runs.values()} - self._sought
         unknown = {one for one in needed if not self._plans.knows(one)}
@@ -193,7 +193,7 @@ class DecisionBatch:
 
     @property
     def barred(self) -> Mapping[RunKey, Unreadable | Quarantined]:
-        """The runs that this transaction had to leave as they are, with the reasons."""
+        """The runs that this transaction left unchanged, with the reasons."""
         return {} if self._loaded is None else self._loaded.barred
 
     @property
@@ -204,7 +204,7 @@ class DecisionBatch:
     def _sound(
         self, snapshot: Snapshot, events: Sequence[tuple[int, Event]], now: int, claimer: Claimer | None
     ) -> list[tuple[int, Event]] | Need:
-        """Of events that cannot be decided together, those that can; the others are answered by what they broke on."""
+        """Of events that cannot be decided together, those that can; the others are answered with their exceptions."""
         sound: list[tuple[int, Event]] = []
         for place, event in events:
             try:
@@ -238,9 +238,9 @@ class DecisionBatch:
         return write
 
     def is_certain(self) -> bool:
-        """Whether every event was accepted and moves its run's journal on, so that a write shows if rows had changed.
+        """Whether every event was accepted and advances its run's journal, so that the write detects changed rows.
 
-        A lease that is carried on may have been renewed since; only the database knows until when.
+        A lease that is kept may have been renewed since; only the database knows its end.
         """
         for decision in self.decisions.values():
             leased = [step for step in decision.changed if step.worker is not None]
@@ -261,7 +261,7 @@ class DecisionBatch:
 
 
 def _damage(snapshot: Snapshot) -> Unreadable | None:
-    """Which row made a decision break, where it was a row: its fields are not of the types that they should be."""
+    """The row that made a decision fail, if one of its fields has a wrong type."""
     run = snapshot.run
     for table, row in (("runs", run), *(("steps", step) for step in snapshot.steps.values())):
         if (said := misfit(row)) is not None:
@@ -275,7 +275,7 @@ def _seen(loaded: Loaded, key: RunKey) -> frozenset[str]:
 
 
 def gather(write: Write, decision: Decision) -> None:
-    """Add the rows of one decision to what the transaction writes."""
+    """Add the rows of one decision to the write."""
     run = decision.run
     write.runs.append(RunChange(was=decision.was, run=run))
     write.steps += decision.changed

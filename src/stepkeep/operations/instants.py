@@ -1,4 +1,4 @@
-"""Readings of the database's clock as people read them: UTC text with milliseconds."""
+"""Times of the database clock as UTC text with milliseconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def instant(micros: int | None) -> str | None:
-    """A reading of the database's clock as UTC text with milliseconds."""
+    """A time of the database clock as UTC text with milliseconds."""
     if micros is None:
         return None
     return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

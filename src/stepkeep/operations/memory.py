@@ -1,7 +1,8 @@
-"""What a worker's process remembers of the runs it has just written, so that its next report need not read them.
+"""Remembers the runs that this process has just written, so that its next report need not read them.
 
-Only runs in which a single step is leased, and to this process: whoever else changes such a run moves its journal on,
-and a write that rests on the memory is refused whole. Nothing here is ever believed; `Store.record` checks all of it.
+Only runs in which a single step is leased, and by this process. Any other change of such a run advances its journal,
+and a write on remembered rows is then refused as a whole. Nothing here is trusted: `Store.write_if_unchanged` checks
+all of it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ from stepkeep.operations.clock import Clock
 from stepkeep.store.protocol import Loaded, RunKey
 
 LONGEST = 1000
-"""How many ended steps are kept in mind of one run."""
+"""How many ended steps are remembered per run."""
 
 Name = tuple[RunKey, int, int]
 """A claim: (run, step, fence)."""
 
 
 class Known(msgspec.Struct, gc=False):
-    """A run as we wrote it last. What is neither among `steps` nor `ended` is as it was born, if `is_young` says so."""
+    """A run as this process wrote it last. If `is_young`, a step that is neither in `steps` nor in `ended` is
+    unchanged since its creation."""
 
     run: Run
     steps: dict[int, Step]
@@ -36,7 +38,7 @@ class Known(msgspec.Struct, gc=False):
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
-    """A claim of ours, and what we know of its run where nobody else holds a step of it."""
+    """A claim of this process, and its run if no other process holds a step of it."""
 
     plan: Plan
     step: Step
@@ -44,14 +46,14 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """What a batch of reports is decided on without a read."""
+    """The rows on which a batch of reports is decided without a read."""
 
     loaded: Loaded
     runs: dict[RunKey, Known]
 
 
 class Memory:
-    """The claims that this process holds, and what it knows of their runs."""
+    """The claims that this process holds, and what it remembers of their runs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -59,8 +61,8 @@ class Memory:
 
     # -- claims --------------------------------------------------------------------------------------------------------
     def hold(self, batch: DecisionBatch, known: Mapping[RunKey, Known] | None = None) -> None:
-        """Remember what was claimed by a transaction that was committed. `known` is what it was decided on, if that was
-        recalled and not read."""
+        """Remember the claims of a committed transaction. `known` are the rows it was decided on, if they were
+        remembered and not read."""
         for key, decision in batch.decisions.items():
             alone = decision.run.leased == 1
             for step in decision.claimed:
@@ -77,7 +79,7 @@ class Memory:
 
     # -- reports -------------------------------------------------------------------------------------------------------
     def expect(self, events: Sequence[StepReported]) -> dict[RunKey, set[int]]:
-        """Which steps these reports will touch: their dependents, or the hook that follows."""
+        """The steps that these reports will change: their dependents, or the next undo step."""
         expected: dict[RunKey, set[int]] = {}
         for event in events:
             key = (event.tenant, event.run_id)
@@ -91,7 +93,7 @@ class Memory:
         return expected
 
     def recall(self, events: Sequence[StepReported], offset: int) -> Recalled | None:
-        """All that these reports need; None where anything may be missing."""
+        """Everything that these reports need; None if anything may be missing."""
         now = self._clock.now()
         if now is None:
             return None
@@ -112,9 +114,9 @@ class Memory:
 
 
 def _learn(plan: Plan, claimed: Step, decision: Decision, known: Known | None) -> Known | None:
-    """What is known of a run after a decision that was committed."""
+    """What is known of a run after a committed decision."""
     if known is None:
-        # Nothing can have followed a lone root that has not ended.
+        # Nothing can have followed a single root that has not ended.
         known = Known(decision.run, {}, set(), is_young=plan.roots == (claimed.no,))
     known.run = decision.run
     for row in (*decision.changed, *decision.added):
@@ -127,6 +129,6 @@ def _learn(plan: Plan, claimed: Step, decision: Decision, known: Known | None) -
 
 
 def as_born(plan: Plan, run: Run, no: int) -> Step:
-    """The row of a main step that nothing has happened to."""
+    """The row of a main step that is unchanged since its creation."""
     planned = plan.steps[no]
     return Step(run.tenant, run.id, no, planned.queue, run.priority, unmet=planned.unmet)

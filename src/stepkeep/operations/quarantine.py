@@ -1,7 +1,7 @@
-"""Quarantine: an operator sets a run aside, and later releases it. Both are on record, with names and reasons.
+"""Quarantine: an operator sets a run aside, and later releases it. Both are recorded, with names and reasons.
 
-It never reads the rows of the run, because it is for runs whose rows cannot be read. It decides nothing about the run:
-a run that is set aside stays as it is until it is released. The engine and the command line call it.
+It never reads the rows of the run, because it is for runs whose rows cannot be read. It does not change the run: a
+quarantined run stays as it is until it is released. The engine and the command line call it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepkeep.store.protocol import Quarantine
 
 
 async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
-    """Set a run aside: nothing claims, sweeps, moves or deletes it until it is released."""
+    """Quarantine a run: nothing claims, sweeps, changes or deletes it until it is released."""
     run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
     store = transactor.store
     noted = await again_if_contended(lambda: store.quarantine(tenant, run_id, actor, reason))
@@ -33,7 +33,7 @@ async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor:
 
 
 async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
-    """End a quarantine; the run goes on where it stood."""
+    """End a quarantine; the run continues where it was."""
     run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
     store = transactor.store
     ended = await again_if_contended(lambda: store.release(tenant, run_id, actor, reason))
@@ -43,14 +43,14 @@ async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: st
 
 
 async def quarantined(transactor: Transactor, *, tenant: str, history: bool = False) -> dict[str, Any]:
-    """`{"quarantined": [...]}`: the runs that are set aside, or with `history` every quarantine there was."""
+    """`{"quarantined": [...]}`: the quarantined runs, or with `history` every quarantine there was."""
     store = transactor.store
     found = await store.read_quarantines(tenant) if history else await store.list_quarantined(tenant)
     return {"quarantined": [view(one) for one in found]}
 
 
 def view(one: Quarantine) -> dict[str, Any]:
-    """A quarantine as people and programs read it."""
+    """A quarantine as JSON."""
     return {
         "run": one.run_id,
         "reason": one.reason,

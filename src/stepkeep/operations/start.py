@@ -1,6 +1,6 @@
-"""Start runs: one run per (tenant, operation, idempotency key), one live run per business key, all steps inserted.
+"""Starts runs: one run per (tenant, operation, idempotency key), one live run per business key, all steps inserted.
 
-Starts are grouped like everything else. A run may be created idle and started later.
+Starts share transactions through a lane. A run may be created idle and started later.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
 
 Moulds = Callable[[Plan, bool], Mould | None]
-"""The mould for runs of a plan that start at once, or not."""
+"""The start template of a plan, for runs that start at once or stay idle."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that makes a run. The fingerprint of all but the run id tells whether two requests are the same."""
+    """All parameters of a new run. The fingerprint of all but the run id shows whether two requests are equal."""
 
     plan: Plan
     tenant: str
@@ -71,7 +71,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The run that answers a start; `created` is False where the idempotency key had made it before."""
+    """The run that a start returns; `created` is False if the idempotency key had created it before."""
 
     run_id: str
     created: bool
@@ -86,7 +86,7 @@ class Starter:
         self._moulds: dict[tuple[int, bool], tuple[Plan, Mould | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
-        """Create a run (and start it unless it is to stay idle); the same idempotency key makes the same run."""
+        """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
         return await self._lane.put(accept(request))
 
     async def _start_batch(self, requests: list[StartRequest]) -> list[Started | Exception]:
@@ -96,12 +96,12 @@ class Starter:
         try:
             batch = await self._transactor.run(lambda: StartBatch(requests, self._mould), self._unread(requests))
         except ConnectionLost:
-            # It may have been committed. The ids are ours alone, so runs that exist under them are these.
+            # It may have been committed. The ids are unique, so runs that exist under them are these.
             batch = await self._transactor.run(lambda: StartBatch(requests, self._mould, again=True), None)
         return [answer for answer in batch.answers if answer is not None]
 
     def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
-        """Nothing needs to be read where no key can name an existing run: one round trip instead of four."""
+        """Nothing is read if no key can name an existing run: one round trip instead of four."""
         now = self._transactor.clock.now()
         if now is None or any(request.idempotency_key or request.business_key for request in requests):
             return None
@@ -115,7 +115,7 @@ class Starter:
 
 
 def accept(request: StartRequest) -> StartRequest:
-    """Refuse at the edge what cannot be stored or was not asked for; give the run its id."""
+    """Refuse input that cannot be stored or is not declared; assign the run id."""
     if len(request.input) > MAX_INPUT_BYTES:
         raise InvalidInput(
             f"the input is {len(request.input)} bytes; at most {MAX_INPUT_BYTES} fit. Pass a reference instead."
@@ -139,9 +139,9 @@ def accept(request: StartRequest) -> StartRequest:
 
 
 class StartBatch:
-    """One transaction's starts: which are new, which were made before, which are refused.
+    """The starts of one transaction: which are new, which exist already, which are refused.
 
-    With `again` it looks for runs that exist under the ids of the requests: an earlier try may have been committed.
+    With `again` it also looks for runs with the ids of the requests: an earlier try may have been committed.
     """
 
     def __init__(self, requests: list[StartRequest], mould: Moulds, *, again: bool = False) -> None:

@@ -35,7 +35,7 @@ MAX_CONFLICT_RETRIES = 12
 """How often a transaction that conflicts with another one is run before the caller is told."""
 
 MOST_HIDDEN = 10_000
-"""How many claimable steps of runs that cannot be read a claim looks beyond."""
+"""How many claimable steps of unreadable runs a claim skips at most."""
 
 LOCKED_CLAIM_SECONDS = 2.0
 """How long a process claims with row locks after a conflict: an optimistic claim would conflict again."""
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that this worker now holds, with all that is needed to run it."""
+    """A step that this worker now holds, with everything needed to run it."""
 
     tenant: str
     run_id: str
@@ -57,9 +57,9 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimsInDoubt(StoreUnavailable):
-    """The database fell silent around a commit that claimed steps: this worker may hold them, or not.
+    """The connection failed during a commit that claimed steps: this worker may hold them or not.
 
-    Whoever reports `Released` on each learns which, and burns no attempt on a step that nobody ran.
+    A report of `Released` on each shows which, and counts no attempt for a step that did not run.
     """
 
     def __init__(self, problem: StoreUnavailable, claims: Sequence[Claim]) -> None:
@@ -68,13 +68,13 @@ class ClaimsInDoubt(StoreUnavailable):
 
 
 class UnreadableRuns:
-    """The runs that this process has found unreadable: each is told of once."""
+    """The unreadable runs that this process has found: each is logged once."""
 
     def __init__(self, most: int = 1000) -> None:
         self._most = most
         self._told: dict[tuple[str | None, str | None], None] = {}
         self.due = 0
-        """How many of them the last sweep found due: the next one looks at so many more."""
+        """How many of them the last sweep found due: the next one reads that many more."""
 
     def note_all(self, problems: Iterable[Exception]) -> None:
         for problem in problems:
@@ -132,7 +132,7 @@ class Tally:
 
 
 class Transactor:
-    """One per process: the store, the plans it has met, and the lanes that group what callers ask for."""
+    """One per process: the store, the plan cache, and the lanes that group requests of callers."""
 
     def __init__(
         self, store: Store, plans: PlanCache | None = None, *, monotonic: Callable[[], float] = time.monotonic
@@ -149,13 +149,14 @@ class Transactor:
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
-        """Let one event take effect, in a transaction shared with whoever else asks at the same time."""
+        """Submit one event, in a transaction that is shared with concurrent callers."""
         return await self._lane.put(event)
 
     async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
-        """Let these events take effect in one transaction; refusals come back as values.
+        """Submit these events in one transaction; refusals are returned as values.
 
-        Events whose rows the database does not take are answered alone, and the others are written without them.
+        If the database refuses the rows of some events, these are answered alone, and the others are written without
+        them.
         """
         return await all_or_each(list(events), self._submit_together)
 
@@ -200,7 +201,7 @@ class Transactor:
         return batch
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
-        """Report outcomes in one transaction and, where the worker has room, claim what they made ready."""
+        """Report outcomes in one transaction and, if the worker has free slots, claim the steps they made ready."""
         recalled = self._memory.recall(events, self.store.clock_offset)
         batch = await self.run(
             lambda: DecisionBatch(self.plans, events, claimer, expect=self._memory.expect),
@@ -240,7 +241,7 @@ class Transactor:
         return await again_if_contended(lambda: self._write_locked(make_batch(), propose))
 
     async def _write_if_unchanged(self, batch: Batch, unlocked: Unlocked) -> bool:
-        """Decide on rows that are not locked; says whether the database took the decision."""
+        """Decide on rows that are not locked. Returns whether the database accepted the decision."""
         batch.basis = unlocked.basis
         write = batch.decide(unlocked.loaded)
         if not isinstance(write, Write) or not batch.is_certain():
