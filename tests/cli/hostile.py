@@ -208,6 +208,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("log", "export"): [["--all"], [HOSTILE], [runs["http"], "--as", "ioa"], ["--all", "--output", f"{FILE}/x"]],
         ("log", "verify"): [["bad.log"], [FILE], [HOSTILE], ["bad.log", "--as", "ioa"]],
         ("db", "migrate"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
+        ("db", "maintain"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
         ("db", "status"): [[], ["--db", f"postgresql://{HOSTILE}"], ["--db", f"sqlite:///new/{FILE}"]],
         ("lab", "simulate"): [["--with", HOSTILE], ["--with", json.dumps({HOSTILE: HOSTILE})]],
         ("lab", "mutants"): [["--only", HOSTILE]],

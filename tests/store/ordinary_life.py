@@ -215,4 +215,4 @@ async def _retention(bench: Bench, folder: Path) -> None:
         Policy(older_than=3650 * 86_400 * SECOND, keep=40),
     ):
         await prune(bench.transactor, policy, tenant=TENANT, folder=folder, batch=20, dry_run=True)
-    await bench.store.tend()
+    await bench.store.maintain()

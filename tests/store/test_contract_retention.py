@@ -166,9 +166,9 @@ async def test_the_key_of_a_deleted_run_still_answers_until_it_is_forgotten(stor
     assert await kept() == {"k2"}
 
 
-async def test_tending_a_store_changes_nothing_that_is_kept(store: Store) -> None:
+async def test_maintenance_changes_nothing_that_is_kept(store: Store) -> None:
     await save(store, full(1), new_run(2))
     before = await store.read_whole(TENANT, [run_id(1), run_id(2)])
-    await store.tend()
-    await store.tend()
+    await store.maintain()
+    await store.maintain()
     assert await store.read_whole(TENANT, [run_id(1), run_id(2)]) == before

@@ -460,28 +460,47 @@ def test_an_output_that_a_later_step_reads_is_read_from_the_database_only_until_
     on_store(body)
 
 
-def test_a_worker_lets_the_store_look_after_itself_now_and_then(on_store: On) -> None:
+def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:
     async def body(bed: Bed) -> None:
-        calls = count_calls(bed, "tend")
+        calls = count_calls(bed, "maintain")
 
         async def often() -> bool:
             return len(calls) >= 2
 
         async with asyncio.timeout(30):
-            await bed.worker(replace(QUICK, tend=0.01)).run_until(often)
+            await bed.worker(replace(QUICK, first_maintain=0.01, maintain=0.01)).run_until(often)
 
     on_store(body)
 
 
-def test_a_worker_does_not_tend_the_store_at_every_sweep(on_store: On) -> None:
+def test_no_sweep_waits_for_the_maintenance_of_the_store(on_store: On) -> None:
     async def body(bed: Bed) -> None:
-        tended, swept = count_calls(bed, "tend"), count_calls(bed, "find_due")
+        swept, begun, never = count_calls(bed, "find_due"), asyncio.Event(), asyncio.Event()
+
+        async def stays(self: object) -> None:
+            begun.set()
+            await never.wait()
+
+        bed.store.maintain = stays.__get__(bed.store)  # type: ignore[method-assign]
+
+        async def enough() -> bool:
+            return begun.is_set() and len(swept) >= 3
+
+        async with asyncio.timeout(30):
+            await bed.worker(replace(QUICK, first_maintain=0.01)).run_until(enough)
+
+    on_store(body)
+
+
+def test_a_worker_does_not_maintain_the_store_at_every_sweep(on_store: On) -> None:
+    async def body(bed: Bed) -> None:
+        maintained, swept = count_calls(bed, "maintain"), count_calls(bed, "find_due")
 
         async def enough() -> bool:
             return len(swept) >= 5
 
         async with asyncio.timeout(30):
             await bed.worker().run_until(enough)
-        assert tended == []
+        assert maintained == []
 
     on_store(body)

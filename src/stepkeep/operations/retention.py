@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import edge
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
+from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Finished, Store, WholeRun
@@ -115,7 +116,7 @@ async def prune(
     finally:
         work.close()
     if work.pruned.deleted:
-        await transactor.store.tend()
+        await maintain(transactor.store)
     return work.pruned
 
 

@@ -33,6 +33,7 @@ from stepkeep.store.protocol import (
     Finished,
     Lease,
     Loaded,
+    Maintenance,
     More,
     Propose,
     Quarantine,
@@ -240,8 +241,9 @@ class ModelStore:
         applied = SCHEMA if self.database.migrated else ()
         return SchemaStatus(url=self.url, applied=applied, pending=SCHEMA[len(applied) :], size_bytes=1)
 
-    async def tend(self) -> None:
-        """Tables in memory need no tending."""
+    async def maintain(self) -> Maintenance:
+        """Its tables have no parts: there is nothing to do."""
+        return Maintenance()
 
     async def now(self) -> int:
         return await self.wire.ask("now", self.database.clock) + self.clock_offset

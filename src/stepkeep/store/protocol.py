@@ -350,6 +350,16 @@ class Bell(Protocol):
         ...
 
 
+class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
+    """What one call of `maintain` did. `put_off` names what was in use, to be tried again; `weeks_denied` counts the
+    weeks of the journal that are missing and that this role may not make."""
+
+    weeks_made: int = 0
+    weeks_dropped: int = 0
+    weeks_denied: int = 0
+    put_off: tuple[str, ...] = ()
+
+
 class Store(Protocol):
     """A database that keeps runs. All methods are safe to call concurrently from one event loop.
 
@@ -375,9 +385,9 @@ class Store(Protocol):
     async def migrate(self) -> SchemaStatus: ...
     async def status(self) -> SchemaStatus: ...
     async def now(self) -> int: ...
-    async def tend(self) -> None:
-        """Housekeeping that belongs to nobody's transaction: call it now and then. It waits for nobody, and what it
-        cannot do now it leaves to the next call."""
+    async def maintain(self) -> Maintenance:
+        """Make and drop parts of tables, apart from all other transactions. It takes no lock that is in use for long,
+        and leaves to the next call what it cannot do now."""
         ...
 
     # -- change ----------------------------------------------------------------------------------------------

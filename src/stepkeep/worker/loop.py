@@ -21,6 +21,7 @@ from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import edge
 from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.store.protocol import RESTED, Hint
@@ -138,7 +139,7 @@ class Worker:
         self._queues_read_at = float("-inf")
         self._queues_met = frozenset({RESTED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
-        self._tend_at = self._seams.monotonic() + self._settings.tend
+        self._maintain_in = self._settings.first_maintain
         self._grace = self._settings.grace
         self.loop_lag = 0.0
 
@@ -205,6 +206,7 @@ class Worker:
             await self._join(ending)
             if not ending.done():
                 work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
+                work |= {"maintain": self._maintain}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await self._until(ending)
@@ -433,6 +435,9 @@ class Worker:
         self._crew.check()
         if await sweep_timers(self._transactor):
             self.wake()
-        if self._seams.monotonic() >= self._tend_at:
-            self._tend_at = self._seams.monotonic() + self._settings.tend
-            await self._transactor.store.tend()
+
+    async def _maintain(self) -> None:
+        """Have the store maintain itself. A task of its own, so that no sweep waits for it."""
+        await self._seams.sleep(self._maintain_in)
+        self._maintain_in = self._settings.maintain
+        await maintain(self._transactor.store)

@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `lease` (microseconds): overrides the definition's.
     - `sweep`: pause between two sweeps. A single survivor takes a dead worker's steps over within a second of their
       leases.
-    - `tend`: pause between two maintenance calls of the store.
+    - `maintain`: pause between two maintenance calls of the store; `first_maintain`: before the first one.
     - `grace`: how long a stopping worker lets handlers finish.
     - `idle_poll`: the longest pause between two polls; `rare_poll`: the same while notifications arrive.
     - `process_memory` (bytes): limit of each handler process.
@@ -41,7 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     rare_poll: float = 5.0
     full_scan: float = 1.0
     refresh_queues: float = 10.0
-    tend: float = 3600.0
+    first_maintain: float = 60.0
+    maintain: float = 3600.0
     grace: float = 30.0
     closing: float = 10.0
     result_limit: int = MAX_RESULT

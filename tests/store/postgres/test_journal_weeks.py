@@ -1,14 +1,22 @@
 """The parts of the journal: made ahead of time, found without looking at the others, dropped when they are empty."""
 
+import asyncio
+from pathlib import Path
+
 import asyncpg
+import msgspec
 import pytest
-from tests.store.postgres.conftest import session
+from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.raw import Raw, RefusedBySchema
 from tests.store.values import TENANT, a_run, an_entry, new_run, run_id, save
 
+from stepkeep.cli.main import main
 from stepkeep.kernel.states import RunState
+from stepkeep.operations import maintenance
+from stepkeep.operations.maintenance import maintain_with_patience
+from stepkeep.store.postgres import schema
 from stepkeep.store.postgres.load import SQL
-from stepkeep.store.protocol import NewRun, Store
+from stepkeep.store.protocol import Maintenance, NewRun, Store
 
 pytestmark = pytest.mark.postgres
 
@@ -64,10 +72,10 @@ async def test_what_fits_no_week_is_kept_all_the_same(store: Store, raw: Raw) ->
 async def test_weeks_are_added_as_time_goes_by_and_only_those_that_are_missing(store: Store, raw: Raw) -> None:
     before, now = await weeks(raw), await store.now()
     await save(store, born_at(now))
-    await store.tend()
+    await store.maintain()
     assert await weeks(raw) == before
     await raw.execute(MOVED_CLOCK.format(now + WEEK))
-    await store.tend()
+    await store.maintain()
     assert (await weeks(raw))[:3] == before
     assert len(await weeks(raw)) == 4
 
@@ -76,10 +84,10 @@ async def test_a_week_that_has_rows_in_the_default_partition_is_left_there(store
     before, now = await weeks(raw), await store.now()
     await save(store, born_at(now), born_at(now + WEEK), born_at(now + 3 * WEEK))
     await raw.execute(MOVED_CLOCK.format(now + WEEK))
-    await store.tend()
+    await store.maintain()
     assert await weeks(raw) == before
     await raw.execute(MOVED_CLOCK.format(now + 2 * WEEK))
-    await store.tend()
+    await store.maintain()
     assert len(await weeks(raw)) == 4, "the week after it is made"
     assert await where_is(raw, run_at(now + 3 * WEEK)) == "journal_default"
 
@@ -97,11 +105,11 @@ async def test_an_empty_week_is_dropped_once_it_has_passed_and_was_vacuumed(stor
     now, (first, *_) = await store.now(), await weeks(raw)
     await save(store, born_at(now, RunState.SUCCEEDED))
     await raw.execute(MOVED_CLOCK.format(now + 3 * WEEK))
-    await store.tend()
+    await store.maintain()
     assert first in await weeks(raw), "it has a row"
     await raw.execute("delete from journal")
     await raw.execute(f"vacuum {first}")
-    await store.tend()
+    await store.maintain()
     assert first not in await weeks(raw)
     await save(store, born_at(now + 1000))
     assert await where_is(raw, run_at(now + 1000)) == "journal_default"
@@ -110,16 +118,21 @@ async def test_an_empty_week_is_dropped_once_it_has_passed_and_was_vacuumed(stor
 async def test_an_empty_week_that_has_not_passed_stays(store: Store, raw: Raw) -> None:
     before = await weeks(raw)
     await raw.execute(f"vacuum {before[0]}")
-    await store.tend()
+    await store.maintain()
     assert await weeks(raw) == before
 
 
-async def test_tending_waits_for_nobody(store: Store, url: str, raw: Raw) -> None:
+async def test_maintenance_waits_for_no_lock_that_stays_and_says_what_it_put_off(
+    store: Store, url: str, raw: Raw
+) -> None:
     before, now = await weeks(raw), await store.now()
     async with session(url) as somebody:
         await somebody.execute("begin; lock table journal_default in access share mode")
         await raw.execute(MOVED_CLOCK.format(now + 9 * WEEK))
-        await store.tend()
+        done = await store.maintain()
+        said = dict(what.split(": ", 1) for what in done.put_off)
+        assert set(said) == {"making weeks of the journal", "dropping empty weeks of the journal"}
+        assert all("lock timeout" in why for why in said.values())
         assert await weeks(raw) == before
         await save(store, born_at(now + 9 * WEEK))
         await somebody.execute("rollback")
@@ -141,3 +154,76 @@ async def test_a_journal_is_read_from_its_own_week_alone(store: Store, url: str)
             assert "journal_default" not in used[0]
     finally:
         await connection.close()
+
+
+async def test_maintenance_counts_what_it_made_and_dropped(store: Store, raw: Raw) -> None:
+    now, before = await store.now(), await weeks(raw)
+    assert await store.maintain() == Maintenance()
+    await raw.execute(MOVED_CLOCK.format(now + 3 * WEEK))
+    done, after = await store.maintain(), await weeks(raw)
+    assert (done.weeks_made, done.put_off) == (3, ())
+    assert done.weeks_dropped == len(set(before) - set(after))
+    assert before[0] not in after
+
+
+async def test_one_process_at_a_time_maintains_a_database(store: Store, url: str, raw: Raw) -> None:
+    now = await store.now()
+    await raw.execute(MOVED_CLOCK.format(now + WEEK))
+    async with session(url) as somebody:
+        await somebody.execute(f"begin; select pg_advisory_xact_lock({schema.LOCK})")
+        done = await store.maintain()
+        assert done.weeks_made == 0
+        assert "another process" in done.put_off[0]
+    assert (await store.maintain()).weeks_made == 1
+
+
+async def test_a_patient_caller_tries_again_until_the_table_is_free(store: Store, url: str, raw: Raw) -> None:
+    now = await store.now()
+    await raw.execute(MOVED_CLOCK.format(now + WEEK))
+    async with session(url) as somebody, session(url) as watching:
+        await somebody.execute("begin; lock table journal_default in access share mode")
+        patient = asyncio.create_task(maintain_with_patience(store))
+        await until_somebody_waits(watching)
+        await somebody.execute("rollback")
+        done = await asyncio.wait_for(patient, 30)
+    assert (done.weeks_made, done.put_off) == (1, ())
+
+
+def test_the_command_makes_what_is_missing_and_says_so(
+    url: str, runner: asyncio.Runner, raw: Raw, capsys: pytest.CaptureFixture[str]
+) -> None:
+    week = runner.run(weeks(raw))[-1]
+    runner.run(raw.execute(f"drop table {week}"))
+    assert main(["db", "maintain", "--db", url, "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["maintenance"] == {
+        "weeks_made": 1,
+        "weeks_dropped": 0,
+        "weeks_denied": 0,
+        "put_off": [],
+    }
+    assert week in runner.run(weeks(raw))
+    assert main(["db", "maintain", "--db", url]) == 0
+    assert "weeks of the journal: 0 made, 0 dropped" in capsys.readouterr().out
+
+
+def test_the_command_ends_with_1_where_something_stays_in_use(
+    url: str, runner: asyncio.Runner, raw: Raw, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "TRIES", 2)
+    week = runner.run(weeks(raw))[-1]
+    runner.run(raw.execute(f"drop table {week}"))
+    rival = runner.run(asyncpg.connect(url))
+    try:
+        runner.run(rival.execute("begin; lock table journal_default in access share mode"))
+        assert main(["db", "maintain", "--db", url]) == 1
+    finally:
+        runner.run(rival.close())
+    assert "put off: making weeks of the journal" in capsys.readouterr().out
+    assert week not in runner.run(weeks(raw))
+
+
+def test_an_sqlite_file_needs_no_maintenance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = f"sqlite:///{tmp_path}/app.db"
+    assert main(["db", "migrate", "--db", where]) == 0
+    assert main(["db", "maintain", "--db", where]) == 0
+    assert "0 made, 0 dropped" in capsys.readouterr().out

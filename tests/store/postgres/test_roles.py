@@ -18,6 +18,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import LoginRefused, PermissionDenied, SchemaMismatch
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.operations.maintenance import maintain
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres import schema
 from stepkeep.store.postgres.grants import Part, grants, quoted
@@ -129,7 +130,7 @@ def test_a_client_and_a_worker_do_their_parts_with_the_rights_of_the_page(roles:
             assert (done.state, undone.state) == (RunState.SUCCEEDED, RunState.ROLLED_BACK)
             assert (await client.certify(ordered.run_id)).ok
             assert len(await client.store.list_workers("default")) == 1
-            await serving.store.tend()
+            await serving.store.maintain()
             worker.stop()
             await asyncio.wait_for(task, 30)
 
@@ -292,22 +293,22 @@ def test_a_role_that_may_not_make_weeks_says_which_command_does(
 ) -> None:
     monkeypatch.setattr(schema, "WEEKS_AHEAD", 5)
 
-    async def tend_as(role: str) -> int:
+    async def maintain_as(role: str) -> int:
         store = connect(as_role(roles, role))
         await store.open()
         try:
-            await store.tend()
+            await maintain(store)
         finally:
             await store.close()
         async with session(roles) as connection:
             weeks = "select count(*) from pg_class where relname ~ '^journal_[0-9]{8}$' and relkind = 'r'"
             return int(await connection.fetchval(weeks))
 
-    assert asyncio.run(tend_as(WORKER)) == 3
+    assert asyncio.run(maintain_as(WORKER)) == 3
     assert "3 weeks of the journal are missing" in caplog.text
-    assert "`stepkeep db migrate` as the owner" in caplog.text
+    assert "`stepkeep db maintain` as the owner" in caplog.text
     caplog.clear()
-    assert asyncio.run(tend_as(OWNER)) == 6
+    assert asyncio.run(maintain_as(OWNER)) == 6
     assert caplog.text == ""
 
 

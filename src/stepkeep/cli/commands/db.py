@@ -1,4 +1,4 @@
-"""`stepkeep db`: bring a database's schema up to date, and say how it stands."""
+"""`stepkeep db`: bring a database's schema up to date, maintain it, and say how it stands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
-    from stepkeep.store.protocol import RunKey, SchemaStatus
+    from stepkeep.store.protocol import Maintenance, RunKey, SchemaStatus
 
 app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 
@@ -28,6 +28,32 @@ def migrate(settings: Settings) -> int:
 def status(settings: Settings) -> int:
     """Say which migrations the database has, and whether any run is stuck. Exit status 1 when something is amiss."""
     return _tell(settings, asyncio.run(_ask(settings, migrating=False)))
+
+
+def maintain(settings: Settings) -> int:
+    """Make the coming weeks of the journal and drop those that retention has emptied. Exit status 1 when put off.
+
+    Workers do it once an hour where their role may. It waits 200 ms for a lock, then tries again for some seconds.
+    """
+    done = asyncio.run(_maintain(settings))
+    if settings.json:
+        answer(
+            {
+                "maintenance": {
+                    "weeks_made": done.weeks_made,
+                    "weeks_dropped": done.weeks_dropped,
+                    "weeks_denied": done.weeks_denied,
+                    "put_off": list(done.put_off),
+                }
+            }
+        )
+    else:
+        say(f"weeks of the journal: {done.weeks_made} made, {done.weeks_dropped} dropped")
+        for what in done.put_off:
+            say(f"  put off: {inert_line(what)}")
+        if done.weeks_denied:
+            say(f"  {done.weeks_denied} are missing, and this role may not make them: run this as the owner")
+    return FAILED if done.put_off or done.weeks_denied else SUCCEEDED
 
 
 def grants(
@@ -61,7 +87,22 @@ def grants(
 
 app.command("migrate")(with_settings(migrate))
 app.command("status")(with_settings(status))
+app.command("maintain")(with_settings(maintain))
 app.command("grants")(with_settings(grants))
+
+
+async def _maintain(settings: Settings) -> Maintenance:
+    from stepkeep.operations.maintenance import maintain_with_patience
+    from stepkeep.store.connect import connect
+    from stepkeep.store.migrations import require_migrated
+
+    store = connect(settings.db)
+    await store.open()
+    try:
+        require_migrated(await store.status())
+        return await maintain_with_patience(store)
+    finally:
+        await store.close()
 
 
 async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, list[RunKey]]:

@@ -1,4 +1,4 @@
-"""The schema of one database: which migrations it has, bringing it up to date, and tending the weeks of the journal.
+"""The schema of one database: which migrations it has, bringing it up to date, and the weeks of the journal.
 
 A database that is up to date is only looked at, so that a program needs no right to change the schema. Migrating takes
 an advisory lock for its one transaction, so that of many processes that start at once one does it and the others find
@@ -9,7 +9,6 @@ everybody else queue behind it.
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import asyncpg
 
@@ -18,7 +17,7 @@ from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outsta
 from stepkeep.store.postgres.connections import Connection, commit, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import SQL
-from stepkeep.store.protocol import SchemaStatus
+from stepkeep.store.protocol import Maintenance, SchemaStatus
 
 PACKAGE = "stepkeep.store.postgres"
 LOCK = 7_310_579_626_414_137
@@ -30,8 +29,6 @@ WEEKS_AHEAD = 2
 """How many weeks of the journal are there before their time; what fits none goes into the default partition."""
 
 BRIEFLY = "set local lock_timeout = '200ms'; set local statement_timeout = '5s'"
-
-log = logging.getLogger(__name__)
 
 
 async def migrate(connection: Connection, url: str) -> None:
@@ -71,36 +68,41 @@ async def _migrate(connection: Connection, url: str) -> None:
     await commit(connection)
 
 
-async def tend(connection: Connection) -> None:
-    """Add weeks of the journal ahead of time and drop those that retention has emptied; or leave it to the next one.
+async def maintain(connection: Connection) -> Maintenance:
+    """Make weeks of the journal ahead of time and drop those that retention has emptied.
 
-    Never worth waiting for: whoever queues for a lock here makes others queue behind, and rows always have a place.
+    A lock that is not free within 200 ms is left to the next call, because a transaction that waits for a lock of a
+    table makes all later ones wait. Entries without a week go into the default partition.
     """
     [(missing, may_change)] = await fetch(connection, SQL.read_weeks, WEEKS_AHEAD)
     if not may_change:
-        if missing:
-            log.warning(
-                "%d weeks of the journal are missing, and this role may not make them; their entries go into the "
-                "default partition. Run `stepkeep db migrate` as the owner of the tables every %d weeks.",
-                missing,
-                WEEKS_AHEAD,
-            )
-        return
-    tended = {"extend_journal": (WEEKS_AHEAD,)} if missing else {}
-    for name, arguments in {**tended, "drop_empty_weeks": ()}.items():
-        with translated():
-            try:
-                await connection.execute(f"begin; {BRIEFLY}")
-                if await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK):
-                    await connection.execute(getattr(SQL, name), *arguments)
-                await commit(connection)
-            except (
-                asyncpg.LockNotAvailableError,
-                asyncpg.QueryCanceledError,
-                asyncpg.InsufficientPrivilegeError,
-            ) as problem:
-                await connection.execute("rollback")
-                log.info("%s is put off: %s", name.replace("_", " "), problem)
+        return Maintenance(weeks_denied=missing)
+    made, not_made = await _briefly(connection, SQL.extend_journal, WEEKS_AHEAD) if missing else (0, "")
+    dropped, not_dropped = await _briefly(connection, SQL.drop_empty_weeks)
+    put_off = {"making weeks of the journal": not_made, "dropping empty weeks of the journal": not_dropped}
+    return Maintenance(
+        weeks_made=made,
+        weeks_dropped=dropped,
+        put_off=tuple(f"{what}: {why}" for what, why in put_off.items() if why),
+    )
+
+
+async def _briefly(connection: Connection, statement: str, *arguments: int) -> tuple[int, str]:
+    """Run a statement that changes the schema, with timeouts; its count, and why it was put off where it was."""
+    with translated():
+        try:
+            await connection.execute(f"begin; {BRIEFLY}")
+            is_alone = await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK)
+            count = await connection.fetchval(statement, *arguments) if is_alone else 0
+            await commit(connection)
+        except (
+            asyncpg.LockNotAvailableError,
+            asyncpg.QueryCanceledError,
+            asyncpg.InsufficientPrivilegeError,
+        ) as problem:
+            await connection.execute("rollback")
+            return 0, str(problem)
+    return count, "" if is_alone else "another process migrates or maintains this database"
 
 
 async def status(connection: Connection, url: str) -> SchemaStatus:

@@ -38,6 +38,7 @@ from stepkeep.store.protocol import (
     Finished,
     Lease,
     Loaded,
+    Maintenance,
     Propose,
     Quarantine,
     Renewed,
@@ -104,12 +105,12 @@ class PostgresStore:
     async def migrate(self) -> SchemaStatus:
         async with self._live(self._readers).connection() as connection:
             await schema.migrate(connection, self.url)
-            await schema.tend(connection)
+            await schema.maintain(connection)
         return await self.status()
 
-    async def tend(self) -> None:
+    async def maintain(self) -> Maintenance:
         async with self._live(self._readers).connection() as connection:
-            await schema.tend(connection)
+            return await schema.maintain(connection)
 
     async def status(self) -> SchemaStatus:
         async with self._looking() as connection:

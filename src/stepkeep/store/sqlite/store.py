@@ -33,6 +33,7 @@ from stepkeep.store.protocol import (
     Finished,
     Lease,
     Loaded,
+    Maintenance,
     Propose,
     Quarantine,
     Renewed,
@@ -131,8 +132,9 @@ class SqliteStore:
     async def now(self) -> int:
         return self._clock.now()
 
-    async def tend(self) -> None:
-        """A file needs no tending: its tables have no parts."""
+    async def maintain(self) -> Maintenance:
+        """Its tables have no parts: there is nothing to do."""
+        return Maintenance()
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
