@@ -35,10 +35,10 @@ steps:
 """
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["own file", "url"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Workbench]:
-    """A workbench in memory, and the same on a real database."""
-    url = None if request.param == "memory" else f"sqlite:///{tmp_path / 'bench.db'}"
+    """A workbench on a file of its own, whose clock stands still, and one on a named database, whose clock runs."""
+    url = None if request.param == "own file" else f"sqlite:///{tmp_path / 'bench.db'}"
     with Workbench(url, handlers=sk.Registry()) as bench:
         yield bench
 

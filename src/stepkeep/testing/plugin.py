@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def workbench() -> Iterator[Workbench]:
-    """A workbench in memory: handlers replaced by name, a clock to move, assertions on the path of a run."""
+    """A workbench of the test's own: handlers replaced by name, a clock to move, assertions on the path of a run."""
     from stepkeep.testing.workbench import Workbench
 
     with Workbench() as bench:

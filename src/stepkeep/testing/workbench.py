@@ -1,13 +1,17 @@
-"""`Workbench`: an engine for tests. In memory, with a clock that stands still until it is moved, and handlers replaced.
+"""`Workbench`: an engine for tests, on a temporary SQLite file, with a clock that the test moves and handlers replaced.
 
-Everything that decides, stores and reports is the real thing; what is missing is waiting. Plain functions, no `async`:
-each call does all that can happen without somebody else and comes back. Tests call it, directly or as a fixture.
+Everything that decides, stores and reports is the production code; only waiting is missing. Plain functions, no
+`async`: each call does everything that needs neither a person nor a deadline, then returns. Tests call it, directly or
+as a fixture.
 """
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import tempfile
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,10 +31,9 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.operations.transact import Claim
-from stepkeep.simulation.database import Database
-from stepkeep.simulation.store import ModelStore
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.store.sqlite.store import SqliteStore
 from stepkeep.testing.bench_run import BenchRun
 from stepkeep.testing.bench_worker import BenchWorker, stub
 from stepkeep.testing.replacements import Call, Replacement
@@ -58,10 +61,10 @@ class _Engine(AsyncEngine):
 class Workbench:
     """An engine to test workflows on.
 
-    Without a URL everything is kept in memory and the clock begins at 9:00 on 1 January 2026. With one (`sqlite:///…`,
-    `postgresql://…`) it works on that database, which should be the test's own. `handlers` are those that steps find
-    unless they are replaced; by default all that were registered with `@stepkeep.step`. With `outside`, commands and
-    HTTP requests that are not replaced are really made.
+    Without a URL it works on a temporary SQLite file, removed at the end; the clock stands at 9:00 on 1 January 2026
+    until it is moved. With one (`sqlite:///…`, `postgresql://…`) it works on that database, which should be the test's
+    own, and the clock runs. `handlers` are those that steps find unless they are replaced; by default all that were
+    registered with `@stepkeep.step`. With `outside`, commands and HTTP requests that are not replaced are really made.
 
     >>> from stepkeep.testing import Workbench
     >>> order = '''
@@ -96,9 +99,15 @@ class Workbench:
         actor: str = "tester",
         outside: bool = False,
     ) -> None:
-        store: Store = ModelStore(Database(lambda: _micros(START))) if url is None else connect(url)
-        # In memory no time passes by itself.
-        monotonic = float if url is None else time.monotonic
+        # The store makes the folder when it opens: a workbench that is never entered leaves nothing behind.
+        self._folder: Path | None = None
+        if url is None:
+            self._folder = Path(tempfile.gettempdir(), f"stepkeep-workbench-{uuid.uuid4()}")
+            store: Store = SqliteStore(self._folder / "workbench.db", read_us=lambda: _micros(START))
+        else:
+            store = connect(url)
+        # Where the database's clock stands still, the remembered clock must stand still as well.
+        monotonic = time.monotonic if self._folder is None else float
         self.registry = Registry()
         self._base = default_registry if handlers is None else handlers
         self._engine = _Engine(store, monotonic, self.registry, tenant, actor)
@@ -121,6 +130,7 @@ class Workbench:
             self.call(self._open())
         except BaseException:
             self._runner.close()
+            self._clean_up()
             raise
         return self
 
@@ -137,6 +147,11 @@ class Workbench:
         finally:
             self._runner.close()
             self._runner = None
+            self._clean_up()
+
+    def _clean_up(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _close(self) -> None:
         await self._worker.close()

@@ -53,7 +53,7 @@ from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
-from stepkeep.store.sqlite.clock import Clock
+from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -68,17 +68,20 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
 class SqliteStore:
-    """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it."""
+    """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it.
+
+    `read_us` is the source of its time, in microseconds since 1970; tests set another one.
+    """
 
     lanes = 2
     prefers_optimistic_claims = False
     migrates_itself = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_us: Callable[[], int] = machine_time_us) -> None:
         self._file = DatabaseFile(path)
         self._path = self._file.path
         self.url = f"sqlite:///{Path(path)}"
-        self._clock = Clock()
+        self._clock = Clock(read_us)
         self._turns = Turns()
         self.bell = SqliteBell(self._path)
         self._writer: Writer | None = None
