@@ -223,6 +223,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("lab", "fuzz"): [["--only", HOSTILE], ["--case", HOSTILE]],
         ("lab", "misdeeds"): [["--seed", HOSTILE], ["--runs", "1", "--db", f"mysql://{HOSTILE}"]],
         ("lab", "torture"): [["--only", HOSTILE]],
+        ("lab", "ablation"): [["--only", HOSTILE], ["--work", HOSTILE], ["--store", HOSTILE]],
     }
     late = {  # what was decided, shown afterwards
         ("show",): [[gates[0]], [gates[1]], [gates[2]], [wait], [gates[2], "--as", "workstream"]],

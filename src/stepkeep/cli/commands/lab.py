@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.commands.lab_ablation import ablation
 from stepkeep.cli.commands.lab_campaign import campaign
 from stepkeep.cli.commands.lab_check import check
 from stepkeep.cli.commands.lab_fuzz import fuzz
@@ -100,6 +101,7 @@ app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 app.command("misdeeds")(with_settings(misdeeds))
 app.command("fuzz")(with_settings(fuzz))
+app.command("ablation")(with_settings(ablation))
 
 
 class _progress:  # noqa: N801 - reads as a verb where it is used
