@@ -62,7 +62,7 @@ pins: ## pin the newest allowed versions in requirements/ (needs uv)
 
 clean: ## remove .venv, caches and build output
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src lab tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The package is built without isolation so that the build, too, uses only pinned packages.
 $(RUNTIME): requirements/runtime.txt requirements/build.txt pyproject.toml | $(BIN)/python
@@ -71,8 +71,9 @@ $(RUNTIME): requirements/runtime.txt requirements/build.txt pyproject.toml | $(B
 	$(call install,--no-deps --no-build-isolation -e .)
 	@touch $@
 
-$(DEV): requirements/dev.txt $(RUNTIME)
+$(DEV): requirements/dev.txt lab/pyproject.toml $(RUNTIME)
 	$(call install,--require-hashes -r requirements/dev.txt)
+	$(call install,--no-deps --no-build-isolation -e lab)
 	@touch $@
 
 $(DOCS): requirements/docs.txt | $(BIN)/python

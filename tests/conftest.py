@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stepkeep.store.connect import migrate
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
 # tests of Ctrl-C need it to arrive.

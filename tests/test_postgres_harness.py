@@ -12,8 +12,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from stepkeep.testing.postgres import DSN_VARIABLE, PostgresServer, PostgresUnavailable, StopMode
-from stepkeep.testing.postgres_programs import BIN_VARIABLE, find_installation, packaged_installation
+from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer, PostgresUnavailable, StopMode
+from stepkeep_lab.postgres_programs import BIN_VARIABLE, find_installation, packaged_installation
 
 pytestmark = pytest.mark.postgres
 
@@ -165,7 +165,7 @@ def test_a_stopped_server_can_be_started_again(own_server: PostgresServer) -> No
 
 def test_a_killed_owner_leaves_no_server_behind() -> None:
     program = (
-        "from stepkeep.testing.postgres import PostgresServer\n"
+        "from stepkeep_lab.postgres import PostgresServer\n"
         "server = PostgresServer().start()\n"
         "server.restart()\n"
         "print(server.pid, server.data_dir.parent, flush=True)\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.bench.ablation import SHORTCUTS, Gain, Shortcut, as_markdown, without
 from stepkeep.errors import InvalidInput
+from stepkeep_lab.bench.ablation import SHORTCUTS, Gain, Shortcut, as_markdown, without
 
 
 @pytest.mark.parametrize("shortcut", SHORTCUTS, ids=lambda shortcut: shortcut.name)

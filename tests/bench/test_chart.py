@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
-from stepkeep.bench.chart import Bar, Panel, as_svg, as_text, share
+from stepkeep_lab.bench.chart import Bar, Panel, as_svg, as_text, share
 
 SVG = "{http://www.w3.org/2000/svg}"
 

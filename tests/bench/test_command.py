@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stepkeep.cli.commands.bench import bench
 from stepkeep.cli.settings import with_settings
 from stepkeep.errors import InvalidInput
+from stepkeep_lab.cli.bench import bench
 
 
 @pytest.fixture

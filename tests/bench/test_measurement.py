@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.bench.measurement import Measurement, percentile, spread
+from stepkeep_lab.bench.measurement import Measurement, percentile, spread
 
 
 def measured(*values: float) -> Measurement:

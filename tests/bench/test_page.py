@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stepkeep.bench.peers import find_peers
-from stepkeep.bench.works import WORKS
+from stepkeep_lab.bench.peers import find_peers
+from stepkeep_lab.bench.works import WORKS
 
 HERE = Path(__file__).parents[2]
 PAGE = (HERE / "docs" / "benchmarks.md").read_text(encoding="utf-8")

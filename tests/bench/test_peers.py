@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from stepkeep.bench.campaign import Ask, run_campaign
-from stepkeep.bench.ground import NotMeasured
-from stepkeep.bench.peers import (
+from stepkeep.errors import InvalidInput
+from stepkeep_lab.bench.campaign import Ask, run_campaign
+from stepkeep_lab.bench.ground import NotMeasured
+from stepkeep_lab.bench.peers import (
     Environment,
     Peer,
     Task,
@@ -23,7 +24,6 @@ from stepkeep.bench.peers import (
     read_peer,
     run_peer,
 )
-from stepkeep.errors import InvalidInput
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
 PEERS = find_peers(FOLDER)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep.bench.campaign import Ask, Campaign, Turn, gathered
-from stepkeep.bench.machine import machine
-from stepkeep.bench.report import as_json, line, page, text, write
+from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, gathered
+from stepkeep_lab.bench.machine import machine
+from stepkeep_lab.bench.report import as_json, line, page, text, write
 
 TURNS = (
     Turn(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stepkeep.bench.measurement import FIGURES, Measurement
-from stepkeep.bench.targets import TARGETS, Verdict, judge
-from stepkeep.bench.works import WORKS
+from stepkeep_lab.bench.measurement import FIGURES, Measurement
+from stepkeep_lab.bench.targets import TARGETS, Verdict, judge
+from stepkeep_lab.bench.works import WORKS
 
 
 def measured(subject: str, work: str, store: str, **figures: float) -> Measurement:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepkeep.bench import backlog, bound, idle, latency, throughput
-from stepkeep.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
-from stepkeep.bench.ground import STORES, Ground, fresh_ground
-from stepkeep.bench.machine import DURABLE, server_facts
-from stepkeep.bench.measurement import FIGURES, Figures
-from stepkeep.bench.works import WORKS
 from stepkeep.errors import InvalidInput
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.bench import backlog, bound, idle, latency, throughput
+from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
+from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
+from stepkeep_lab.bench.machine import DURABLE, server_facts
+from stepkeep_lab.bench.measurement import FIGURES, Figures
+from stepkeep_lab.bench.works import WORKS
+from stepkeep_lab.postgres import PostgresServer
 
 PARTIES = {"worker_us", "client_us", "all_us"}
 

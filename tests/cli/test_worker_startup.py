@@ -14,7 +14,7 @@ import pytest
 import stepkeep as sk
 from stepkeep.errors import LoginRefused, Unreachable
 from stepkeep.store.connect import connect
-from stepkeep.testing.postgres import PostgresServer, StopMode
+from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli, finish, wait_until
 
 pytestmark = pytest.mark.postgres

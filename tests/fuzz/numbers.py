@@ -7,7 +7,7 @@ import time
 from random import Random
 from typing import Any, ClassVar
 
-from stepkeep.fuzz.target import Limits, Target, Verdict, broken
+from stepkeep_lab.fuzz.target import Limits, Target, Verdict, broken
 
 HERE = "tests.fuzz.numbers"
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import stepkeep as sk
-from stepkeep.fuzz.program import Said, run_command
-from stepkeep.fuzz.targets import definitions, expressions
-from stepkeep.fuzz.targets.api import Api
-from stepkeep.fuzz.targets.databases import Databases
-from stepkeep.fuzz.targets.handlers import Handlers, Misdeed
-from stepkeep.fuzz.targets.logs import Logs
-from stepkeep.fuzz.targets.terminal import Terminal
 from stepkeep.kernel.definition import Definition
+from stepkeep_lab.fuzz.program import Said, run_command
+from stepkeep_lab.fuzz.targets import definitions, expressions
+from stepkeep_lab.fuzz.targets.api import Api
+from stepkeep_lab.fuzz.targets.databases import Databases
+from stepkeep_lab.fuzz.targets.handlers import Handlers, Misdeed
+from stepkeep_lab.fuzz.targets.logs import Logs
+from stepkeep_lab.fuzz.targets.terminal import Terminal
 
 HERE = "tests.fuzz.planted"
 

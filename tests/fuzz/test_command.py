@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.numbers import HERE
 
 from stepkeep.cli.main import main
-from stepkeep.fuzz import campaign
+from stepkeep_lab.fuzz import campaign
 
 
 @pytest.fixture

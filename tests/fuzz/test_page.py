@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stepkeep.fuzz.campaign import MOST_FINDINGS, MOST_LOST
-from stepkeep.fuzz.targets import TARGETS
+from stepkeep_lab.fuzz.campaign import MOST_FINDINGS, MOST_LOST
+from stepkeep_lab.fuzz.targets import TARGETS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "fuzzing.md"
 

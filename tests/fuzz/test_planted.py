@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.fuzz.planted import HERE
 
-from stepkeep.fuzz.campaign import play_target
+from stepkeep_lab.fuzz.campaign import play_target
 
 
 @pytest.mark.parametrize(

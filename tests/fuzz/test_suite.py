@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.fuzz.numbers import HERE, Numbers, Special
 
-from stepkeep.fuzz.campaign import Score, play_target, replay
-from stepkeep.fuzz.child import make
-from stepkeep.fuzz.play import play
-from stepkeep.fuzz.target import case_random
-from stepkeep.fuzz.targets import TARGETS
+from stepkeep_lab.fuzz.campaign import Score, play_target, replay
+from stepkeep_lab.fuzz.child import make
+from stepkeep_lab.fuzz.play import play
+from stepkeep_lab.fuzz.target import case_random
+from stepkeep_lab.fuzz.targets import TARGETS
 
 SEED = 3
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.fuzz.campaign import play_target
-from stepkeep.fuzz.report import finding_lines
-from stepkeep.fuzz.targets import TARGETS
+from stepkeep_lab.fuzz.campaign import play_target
+from stepkeep_lab.fuzz.report import finding_lines
+from stepkeep_lab.fuzz.targets import TARGETS
 
 SEED = 1
 SHORT = {

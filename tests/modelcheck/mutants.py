@@ -20,7 +20,7 @@ from stepkeep.kernel.outcomes import Released
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import AttemptState, StepState
 from stepkeep.kernel.tables import StepTrigger
-from stepkeep.modelcheck.world import FAR
+from stepkeep_lab.modelcheck.world import FAR
 
 Patch = pytest.MonkeyPatch
 HANDLERS: Any = decide.HANDLERS

@@ -8,10 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stepkeep.cli.commands.lab_check import check
 from stepkeep.cli.settings import with_settings
 from stepkeep.errors import InvariantBroken
 from stepkeep.kernel import decide
+from stepkeep_lab.cli.lab_check import check
 
 app = typer.Typer()
 app.command("check")(with_settings(check))

@@ -10,11 +10,11 @@ from tests.modelcheck.mutants import MUTANTS, Mutant
 
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.modelcheck.backwards import first_without_way
-from stepkeep.modelcheck.campaign import QUICK, Campaign, check, explore
-from stepkeep.modelcheck.family import cases
-from stepkeep.modelcheck.moves import Moves
-from stepkeep.modelcheck.world import OLDEST, Codec, born
+from stepkeep_lab.modelcheck.backwards import first_without_way
+from stepkeep_lab.modelcheck.campaign import QUICK, Campaign, check, explore
+from stepkeep_lab.modelcheck.family import cases
+from stepkeep_lab.modelcheck.moves import Moves
+from stepkeep_lab.modelcheck.world import OLDEST, Codec, born
 
 
 @pytest.fixture(scope="module")

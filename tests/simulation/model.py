@@ -4,8 +4,8 @@ import re
 from typing import Any
 from weakref import WeakValueDictionary
 
-from stepkeep.simulation.database import Database
-from stepkeep.simulation.store import ModelStore
+from stepkeep_lab.simulation.database import Database
+from stepkeep_lab.simulation.store import ModelStore
 
 _databases: WeakValueDictionary[str, Database] = WeakValueDictionary()
 _kept: list[Database] = []

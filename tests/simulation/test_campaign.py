@@ -10,11 +10,11 @@ import sys
 import msgspec
 import pytest
 
-from stepkeep.simulation.campaign import Campaign, run_campaign
-from stepkeep.simulation.coverage import table_rows
-from stepkeep.simulation.documents import DRAWERS
-from stepkeep.simulation.play import play
-from stepkeep.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE, draw, with_changes
+from stepkeep_lab.simulation.campaign import Campaign, run_campaign
+from stepkeep_lab.simulation.coverage import table_rows
+from stepkeep_lab.simulation.documents import DRAWERS
+from stepkeep_lab.simulation.play import play
+from stepkeep_lab.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE, draw, with_changes
 
 SEEDS = int(os.environ.get("STEPKEEP_SIMULATION_SEEDS", "2000"))
 EACH = 100
@@ -63,7 +63,7 @@ def test_a_campaign_ends_when_there_were_enough_runs_and_goes_on_where_it_left_o
     assert without_time(more) == without_time(run_campaign(more.seeds))
 
 
-TELL = "from stepkeep.simulation.play import play; from stepkeep.simulation.scenario import draw; "
+TELL = "from stepkeep_lab.simulation.play import play; from stepkeep_lab.simulation.scenario import draw; "
 TELL += "print([play(draw(seed)).digest for seed in range(12)])"
 
 

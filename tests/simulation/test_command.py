@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from stepkeep.cli.commands import lab_campaign
 from stepkeep.cli.main import main
-from stepkeep.simulation import campaign, expedition
-from stepkeep.simulation.campaign import run_campaign
-from stepkeep.simulation.mutants import MUTANTS
-from stepkeep.simulation.mutation import Edit, Mutant, planted
+from stepkeep_lab.cli import lab_campaign
+from stepkeep_lab.simulation import campaign, expedition
+from stepkeep_lab.simulation.campaign import run_campaign
+from stepkeep_lab.simulation.mutants import MUTANTS
+from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 
 
 def test_it_says_what_was_played_and_met(capsys: pytest.CaptureFixture[str]) -> None:

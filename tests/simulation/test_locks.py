@@ -7,10 +7,10 @@ from tests.store.values import a_run, key, moved, new_run, want, writes
 
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run
-from stepkeep.simulation.database import Database
-from stepkeep.simulation.locks import Locks, Owner
-from stepkeep.simulation.store import ModelStore
 from stepkeep.store.protocol import RunChange, Write
+from stepkeep_lab.simulation.database import Database
+from stepkeep_lab.simulation.locks import Locks, Owner
+from stepkeep_lab.simulation.store import ModelStore
 
 
 def test_two_that_wait_for_each_other_are_found() -> None:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from stepkeep.simulation.loop import Process, Stalled, VirtualLoop
+from stepkeep_lab.simulation.loop import Process, Stalled, VirtualLoop
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ import pytest
 
 from stepkeep.kernel import execution
 from stepkeep.kernel.retry import may_retry_lost
-from stepkeep.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
-from stepkeep.simulation.mutants import MUTANTS
-from stepkeep.simulation.mutation import Edit, Misfit, Mutant, planted
-from stepkeep.simulation.play import play
-from stepkeep.simulation.scenario import Scenario, draw
-from stepkeep.simulation.shrink import replay_command, shrink
+from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
+from stepkeep_lab.simulation.mutants import MUTANTS
+from stepkeep_lab.simulation.mutation import Edit, Misfit, Mutant, planted
+from stepkeep_lab.simulation.play import play
+from stepkeep_lab.simulation.scenario import Scenario, draw
+from stepkeep_lab.simulation.shrink import replay_command, shrink
 
 QUICK = (
     "fence-stays",

@@ -42,11 +42,11 @@ from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.simulation.database import Database
-from stepkeep.simulation.store import ModelStore
 from stepkeep.store.connect import connect
 from stepkeep.store.protocol import Lease, Renewed, RunFilter, RunRecord, Store, StoredDefinition
 from stepkeep.store.sqlite.store import SqliteStore
+from stepkeep_lab.simulation.database import Database
+from stepkeep_lab.simulation.store import ModelStore
 
 pytestmark = pytest.mark.postgres
 

@@ -24,7 +24,7 @@ from tests.store.history import TABLES, PostgresHistory, SqliteHistory
 from tests.store.ordinary_life import live, make_originals, opened
 
 from stepkeep.store.statements import load_statements
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer
 
 RUNS = int(os.environ.get("STEPKEEP_PLAN_RUNS", "100000"))
 FAILED = 200

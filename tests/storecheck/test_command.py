@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from stepkeep.cli.main import main
-from stepkeep.storecheck import hunt
-from stepkeep.storecheck.mutants import MUTANTS
-from stepkeep.storecheck.planting import SqlMutant
+from stepkeep_lab.storecheck import hunt
+from stepkeep_lab.storecheck.mutants import MUTANTS
+from stepkeep_lab.storecheck.planting import SqlMutant
 
 CAUGHT = "sqlite-counter-not-written"
 HARMLESS = SqlMutant("sqlite-harmless", "sqlite", "count_runs", "nothing at all", "group by", "group  by")

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
-from stepkeep.storecheck.grounds import SqliteGround, postgres_ground
-from stepkeep.storecheck.lives import is_aged, live
-from stepkeep.storecheck.mutants import MUTANTS
-from stepkeep.storecheck.planting import SqlMutant, planted
-from stepkeep.storecheck.reading import difference
-from stepkeep.storecheck.rivals import SCENES, Play, stage
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer
+from stepkeep_lab.storecheck.grounds import SqliteGround, postgres_ground
+from stepkeep_lab.storecheck.lives import is_aged, live
+from stepkeep_lab.storecheck.mutants import MUTANTS
+from stepkeep_lab.storecheck.planting import SqlMutant, planted
+from stepkeep_lab.storecheck.reading import difference
+from stepkeep_lab.storecheck.rivals import SCENES, Play, stage
 
 
 def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:

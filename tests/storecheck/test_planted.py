@@ -13,14 +13,14 @@ import asyncpg
 import pytest
 
 from stepkeep.errors import InvalidInput
-from stepkeep.simulation.mutation import Misfit
 from stepkeep.store.migrations import load_migrations
 from stepkeep.store.statements import load_statements
-from stepkeep.storecheck.grounds import SqliteGround, postgres_ground
-from stepkeep.storecheck.hunt import LIVES, MOST_LIVES, RIVALS, STORES, choose, hunt
-from stepkeep.storecheck.mutants import MUTANTS
-from stepkeep.storecheck.planting import SqlMutant, planted
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer
+from stepkeep_lab.simulation.mutation import Misfit
+from stepkeep_lab.storecheck.grounds import SqliteGround, postgres_ground
+from stepkeep_lab.storecheck.hunt import LIVES, MOST_LIVES, RIVALS, STORES, choose, hunt
+from stepkeep_lab.storecheck.mutants import MUTANTS
+from stepkeep_lab.storecheck.planting import SqlMutant, planted
 
 QUICK = (
     "sqlite-no-version",

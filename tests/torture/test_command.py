@@ -9,9 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stepkeep.cli.commands.lab_torture import torture
 from stepkeep.cli.settings import with_settings
 from stepkeep.errors import InvalidInput
+from stepkeep_lab.cli.lab_torture import torture
 
 
 @pytest.fixture

@@ -18,18 +18,18 @@ from stepkeep.operations import workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.start import Starter
 from stepkeep.store.protocol import Store
-from stepkeep.testing.postgres import DSN_VARIABLE, PostgresServer
-from stepkeep.torture.audit import Audit, Expected
-from stepkeep.torture.fleet import Fleet
-from stepkeep.torture.ledger import Effect, Ledger, Tally
-from stepkeep.torture.points import WatchedStore
-from stepkeep.torture.process import ACTOR, TENANT, opened, request_for
-from stepkeep.torture.proxy import Cut, proxy
-from stepkeep.torture.servers import NotOurs, prove_ours, socket_of
-from stepkeep.torture.stage import Stage
-from stepkeep.torture.unruly import UnrulyTransactor
-from stepkeep.torture.workflows import handlers, kinds
 from stepkeep.worker.loop import Worker
+from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer
+from stepkeep_lab.torture.audit import Audit, Expected
+from stepkeep_lab.torture.fleet import Fleet
+from stepkeep_lab.torture.ledger import Effect, Ledger, Tally
+from stepkeep_lab.torture.points import WatchedStore
+from stepkeep_lab.torture.process import ACTOR, TENANT, opened, request_for
+from stepkeep_lab.torture.proxy import Cut, proxy
+from stepkeep_lab.torture.servers import NotOurs, prove_ours, socket_of
+from stepkeep_lab.torture.stage import Stage
+from stepkeep_lab.torture.unruly import UnrulyTransactor
+from stepkeep_lab.torture.workflows import handlers, kinds
 
 KIND = kinds()["chain"]
 
@@ -166,7 +166,7 @@ def test_a_cut_before_commit_leaves_nothing_and_one_after_it_leaves_everything(
 ) -> None:
     if postgres_server.is_external:
         pytest.skip("the proxy stands before a server of our own")
-    monkeypatch.setattr("stepkeep.torture.proxy.WEIGHTS", [int(each is cut) for each in Cut])
+    monkeypatch.setattr("stepkeep_lab.torture.proxy.WEIGHTS", [int(each is cut) for each in Cut])
 
     async def scene() -> None:
         direct = await asyncpg.connect(postgres_dsn)

@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from stepkeep.cli.commands.lab_misdeeds import misdeeds
 from stepkeep.cli.settings import with_settings
 from stepkeep.kernel.states import Category
-from stepkeep.torture.misdeed_soak import SETTINGS, Held, Soak, as_json, page, run_soak, write
-from stepkeep.torture.misdeeds import HONEST, MISDEEDS
+from stepkeep_lab.cli.lab_misdeeds import misdeeds
+from stepkeep_lab.torture.misdeed_soak import SETTINGS, Held, Soak, as_json, page, run_soak, write
+from stepkeep_lab.torture.misdeeds import HONEST, MISDEEDS
 
 RUNS = 400
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stepkeep.torture.campaign import SCENARIOS
-from stepkeep.torture.points import POINTS
+from stepkeep_lab.torture.campaign import SCENARIOS
+from stepkeep_lab.torture.points import POINTS
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "torture.md"
 

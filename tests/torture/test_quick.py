@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stepkeep.torture.campaign import Campaign, run_campaign
-from stepkeep.torture.report import page
+from stepkeep_lab.torture.campaign import Campaign, run_campaign
+from stepkeep_lab.torture.report import page
 
 SEED = 4
 

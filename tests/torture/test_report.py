@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput
-from stepkeep.torture.campaign import SCENARIOS, Campaign, chosen, run_campaign
-from stepkeep.torture.report import as_json, line, page, write
-from stepkeep.torture.stage import Account
+from stepkeep_lab.torture.campaign import SCENARIOS, Campaign, chosen, run_campaign
+from stepkeep_lab.torture.report import as_json, line, page, write
+from stepkeep_lab.torture.stage import Account
 
 PASSED = Account(
     scenario="kill-storm",

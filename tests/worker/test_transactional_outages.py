@@ -15,9 +15,9 @@ from tests.worker.test_transactional import count, insert, insert_async, make_ta
 
 from stepkeep.kernel.definition import Retry
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.testing.postgres import PostgresServer, StopMode
 from stepkeep.worker import transactional
 from stepkeep.worker.answers import StepError
+from stepkeep_lab.postgres import PostgresServer, StopMode
 
 LONG = "x" * 200_000
 ONCE = Retry(max_attempts=1, initial=1000)

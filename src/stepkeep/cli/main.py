@@ -9,12 +9,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
 from stepkeep.cli.commands import (
-    bench,
     certify,
     check,
     complete,
@@ -22,7 +22,6 @@ from stepkeep.cli.commands import (
     decide,
     demo,
     dialects,
-    lab,
     log,
     prune,
     quarantine,
@@ -92,10 +91,12 @@ app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
-app.command("bench", rich_help_panel=SYSTEM)(with_settings(bench.bench))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
-app.add_typer(lab.app, name="lab", rich_help_panel=SYSTEM)
+
+# Other distributions add commands here; the laboratory does.
+for _extension in entry_points(group="stepkeep.commands"):
+    _extension.load()(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

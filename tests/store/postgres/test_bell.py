@@ -12,7 +12,7 @@ from tests.store.values import QUEUE, SECOND, new_run, ready, save
 
 from stepkeep.errors import Contended
 from stepkeep.store.protocol import Basis, Loaded, Store, Write
-from stepkeep.torture.servers import pooler, pooler_program
+from stepkeep_lab.torture.servers import pooler, pooler_program
 
 LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
 

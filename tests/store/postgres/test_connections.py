@@ -19,7 +19,7 @@ from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.connections import ENGINE, read_options
 from stepkeep.store.protocol import Loaded, Store, Want, Write
-from stepkeep.testing.postgres import PostgresServer, StopMode
+from stepkeep_lab.postgres import PostgresServer, StopMode
 
 pytestmark = pytest.mark.postgres
 

@@ -29,8 +29,6 @@ from stepkeep.kernel.outcomes import Completed, Outcome, Waiting
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.timers import time_came
-from stepkeep.modelcheck import properties
-from stepkeep.modelcheck.world import State
 from stepkeep.operations import decisions
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.start import Started, StartRequest
@@ -38,6 +36,8 @@ from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import Lease
+from stepkeep_lab.modelcheck import properties
+from stepkeep_lab.modelcheck.world import State
 
 pytestmark = pytest.mark.postgres
 log = logging.getLogger(__name__)

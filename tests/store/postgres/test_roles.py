@@ -22,7 +22,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres import schema
 from stepkeep.store.postgres.grants import Part, grants, quoted
-from stepkeep.testing.postgres import PostgresServer
+from stepkeep_lab.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 

@@ -1,0 +1,81 @@
+"""Steps per second: from the first start to the end of the last run, starts included, one kilobyte in and out."""
+
+from __future__ import annotations
+
+import time
+
+from msgspec.structs import replace
+
+from stepkeep.definition.python import Workflow
+from stepkeep.engine import AsyncEngine
+from stepkeep_lab.bench.ground import Ground, workers
+from stepkeep_lab.bench.load import all_ended, start_runs, verify
+from stepkeep_lab.bench.measurement import Figures
+from stepkeep_lab.bench.muffled import muffled
+from stepkeep_lab.bench.parties import memory_of, spent
+from stepkeep_lab.bench.sql import wal_position
+from stepkeep_lab.bench.workflows import chain, fan
+
+WARM_UP = 64
+MILLION = 1_000_000
+
+
+async def runs_of_steps(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
+    """Runs of `steps` no-ops in sequence."""
+    return await _measure(ground, chain(steps), steps=steps, runs=runs, count=workers)
+
+
+async def without_notifications(ground: Ground, *, steps: int, runs: int) -> Figures:
+    """Runs of `steps` no-ops, found by polling alone."""
+    with muffled():
+        silent = replace(ground, worker="stepkeep_lab.bench.muffled")
+        return await _measure(silent, chain(steps), steps=steps, runs=runs, count=1)
+
+
+async def fan_out(ground: Ground, *, steps: int, runs: int, workers: int = 1) -> Figures:
+    """Runs of `steps` no-ops, all but the first and the last at once."""
+    return await _measure(ground, fan(steps), steps=steps, runs=runs, count=workers)
+
+
+async def starts(ground: Ground, *, runs: int) -> Figures:
+    """Runs accepted by the second from concurrent callers of one client, with no worker about."""
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
+        plan = await engine.publish(chain(3))
+        await start_runs(engine, plan, WARM_UP)
+        before, begun = spent((), ground.server_pid), time.perf_counter()
+        await start_runs(engine, plan, runs)
+        seconds = time.perf_counter() - begun
+        cost = spent((), ground.server_pid).since(before)
+    return {
+        "starts_per_second": runs / seconds,
+        "client_us": cost.client / runs * MILLION,
+        "server_us": cost.server / runs * MILLION,
+    }
+
+
+async def _measure(ground: Ground, workflow: Workflow, *, steps: int, runs: int, count: int) -> Figures:
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
+        plan = await engine.publish(workflow)
+        async with workers(ground, engine, count) as pids:
+            before, wal = spent(pids, ground.server_pid), await wal_position(ground)
+            begun = time.perf_counter()
+            run_ids = await start_runs(engine, plan, runs)
+            accepted = time.perf_counter()
+            await all_ended(engine, run_ids)
+            ended = time.perf_counter()
+            cost, wal_after = spent(pids, ground.server_pid).since(before), await wal_position(ground)
+            memory = max(map(memory_of, pids))
+        await verify(engine, run_ids)
+    done = runs * steps
+    figures = {
+        "steps_per_second": done / (ended - begun),
+        "runs_per_second": runs / (ended - begun),
+        "starts_per_second": runs / (accepted - begun),
+        "worker_us": cost.worker / done * MILLION,
+        "client_us": cost.client / done * MILLION,
+        "all_us": sum(cost) / done * MILLION,
+        "worker_mb": memory / MILLION,
+    }
+    if wal is not None and wal_after is not None:
+        figures |= {"server_us": cost.server / done * MILLION, "wal_bytes": (wal_after - wal) / done}
+    return figures

@@ -1,0 +1,120 @@
+"""The works that are measured, as data: a name, a measure, its size, where, how often, and whether it is quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep_lab.bench import backlog, bound, idle, latency, throughput
+from stepkeep_lab.bench.ground import STORES
+from stepkeep_lab.bench.measurement import Figures
+
+OURS, BOUND = "stepkeep", "bound"
+BOTH = STORES
+SERVER = ("postgres",)
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing to measure. `size` is what the measure is asked for; `quick` what a quick campaign asks for instead."""
+
+    name: str
+    measure: Callable[..., Coroutine[Any, Any, Figures]]
+    size: Mapping[str, Any]
+    quick: Mapping[str, Any] | None = None
+    stores: tuple[str, ...] = BOTH
+    rounds: int = 3
+    subject: str = OURS
+
+    @property
+    def what(self) -> str:
+        return (self.measure.__doc__ or "").strip().splitlines()[0]
+
+
+def _runs(steps: int, runs: int, *, quick: int | None = None, workers: int = 1, **more: Any) -> Work:
+    size = {"steps": steps, "runs": runs, "workers": workers}
+    return Work(
+        name=f"{steps:,}-step runs" + (f", {workers} workers" if workers > 1 else ""),
+        measure=throughput.runs_of_steps,
+        size=size,
+        quick=None if quick is None else {**size, "runs": quick},
+        **more,
+    )
+
+
+def _fan(steps: int, runs: int, **more: Any) -> Work:
+    return Work(name=f"fan of {steps:,}", measure=throughput.fan_out, size={"steps": steps, "runs": runs}, **more)
+
+
+def _claims(ready: int, *, finished: int = 0, **more: Any) -> Work:
+    return Work(
+        name=f"claim at {ready:,} ready" + (f", {finished:,} finished" if finished else ""),
+        measure=backlog.claims,
+        size={"ready": ready, "finished": finished},
+        **more,
+    )
+
+
+WORKS: tuple[Work, ...] = (
+    _runs(1, 6_000),
+    _runs(3, 4_000, quick=1_500),
+    _runs(10, 1_500),
+    Work(
+        name="3-step runs without notifications",
+        measure=throughput.without_notifications,
+        size={"steps": 3, "runs": 4_000},
+        stores=SERVER,
+    ),
+    _runs(3, 4_000, workers=2, rounds=2),
+    _runs(3, 4_000, workers=4, rounds=2),
+    _fan(100, 50, rounds=2),
+    _fan(10_000, 1, rounds=1),
+    _runs(10_000, 1, rounds=1),
+    Work(name="starts", measure=throughput.starts, size={"runs": 10_000}, quick={"runs": 3_000}),
+    Work(
+        name="one 3-step run, idle",
+        measure=latency.one_run,
+        size={"steps": 3, "probes": 200},
+        quick={"steps": 3, "probes": 50},
+    ),
+    Work(
+        name="one 3-step run at 1,000 runs/s",
+        measure=latency.under_load,
+        size={"steps": 3, "rate": 1_000, "seconds": 10.0},
+        rounds=2,
+    ),
+    Work(
+        name="idle worker",
+        measure=idle.idle_worker,
+        size={"seconds": 10.0},
+        quick={"seconds": 4.0, "settle": 2.0},
+        rounds=2,
+    ),
+    Work(
+        name="round trips, 3-step runs",
+        measure=idle.round_trips,
+        size={"steps": 3, "runs": 2_000},
+        stores=SERVER,
+        rounds=1,
+    ),
+    Work(
+        name="3-step runs inside the server",
+        subject=BOUND,
+        measure=bound.inside_the_server,
+        size={"steps": 3, "runs": 10_000},
+        quick={"steps": 3, "runs": 4_000},
+        stores=SERVER,
+    ),
+    _claims(10_000),
+    _claims(10_000, finished=1_000_000, stores=SERVER, rounds=1),
+    _claims(1_000_000, rounds=1),
+    _claims(3_000_000, stores=SERVER, rounds=1),
+    Work(
+        name="worker at 1,000,000 ready",
+        measure=backlog.memory,
+        size={"ready": 1_000_000, "seconds": 10.0},
+        stores=SERVER,
+        rounds=1,
+    ),
+)

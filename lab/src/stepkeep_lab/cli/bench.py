@@ -1,0 +1,70 @@
+"""`stepkeep bench`: what it costs, on databases and processes of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.printer import answer, page, warn
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+
+
+def bench(
+    settings: Settings,
+    quick: Annotated[bool, typer.Option("--quick", help="The main figures only, within a minute.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="Other engines beside it, from benchmarks/peers.")] = False,
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="WORK", help="Only this (repeatable).")] = None,
+    store: Annotated[list[str] | None, typer.Option("--store", help="Only sqlite, or only postgres.")] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", min=1, max=LARGEST, help="How often works are measured; without --only, at most."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option("--runs", min=1, max=LARGEST, help="How many runs each round starts.")
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", min=1, max=10_000, help="Places of each worker; the worker's default otherwise."),
+    ] = None,
+    peers_dir: Annotated[
+        str | None,
+        typer.Option("--peers-dir", metavar="DIR", help="Where peers are installed; among the caches otherwise."),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option("--report", metavar="DIR", help="Write bench.json, bench.md and bench.svg there.")
+    ] = None,
+) -> int:
+    """Measure: throughput, latency, backlog, idle cost and memory, on SQLite and on a PostgreSQL server of its own.
+
+    Figures are medians over rounds, with the CPU time that worker, client and server spent per step, and are held
+    against the targets. Absolute figures hold for one machine; ratios travel. Exit status 1 when something of ours
+    could not be measured; a peer that cannot be installed is reported as absent.
+    """
+    from stepkeep_lab.bench.campaign import Ask, run_campaign
+    from stepkeep_lab.bench.ground import STORES
+    from stepkeep_lab.bench.report import as_json, line, text, write
+
+    ask = Ask(
+        quick=quick,
+        peers=peers,
+        only=tuple(only or ()),
+        stores=tuple(store or STORES),
+        rounds=rounds,
+        runs=runs,
+        concurrency=concurrency,
+    )
+    campaign = run_campaign(
+        ask,
+        told=lambda turn: warn(line(turn)),
+        kept=lambda so_far: None if report is None else write(so_far, Path(report)),
+        peers_dir=Path(peers_dir) if peers_dir else None,
+    )
+    if settings.json:
+        answer(as_json(campaign))
+    else:
+        page(text(campaign))
+    return SUCCEEDED if campaign.ok else FAILED

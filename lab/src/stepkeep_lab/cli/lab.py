@@ -1,0 +1,154 @@
+"""`stepkeep lab`: the engine put to the test. Simulation and planted bugs are here, the other commands beside it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.printer import answer, overwrite, say, warn
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep_lab.cli.lab_ablation import ablation
+from stepkeep_lab.cli.lab_campaign import campaign
+from stepkeep_lab.cli.lab_check import check
+from stepkeep_lab.cli.lab_fuzz import fuzz
+from stepkeep_lab.cli.lab_misdeeds import misdeeds
+from stepkeep_lab.cli.lab_stores import stores
+from stepkeep_lab.cli.lab_torture import torture
+
+if TYPE_CHECKING:
+    from stepkeep_lab.simulation.campaign import Campaign, Failure, Score
+
+app = typer.Typer(
+    help="Test the engine itself: simulation, planted bugs, model check, torture, fuzzing.", no_args_is_help=True
+)
+
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")]
+
+
+def simulate(
+    settings: Settings,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=LARGEST, help="How many seeds to play.")] = 200,
+    first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first of them.")] = 0,
+    changes: Annotated[
+        str,
+        typer.Option("--with", metavar="JSON", help="Fields of the scenario to set, as a replay command names them."),
+    ] = "{}",
+    jobs: Jobs = 1,
+) -> int:
+    """Play seeds: workers, people and faults on virtual time, every commit audited. Exit status 1 on a violation.
+
+    The same seed always gives the same history. A seed that fails is made smaller, and the command that plays the
+    smallest failing relative is printed.
+    """
+    import msgspec
+
+    from stepkeep.errors import InvalidInput
+    from stepkeep_lab.simulation.campaign import run_campaign
+
+    try:
+        given = msgspec.json.decode(changes, type=dict[str, object])
+        played = run_campaign(seeds, first=first, changes=given, jobs=jobs, told=_progress(seeds))
+    except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as problem:
+        raise InvalidInput(f"--with: {problem}") from None
+    if settings.json:
+        answer({"simulation": played.as_json()})
+    else:
+        _tell(played)
+    return FAILED if played.failures else SUCCEEDED
+
+
+def mutants(
+    settings: Settings,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Only this bug (repeatable).")
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after so many seeds.")
+    ] = 1000,
+    jobs: Jobs = 1,
+) -> int:
+    """Plant known bugs in memory, one at a time, and see that the simulation catches each. Exit status 1 on a miss."""
+    from stepkeep.errors import InvalidInput
+    from stepkeep_lab.simulation.campaign import hunt
+
+    try:
+        scores = hunt(
+            tuple(only or ()), most=most, jobs=jobs, told=lambda score: None if settings.json else _score(score)
+        )
+    except ValueError as problem:
+        raise InvalidInput(str(problem)) from None
+    missed = [score.name for score in scores if score.seeds is None]
+    if settings.json:
+        import msgspec
+
+        answer(
+            {"mutants": {"caught": len(scores) - len(missed), "of": len(scores), "scores": msgspec.to_builtins(scores)}}
+        )
+    else:
+        say(f"{len(scores) - len(missed)} of {len(scores)} planted bugs were caught")
+    return FAILED if missed else SUCCEEDED
+
+
+app.command("simulate")(with_settings(simulate))
+app.command("mutants")(with_settings(mutants))
+app.command("campaign")(with_settings(campaign))
+app.command("stores")(with_settings(stores))
+app.command("check")(with_settings(check))
+app.command("torture")(with_settings(torture))
+app.command("misdeeds")(with_settings(misdeeds))
+app.command("fuzz")(with_settings(fuzz))
+app.command("ablation")(with_settings(ablation))
+
+
+class _progress:  # noqa: N801 - reads as a verb where it is used
+    """Tells people how far a campaign is: on a terminal in place, elsewhere ten times at most."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds, self._tenth = seeds, 0
+
+    def __call__(self, campaign: Campaign) -> None:
+        told = f"{campaign.seeds:,} of {self._seeds:,} seeds, {campaign.runs:,} runs, {len(campaign.failures)} failed"
+        if sys.stderr.isatty():
+            overwrite(told, last=campaign.seeds >= self._seeds)
+        elif campaign.seeds * 10 // self._seeds > self._tenth:
+            self._tenth = campaign.seeds * 10 // self._seeds
+            warn(told)
+
+
+def _tell(campaign: Campaign) -> None:
+    hours = campaign.virtual_seconds / 3600
+    say(f"{campaign.seeds:,} seeds, {campaign.runs:,} runs, {hours:.1f} virtual hours in {campaign.seconds:.1f} s")
+    say(f"formats:  {_counts(campaign.written_in)}")
+    say(f"ended:    {_counts(campaign.ended)}")
+    say(f"faults:   {_counts(campaign.faults)}")
+    say(f"refusals: {_counts(campaign.refusals)}")
+    say(f"met:      {_counts(campaign.met)}")
+    say("everything that can be reached was" if not campaign.unreached else "never reached:")
+    for what in campaign.unreached:
+        say(f"  {what}")
+    for failure in campaign.failures:
+        _failure(failure)
+    say("no violation" if not campaign.failures else f"{len(campaign.failures)} seeds FAILED")
+
+
+def _failure(failure: Failure) -> None:
+    say(f"seed {failure.seed} FAILED; play it again:  {failure.command}")
+    for violation in failure.violations[:10]:
+        say(f"  {violation}")
+    if failure.shrunk_command != failure.command:
+        say(f"  smaller:  {failure.shrunk_command}")
+        for violation in failure.shrunk[:10]:
+            say(f"    {violation}")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{counts[name]:,} {name}" for name in sorted(counts)) or "none"
+
+
+def _score(score: Score) -> None:
+    caught = "MISSED" if score.seeds is None else f"after {score.seeds:>3} seeds"
+    say(f"{score.name:<22} {caught:<16} {score.what}")

@@ -1,0 +1,55 @@
+"""`stepkeep lab check`: visit every state of a family of small runs and say whether a promise fails in any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import LARGEST
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep_lab.modelcheck.campaign import Campaign
+    from stepkeep_lab.modelcheck.explore import Explored
+
+
+def check(
+    settings: Settings,
+    states: Annotated[
+        int, typer.Option("--states", min=1, max=LARGEST, help="At most this many states of each definition.")
+    ] = 4000,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes explore side by side.")] = 1,
+    case: Annotated[list[str] | None, typer.Option("--case", help="Only this definition (repeatable).")] = None,
+) -> int:
+    """Model-check the kernel: every state, every event, no violation, no dead end, an end reachable from everywhere.
+
+    Exit status 1 when anything was found.
+    """
+    from stepkeep_lab.modelcheck.campaign import check as explore
+
+    campaign = explore(states, jobs=jobs, chosen=tuple(case or ()))
+    if settings.json:
+        answer(campaign.as_json())
+    else:
+        _show(campaign)
+    return FAILED if campaign.findings else SUCCEEDED
+
+
+def _show(campaign: Campaign) -> None:
+    for one in campaign.cases:
+        figures = f"{one.states:>9,} states {one.transitions:>10,} transitions  depth {one.depth:>3}"
+        say(f"{one.case:<12}{figures}  {one.seconds:>7.1f} s  {_extent(one)}")
+    for finding in campaign.findings:
+        say(f"VIOLATION in {finding.case}: {finding.name}: {finding.what}")
+        say("  " + " → ".join(finding.path))
+    said = "no violation" if not campaign.findings else f"{len(campaign.findings)} violated"
+    say(f"{campaign.states:,} states: {said}")
+
+
+def _extent(one: Explored) -> str:
+    if one.complete or one.finding is not None:
+        return "complete" if one.complete else "stopped"
+    return f"cut off; each of {one.edge:,} states at the edge has a way to an end"

@@ -1,0 +1,225 @@
+"""What may happen to a run in a given state: everything that time, workers, people and the outside world can bring.
+
+A move is an event for `decide`, or something that only the outside sees (a worker dies, a lease runs out). A probe is
+an event that must change nothing: stale reports, sweeps that come too early, strangers, wrong tokens, duplicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.events import (
+    CancelRequested,
+    CompletionSignalled,
+    Event,
+    GateDecided,
+    ManualOutcome,
+    MessageArrived,
+    RunStarted,
+    StepClaimed,
+    StepReported,
+    TimeCame,
+)
+from stepkeep.kernel.outcomes import (
+    Completed,
+    Failed,
+    Outcome,
+    Released,
+    RulesFailed,
+    RulesPassed,
+    Stopped,
+    Waiting,
+)
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep_lab.modelcheck.family import Case
+from stepkeep_lab.modelcheck.world import FAR, LATER, NOW, RAN_OUT, TOKEN, WORKER, State, holds
+
+WORKERS = 3
+"""How many may live and hold a lease at once."""
+KEPT = 2
+"""How many messages may lie in the inbox at once."""
+OLD = "a message that came before"
+WHO: dict[str, Any] = {"tenant": "t", "run_id": "r"}
+STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no"), RulesPassed())
+
+
+class By(StrEnum):
+    """Who brings a move. What only an operator or the run's own timeout could bring is no reason to go on waiting."""
+
+    TIME = "time"
+    WORKER = "worker"
+    WAIT = "a declared wait"
+    START = "start"
+    OPERATOR = "operator"
+    TIMEOUT = "run timeout"
+    FAULT = "fault"
+
+
+CAUSES = frozenset({By.TIME, By.WORKER, By.WAIT, By.START})
+HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, StepClaimed, GateDecided)
+"""What brings a run closer to its end, quickest first; everything else only if none of these does."""
+
+
+class Move(NamedTuple):
+    """One thing that may happen. Without an event it is a fault that the engine does not see."""
+
+    label: str
+    by: By
+    event: Event | None = None
+    now: int = NOW
+    claimer: Claimer | None = None
+    crashes: int | None = None
+    runs_out: int | None = None
+
+    @property
+    def detour(self) -> int:
+        """How little it does towards an end."""
+        said = self.event.outcome if isinstance(self.event, StepReported) else self.event
+        return HOMEWARDS.index(type(said)) if type(said) in HOMEWARDS else len(HOMEWARDS)
+
+
+class Moves:
+    """All moves and probes of one case."""
+
+    def __init__(self, case: Case, plan: Plan) -> None:
+        self.plan = plan
+        self.events = case.events
+        self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
+        self._chained = Claimer(
+            actor="w", worker=WORKER, lease=30, room=1, queues=frozenset(range(1, 2 * plan.size + 2))
+        )
+
+    def of(self, state: State) -> Iterator[Move]:
+        """Every move that is possible here."""
+        if state.run.state is RunState.IDLE:
+            yield Move("start", By.START, RunStarted(**WHO, actor="ann"))
+        for row in state.rows.values():
+            yield from self._of_row(state, row)
+        for no in state.alive:
+            yield from self._reports(state, state.rows[no])
+            yield Move(f"crash of the holder of {self.plan.at(no).name}", By.FAULT, crashes=no)
+        for name in self.events:
+            awaited = any(_awaits(row, name) for row in state.rows.values())
+            if awaited or len(state.inbox) < KEPT:
+                yield Move(f"message {name}", By.WAIT if awaited else By.OPERATOR, self._message("new", name))
+        if state.run.due_at is not None:
+            by = By.TIME if state.run.state is RunState.STOPPING else By.TIMEOUT
+            yield Move("run due", by, TimeCame(**WHO, actor="sweep"), now=FAR)
+        for compensate in (False, True):
+            label = "cancel and undo" if compensate else "cancel"
+            yield Move(label, By.OPERATOR, CancelRequested(**WHO, actor="cyd", compensate=compensate))
+
+    def _of_row(self, state: State, row: Step) -> Iterator[Move]:
+        no, name = row.no, self.plan.at(row.no).name
+        if row.ready_at is not None and len(state.alive) < WORKERS:
+            yield Move(f"claim {name}", By.WORKER, self._claim(no))
+        if row.worker is not None:
+            if row.due_at == RAN_OUT:
+                yield Move(f"sweep {name}", By.TIME, TimeCame(**WHO, actor="sweep", no=no))
+            else:
+                yield Move(f"lease of {name} runs out", By.TIME, runs_out=no)
+        elif row.due_at is not None:
+            yield Move(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
+        if row.state is StepState.AWAITING_APPROVAL:
+            yield Move(f"approve {name}", By.WAIT, self._gate("ann", True, no))
+            yield Move(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
+            yield Move(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
+            yield Move(f"reject {name}", By.WAIT, self._gate("bea", False, no))
+        if row.state is StepState.AWAITING_COMPLETION:
+            for outcome in ManualOutcome:
+                yield Move(f"complete {name} as {outcome}", By.WAIT, self._complete(no, TOKEN, outcome))
+
+    def _reports(self, state: State, row: Step) -> Iterator[Move]:
+        name = self.plan.at(row.no).name
+        for outcome in self._outcomes(state, row):
+            said = type(outcome).__name__
+            event = self.report(row.no, row.fence, outcome)
+            yield Move(f"{said} {name}", By.WORKER, event)
+            if isinstance(outcome, Completed | RulesPassed):
+                yield Move(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
+
+    def _outcomes(self, state: State, row: Step) -> Iterator[Outcome]:
+        planned = self.plan.at(row.no)
+        yield Released()
+        if row.state is StepState.VALIDATING or planned.phase is Phase.CHECK:
+            yield RulesPassed()
+            yield RulesFailed(error="broken")
+            return
+        by_hand = planned.definition.completion is Completion.MANUAL
+        yield Completed(token=TOKEN if by_hand else None)
+        yield Failed(category=Category.TRANSIENT, error="no")
+        yield Failed(category=Category.AUTH, error="no")
+        if state.run.state is RunState.STOPPING:
+            yield Stopped()
+        event = self.parks.get(row.no)
+        if event is not None:
+            yield Waiting(event=event, timeout=None)
+            yield Waiting(event=event, timeout=5)
+            yield Waiting(event=event, timeout=5, takes_timeouts=False)
+
+    # -- what must change nothing ------------------------------------------------------------------------------------
+    def probes(self, state: State) -> Iterator[tuple[str, Event, frozenset[str]]]:
+        """Events that must leave no trace here, and the message ids that the store knows when they come."""
+        none: frozenset[str] = frozenset()
+        for row in state.rows.values():
+            if row.fence:
+                yield from ((label, event, none) for label, event in self._zombies(row))
+            if row.due_at == LATER:
+                yield "an early sweep", TimeCame(**WHO, actor="sweep", no=row.no), none
+            if row.ready_at is None:
+                yield "a claim of what is not ready", self._claim(row.no), none
+            if row.state is StepState.AWAITING_COMPLETION:
+                yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none
+            elif row.note is not None and row.note.token is not None:
+                yield "a completion come too late", self._complete(row.no, TOKEN, ManualOutcome.FAILED), none
+            if row.state is not StepState.AWAITING_APPROVAL and row.no < self.plan.size:
+                yield "a gate that is not open", self._gate("cyd", True, row.no), none
+        if state.run.due_at is not None:
+            yield "an early sweep of the run", TimeCame(**WHO, actor="sweep"), none
+        if self.events:
+            yield "a message again", self._message(OLD, self.events[0]), frozenset({OLD})
+        if state.ended:
+            yield "a cancel after the end", CancelRequested(**WHO, actor="cyd", compensate=True), none
+            yield "a start after the end", RunStarted(**WHO, actor="cyd"), none
+            yield "a timer after the end", TimeCame(**WHO, actor="sweep"), none
+            yield "a message after the end", self._message("new", "any"), none
+
+    def _zombies(self, row: Step) -> Iterator[tuple[str, Event]]:
+        """Whoever has ever held this step and does not now: those before the last holder, and the last one itself."""
+        no, fence = row.no, row.fence
+        for stale in (fence - 1, fence):
+            if not holds(row, stale):
+                for outcome in STALE:
+                    yield "a stale report", self.report(no, stale, outcome)
+        if holds(row, fence):
+            yield "a stranger's report", self.report(no, fence, STALE[0], worker=WORKER + 1)
+            yield "a report under a fence not given out", self.report(no, fence + 1, STALE[0])
+            if row.state is StepState.VALIDATING:
+                yield "a report whose answer was lost, again", self.report(no, fence, STALE[0])
+
+    # -- events ------------------------------------------------------------------------------------------------------
+    def report(self, no: int, fence: int, outcome: Outcome, worker: int = WORKER) -> StepReported:
+        return StepReported(**WHO, actor="w", no=no, fence=fence, worker=worker, outcome=outcome)
+
+    def _claim(self, no: int) -> StepClaimed:
+        return StepClaimed(**WHO, actor="w", no=no, worker=WORKER, lease=30)
+
+    def _gate(self, who: str, approve: bool, no: int | None) -> GateDecided:
+        return GateDecided(**WHO, actor=who, approve=approve, no=no)
+
+    def _complete(self, no: int, token: str, outcome: ManualOutcome) -> CompletionSignalled:
+        return CompletionSignalled(**WHO, actor="ann", no=no, token=token, outcome=outcome)
+
+    def _message(self, id: str, name: str) -> MessageArrived:  # noqa: A002
+        return MessageArrived(**WHO, actor="outside", id=id, name=name, payload=b"{}")
+
+
+def _awaits(row: Step, name: str) -> bool:
+    """Whether this step waits for such a message now; what it once waited for stays in its note."""
+    return row.state is StepState.AWAITING_EVENT and row.note is not None and row.note.event == name

@@ -1,0 +1,221 @@
+"""Who plays: worker processes that die and come back, and the server through which people and senders act.
+
+Both run the real thing (worker loop, sweeper, operations) over a store whose wire is faulty. Nothing here decides what
+people want; that is in `people`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from stepkeep.definition.registry import Registry
+from stepkeep.errors import Refused, StoreUnavailable
+from stepkeep.kernel.decision import Accepted, Claimer
+from stepkeep.kernel.events import StepReported
+from stepkeep.operations.batch import Answer
+from stepkeep.operations.start import Starter
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.worker.loop import Worker
+from stepkeep.worker.seams import Seams
+from stepkeep.worker.settings import Settings
+from stepkeep_lab.simulation.definitions import CAPABILITY
+from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.handlers import SimulatedCrew
+from stepkeep_lab.simulation.ledger import Ledger
+from stepkeep_lab.simulation.loop import Process
+from stepkeep_lab.simulation.stage import TENANT, Stage
+
+T = TypeVar("T")
+
+
+class SimulatedSeams(Seams):
+    """Time, chance and secrets of one process; its clock may be off and may run at another speed."""
+
+    def __init__(self, stage: Stage, random: Random) -> None:
+        self._loop, self._random = stage.loop, random
+        self._offset, self._rate = 0.0, 1.0
+        self.look: Callable[[], None] = lambda: None
+        if random.random() < stage.scenario.skew:
+            self._offset, self._rate = random.uniform(-1e6, 1e6), random.uniform(0.8, 1.25)
+            stage.log.note(Fault.SKEW, f"{self._offset:.0f} {self._rate:.2f}")
+
+    def monotonic(self) -> float:
+        # A worker asks for the time whenever it does anything: a good moment to see what it holds.
+        self.look()
+        return self._offset + self._rate * self._loop.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds / self._rate)
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        if seconds is None or seconds <= 0 or event.is_set():
+            return await super().wait(event, seconds)
+        # As the real one, without a cancellation that is raised and caught for every look at the database.
+        waiter: asyncio.Future[bool] = self._loop.create_future()
+        timer = self._loop.call_later(max(MOMENT, seconds / self._rate), _wake, waiter)
+        event._waiters.append(waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            event._waiters.remove(waiter)
+
+    def chance(self) -> float:
+        return self._random.random()
+
+    def token(self) -> str:
+        return f"token-{self._random.getrandbits(64):016x}"
+
+
+MOMENT = 1e-6
+"""The least that a clock here can tell (seconds): added to the time of day, much less would be nothing, and a worker
+whose own clock is a little ahead of its waiting would wait for that nothing for ever."""
+
+
+def _wake(waiter: asyncio.Future[bool]) -> None:
+    if not waiter.done():
+        waiter.set_result(False)
+
+
+class WatchedTransactor(Transactor):
+    """The real one, with somebody who writes down what workers are told."""
+
+    def __init__(self, stage: Stage, process: Process) -> None:
+        super().__init__(stage.store(process), monotonic=stage.loop.time)
+        self._ledger: Ledger = stage.ledger
+
+    async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
+        replies, claims = await super().report(events, claimer)
+        for event, reply in zip(events, replies, strict=True):
+            if isinstance(reply, Accepted):
+                self._ledger.believed(event)
+            elif isinstance(reply, Refused):
+                self._ledger.refusals[type(reply).__name__] += 1
+            else:
+                self._ledger.violation(f"a report broke: {type(reply).__name__}: {reply}")
+        if claims:
+            self._ledger.met["a claim chained to a report"] += 1
+        if claims and (claimer is None or len(claims) > claimer.room):
+            self._ledger.violation(f"I13: {len(claims)} steps were chained for a worker without that much room")
+        return replies, claims
+
+
+class Workplace:
+    """A place where one worker process runs at a time. A killed one is followed by another."""
+
+    def __init__(self, stage: Stage, registry: Registry, place: int) -> None:
+        self._stage, self._registry, self._place = stage, registry, place
+        self._random = stage.random(f"workplace:{place}")
+        self._generation = 0
+        # The first place can run everything, so that nothing waits for ever for a worker that does not exist.
+        gifted = place == 0 or self._random.random() < 0.4
+        self._capabilities = frozenset({CAPABILITY}) if gifted else frozenset[str]()
+        self.process: Process | None = None
+        self.worker: Worker | None = None
+        self.serving: asyncio.Task[None] | None = None
+        self.closed = False
+
+    def open(self) -> None:
+        """Start a process, unless one runs or the day is over."""
+        if self.closed or (self.process is not None and self.process.alive):
+            return
+        self._generation += 1
+        process = self.process = Process(f"w{self._place}.{self._generation}")
+        self._stage.on_death[process] = self._died
+        self.serving = self._stage.loop.spawn(process, self._serve(process))
+
+    def _died(self) -> None:
+        self.process = self.worker = None
+        self._stage.later(self._random.uniform(0.1, 12.0) if self._stage.chaos else 0.1, self.open)
+
+    async def _serve(self, process: Process) -> None:
+        random, scenario = self._stage.random(process.name), self._stage.scenario
+        settings = Settings(
+            concurrency=scenario.concurrency,
+            threads=scenario.threads,
+            heartbeat=random.choice((3.0, 10.0)),
+            sweep=random.choice((1.0, 3.0)),
+            busy_poll=random.choice((0.01, 0.1)),
+            idle_poll=random.choice((1.0, 4.0)),
+            refresh_queues=random.choice((1.0, 10.0)),
+            full_scan=random.choice((1.0, 4.0)),
+            grace=random.choice((0.5, 4.0)),
+            closing=3.0,
+        )
+        seams = SimulatedSeams(self._stage, random)
+        crew = SimulatedCrew(self._stage, process, settings, self._capabilities)
+        worker = self.worker = Worker(
+            WatchedTransactor(self._stage, process),
+            self._registry,
+            app=process.name,
+            tenant=TENANT,
+            capabilities=self._capabilities,
+            settings=settings,
+            seams=seams,
+            crew=crew,
+        )
+        crew.held = lambda: worker.held
+        seams.look = crew.check_room
+        await worker.serve()
+        if self._stage.is_quiet and worker.id is not None:
+            self._stage.ledger.left.append(worker.id)
+        self.process = self.worker = None
+        self._stage.end(process)
+        self._stage.later(self._random.uniform(0.1, 3.0), self.open)
+
+    def drain(self) -> None:
+        """Ask the process to end in good order."""
+        if self.worker is not None:
+            self.worker.stop()
+
+
+class Server:
+    """The process that people and senders talk to. When it dies, whoever waits for it does not learn what happened."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._random = stage.random("server")
+        self._generation = 0
+        self._calls: dict[asyncio.Future[Any], None] = {}
+        self.process: Process | None = None
+        self.open()
+
+    def open(self) -> None:
+        self._generation += 1
+        process = self.process = Process(f"api.{self._generation}")
+        self._stage.on_death[process] = self._died
+        self.transactor = Transactor(self._stage.store(process), monotonic=self._stage.loop.time)
+        self.starter = Starter(self.transactor)
+
+    def _died(self) -> None:
+        self.process = None
+        calls, self._calls = self._calls, {}
+        for answer in calls:
+            if not answer.done():
+                answer.set_exception(StoreUnavailable("the server went away"))
+        self._stage.later(self._random.uniform(0.05, 3.0), self.open)
+
+    async def call(self, operation: Callable[[Server], Awaitable[T]]) -> T:
+        """Have something done by the server, and hear what came of it."""
+        if self.process is None:
+            raise StoreUnavailable("the server is not there")
+        answer: asyncio.Future[T] = self._stage.loop.create_future()
+        self._calls[answer] = None
+        self._stage.loop.spawn(self.process, self._do(operation, answer))
+        try:
+            return await answer
+        finally:
+            self._calls.pop(answer, None)
+
+    async def _do(self, operation: Callable[[Server], Awaitable[T]], answer: asyncio.Future[T]) -> None:
+        try:
+            found = await operation(self)
+        except Exception as problem:  # noqa: BLE001 - the caller hears it
+            if not answer.done():
+                answer.set_exception(problem)
+        else:
+            if not answer.done():
+                answer.set_result(found)

@@ -1,0 +1,280 @@
+"""The model database: tables behind sessions that behave as READ COMMITTED ones do.
+
+Each statement of a session sees what was committed when it began; rows that are locked or written stay locked to the
+end of the session; a session commits whole or not at all. `store` sends it statements, one round trip each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec.structs import replace
+
+from stepkeep.errors import Contended, StoreUnavailable
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import STEP_WAITING
+from stepkeep.store.protocol import Hint, Lease, Loaded, More, Propose, Quarantine, Renewed, RunKey, Want, Write
+from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.locks import Locks, Owner
+from stepkeep_lab.simulation.loop import current
+from stepkeep_lab.simulation.tables import Tables
+
+Proposal = tuple[str, str, int]
+
+
+def lock_order(key: RunKey) -> tuple[str, str]:
+    return (key[1], key[0])
+
+
+class WallClock:
+    """Microseconds since 1970 that never go back."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def __call__(self) -> int:
+        self._last = max(self._last, time.time_ns() // 1000)
+        return self._last
+
+
+class Database:
+    """What all stores of one model database share. `committed` hears of every write, after it was made; `listeners` are
+    handed hints, with the time that each takes."""
+
+    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+        self.clock = clock or WallClock()
+        self.tables = Tables()
+        self.locks = Locks()
+        self.migrated = False
+        self.sessions: dict[Session, None] = {}
+        self.listeners: list[Callable[[Hint, float], None]] = []
+        self.before_commit: Callable[[Write, int | None], None] = lambda what, recorded_at: None
+        self.committed: Callable[[Write], None] = lambda what: None
+
+    def begin(self) -> Session:
+        session = Session(self)
+        self.sessions[session] = None
+        return session
+
+    def crash(self) -> None:
+        """Every open session is gone; what was committed stays."""
+        for session in list(self.sessions):
+            session.abort()
+
+
+class Session(Owner):
+    """One transaction as the database sees it."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+        self._writes: list[Write] = []
+        self._notes: list[str] = []
+        self._deleted: list[RunKey] = []
+        self._recorded_at: int | None = None
+        self.state = "open"
+        self.waiting: asyncio.Task[object] | None = None
+        self.client = current.get()
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == "open"
+
+    @property
+    def has_written(self) -> bool:
+        return bool(self._writes or self._notes or self._deleted)
+
+    def _live(self) -> Tables:
+        if not self.is_open:
+            raise StoreUnavailable("the connection is gone, and its transaction with it")
+        return self._database.tables
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    def commit(self) -> None:
+        tables = self._live()
+        for what in self._writes:
+            self._database.before_commit(what, self._recorded_at)
+            tables.write(what)
+        for key in self._deleted:
+            tables.delete(key)
+        tables.notes += self._notes
+        self._finish("committed")
+        for what in self._writes:
+            self._database.committed(what)
+
+    def abort(self) -> None:
+        if self.is_open:
+            self._finish("aborted")
+            if self.waiting is not None and not self.waiting.done():
+                self.waiting.cancel()
+
+    def _finish(self, state: str) -> None:
+        self.state = state
+        self._database.sessions.pop(self, None)
+        self._database.locks.release(self)
+
+    # -- statements --------------------------------------------------------------------------------------------------
+    async def lock_runs(self, keys: Sequence[RunKey]) -> tuple[dict[RunKey, Run], int]:
+        """Lock runs one after the other in the order given; read them, and the clock, when all are held."""
+        tables = self._live()
+        there = [key for key in keys if key in tables.runs]
+        for key in there:
+            await self._database.locks.take(self, ("run", key))
+        tables = self._live()
+        return {key: tables.runs[key] for key in there if key in tables.runs}, self._database.clock()
+
+    async def propose(self, propose: Propose, offset: int) -> tuple[list[Proposal], dict[RunKey, Run], int]:
+        """Find claimable steps and lock their runs, passing over those that somebody else holds."""
+        candidates = queries.candidates(self._live(), self._database.clock() + offset, propose)[: 2 * propose.limit]
+        # What was found may be stale by the time its run is locked.
+        await asyncio.sleep(0)
+        tables = self._live()
+        found: list[Proposal] = []
+        runs: dict[RunKey, Run] = {}
+        for tenant, run_id, no in candidates:
+            key = (tenant, run_id)
+            if tables.is_quarantined(key):
+                continue
+            if len(found) < propose.limit and self._database.locks.try_take(self, ("run", key)):
+                found.append((tenant, run_id, no))
+                runs[key] = tables.runs[key]
+        return found, runs, self._database.clock()
+
+    def load(self, wants: Iterable[Want], proposed: Iterable[Proposal], loaded: Loaded) -> None:
+        """Read rows of runs that are locked."""
+        tables = self._live()
+        for want in wants:
+            key = want.key
+            if key not in loaded.runs:
+                continue
+            rows, mine = tables.steps[key], loaded.steps.setdefault(key, {})
+            if want.whole:
+                loaded.whole.add(key)
+                mine.update(rows)
+            if want.waiting:
+                loaded.waiting.add(key)
+                mine.update({no: row for no, row in rows.items() if row.state in STEP_WAITING and no not in mine})
+            for no in want.steps:
+                if no in rows and no not in mine:
+                    mine[no] = rows[no]
+            messages = tables.messages[key]
+            if want.inbox and key not in loaded.inbox:
+                kept = [message for message in messages.values() if message.consumed_by is None]
+                loaded.inbox[key] = tuple(sorted(kept, key=lambda message: message.number))
+            loaded.seen.update((*key, message) for message in want.messages if message in messages)
+            for no in want.outputs:
+                loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
+            if want.input:
+                loaded.inputs[key] = tables.details[key].input
+        for tenant, run_id, no in proposed:
+            row = tables.steps[tenant, run_id].get(no)
+            if row is not None:
+                loaded.steps.setdefault((tenant, run_id), {}).setdefault(no, row)
+
+    def look_up(self, more: More, loaded: Loaded) -> None:
+        """Read definitions and keys."""
+        tables = self._live()
+        loaded.definitions.update(
+            {one: tables.definitions[one] for one in more.definitions if one in tables.definitions}
+        )
+        loaded.idempotency.update(
+            {key: tables.idempotency[key] for key in more.idempotency if key in tables.idempotency}
+        )
+        loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
+
+    async def write(self, what: Write) -> None:
+        """Write, to be seen at the commit. Rows and keys that somebody else is writing are waited for."""
+        self._live()
+        take = self._database.locks.take
+        for tenant, key in what.released_keys:
+            await take(self, ("business", tenant, key))
+        for new in what.new_runs:
+            await take(self, ("run", (new.run.tenant, new.run.id)))
+            if new.idempotency is not None:
+                promise = new.idempotency
+                await take(self, ("idempotency", promise.tenant, promise.operation, promise.key))
+            if new.run.business_key is not None:
+                await take(self, ("business", new.run.tenant, new.run.business_key))
+        for change in what.runs:
+            await take(self, ("run", (change.run.tenant, change.run.id)))
+        self._live().check(what)
+        self._writes.append(what)
+
+    async def record(self, what: Write, offset: int, decided_at: int = 0, *, patient: bool = True) -> int:
+        """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
+        self._live()
+        what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
+        try:
+            for change in what.runs:
+                lock = ("run", (change.run.tenant, change.run.id))
+                if patient:
+                    await self._database.locks.take(self, lock)
+                elif not self._database.locks.try_take(self, lock):
+                    raise Contended("somebody else holds a run: somebody has to look")
+            self._recorded_at = now = self._database.clock() + offset
+            if what.new_runs and decided_at > now:
+                raise Contended("a run cannot begin before the moment has come: somebody has to look")
+            await self.write(what)
+            self._check_leases(what.steps, now)
+        except Contended:
+            # A statement that is a transaction by itself leaves no lock behind.
+            self._finish("aborted")
+            raise
+        self.commit()
+        return now
+
+    def _check_leases(self, steps: Iterable[Step], now: int) -> None:
+        tables = self._live()
+        for step in steps:
+            row = tables.steps[step.tenant, step.run_id][step.no]
+            if row.worker is not None and (row.due_at is None or row.due_at < now):
+                raise Contended("a lease has run out: somebody has to look")
+
+    def note(self, text: str) -> None:
+        """What user code writes in a transactional step."""
+        self._live()
+        self._notes.append(text)
+
+    def delete_runs(self, tenant: str, run_ids: Iterable[str]) -> list[str]:
+        """Delete finished runs, to be seen at the commit; those that somebody else holds are passed over."""
+        tables = self._live()
+        keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
+        finished = [
+            key
+            for key in keys
+            if key in tables.runs and tables.runs[key].ended_at is not None and not tables.is_quarantined(key)
+        ]
+        self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
+        return [run_id for _, run_id in self._deleted]
+
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str, offset: int) -> Quarantine | None:
+        """Set a run aside under its lock, and commit."""
+        key = (tenant, run_id)
+        await self.lock_runs([key])
+        now = self._database.clock() + offset
+        noted = self._live().set_aside(Quarantine(tenant, run_id, now, actor, reason))
+        self._finish("committed")
+        return noted
+
+    async def renew(self, leases: Sequence[Lease], offset: int) -> list[Renewed]:
+        """Extend leases that still stand, each under its run's lock."""
+        keys = sorted({(lease.tenant, lease.run_id) for lease in leases}, key=lock_order)
+        runs, now = await self.lock_runs(keys)
+        now += offset
+        renewed: list[Renewed] = []
+        extended: list[Step] = []
+        for lease in leases:
+            key = (lease.tenant, lease.run_id)
+            step = self._live().steps[key].get(lease.no) if key in runs else None
+            if step is None or step.fence != lease.fence or step.worker is None:
+                continue
+            if self._live().is_quarantined(key):
+                continue
+            if step.due_at is not None and step.due_at >= now:
+                extended.append(replace(step, due_at=max(step.due_at, now + lease.lease)))
+                renewed.append(Renewed(lease.run_id, lease.no, lease.fence, runs[key].state))
+        if extended:
+            self._writes.append(Write(steps=extended))
+        return renewed

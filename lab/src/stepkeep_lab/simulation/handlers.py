@@ -1,0 +1,206 @@
+"""Simulated user code: handlers that complete, fail, hang, wait, emit, or take their whole worker down.
+
+What an attempt does is drawn from a hash of seed, run, step and fence, so that nobody else's doings change it. Handlers
+are ordinary registered coroutines and run through the real executor; `SimulatedCrew` gives them a place to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.kernel.definition import Handler
+from stepkeep.kernel.outcomes import Outcome, Stopped
+from stepkeep.kernel.states import Category
+from stepkeep.worker import settle
+from stepkeep.worker.answers import StepError, WaitFor
+from stepkeep.worker.context import Context
+from stepkeep.worker.crew import Finished
+from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.payloads import MAX_RESULT, encode
+from stepkeep.worker.settings import Settings
+from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
+from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.loop import Process, SimulationOver, current
+
+if TYPE_CHECKING:
+    from stepkeep_lab.simulation.stage import Stage
+
+holding: ContextVar[Job] = ContextVar("holding")
+SECOND = 1_000_000
+
+
+def make_registry(stage: Stage) -> Registry:
+    """The handlers that definitions name."""
+
+    async def act(ctx: Context, value: Any = None, **_: Any) -> Any:
+        return await Acting(stage, ctx, holding.get()).go(value)
+
+    registry = Registry()
+    for name in (*HANDLERS, "undo"):
+        registry.register(HandlerSpec(name=name, function=act))
+    registry.register(HandlerSpec(name=EXACT, function=act, transactional=True))
+    return registry
+
+
+class Acting:
+    """One attempt of one handler."""
+
+    def __init__(self, stage: Stage, ctx: Context, job: Job) -> None:
+        self.stage, self.ctx, self.job = stage, ctx, job
+        self.step = job.claim.step
+        self.place = (job.claim.run_id, self.step.no, self.step.fence)
+        self.random = stage.random(f"handler:{self.place}")
+
+    async def go(self, value: Any) -> Any:
+        stage, ctx, chance, scenario = self.stage, self.ctx, self.random.random, self.stage.scenario
+        ledger = stage.ledger
+        if value is not None:
+            ledger.seen_inputs.append((ctx.run_id, self.step.no, ctx.step, value))
+        if ctx.completion_token is not None:
+            ledger.issue(ctx.run_id, self.step.no, ctx.completion_token)
+        if not scenario.alike:
+            await asyncio.sleep(self.random.choice((0.0, 0.1, 0.5, 2.0, 6.0)) * chance() * scenario.work)
+        stage.act(self.place, ctx.idempotency_key)
+        if ctx.connection is not None:
+            ctx.connection.execute(f"{ctx.run_id} {self.step.no} {self.step.fence}")
+        if stage.chaos:
+            await self._misbehave()
+        if chance() < scenario.emit:
+            ctx.cost(usd=0.5)
+            ctx.emit("told", list(self.place))
+        undoing = ctx.undoing or ctx.connection is not None
+        if not undoing and ctx.woken_by is None and chance() < scenario.wait:
+            return self._wait()
+        ledger.emitted[self.place] = [one.payload for one in ctx.emitted]
+        answer = {"step": ctx.step, "fence": self.step.fence, "ok": chance() < 0.7}
+        ledger.answers[self.place] = answer
+        return answer
+
+    def _wait(self) -> WaitFor:
+        chance = self.random.random
+        timeout = self.random.choice((None, 5 * SECOND))
+        said = (("asked", list(self.place)),) if chance() < 0.5 else ()
+        self.stage.ledger.emitted[self.place] = [
+            *(one.payload for one in self.ctx.emitted),
+            *(encode(payload, what="it") for _, payload in said),
+        ]
+        return WaitFor(
+            event=self.random.choice(EVENTS),
+            timeout=timeout,
+            emit=said,
+            takes_timeouts=timeout is None or chance() < 0.6,
+        )
+
+    async def _misbehave(self) -> None:
+        stage, scenario, chance = self.stage, self.stage.scenario, self.random.random
+        if stage.random(f"poison:{self.place[:2]}").random() < scenario.poison:
+            stage.log.note(Fault.POISON, str(self.place))
+            stage.kill(current.get())
+            await asyncio.sleep(3600)
+        if chance() < scenario.hang:
+            stage.log.note(Fault.HANDLER_HUNG, str(self.place))
+            await asyncio.sleep(60)
+        if chance() < scenario.deaf:
+            stage.log.note(Fault.HANDLER_DEAF, str(self.place))
+            await self._ignore_everybody(stage.loop.time() + 20 * chance())
+        if chance() < scenario.fail:
+            stage.log.note(Fault.HANDLER_FAILED, str(self.place))
+            self._fail()
+
+    async def _ignore_everybody(self, until: float) -> None:
+        """As a thread would: it cannot be stopped."""
+        loop = self.stage.loop
+        while loop.time() < until:
+            try:
+                await asyncio.sleep(until - loop.time())
+            except asyncio.CancelledError:
+                continue
+
+    def _fail(self) -> None:
+        if self.random.random() < 0.3:
+            raise RuntimeError("something broke")
+        delay = self.random.choice((None, None, None, 2 * SECOND))
+        if delay is not None:
+            self.stage.ledger.asked_delay.add(self.place)
+        category = self.random.choice(list(Category) + [Category.TRANSIENT] * 8)
+        raise StepError("it went wrong", category=category, delay=delay, final=self.random.random() < 0.1)
+
+
+def _is_narrow(job: Job) -> bool:
+    """Transactional steps and the rules of runs; everything else here is a coroutine."""
+    executor = job.claim.planned.executor
+    return not isinstance(executor, Handler) or executor.name == EXACT
+
+
+class SimulatedCrew:
+    """Runs handlers on the virtual loop, in the process of their worker."""
+
+    def __init__(self, stage: Stage, process: Process, settings: Settings, capabilities: frozenset[str]) -> None:
+        self._stage, self._process = stage, process
+        self._settings, self._capabilities = settings, capabilities
+        self._finished: Callable[[Finished], None] = lambda batch: None
+        self._running: dict[Job, asyncio.Task[None]] = {}
+        self.held: Callable[[], int] = lambda: 0
+
+    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = lambda: None) -> None:
+        self._finished = finished
+
+    @property
+    def unable(self) -> frozenset[Where]:
+        return frozenset()
+
+    def check(self) -> None:
+        """Nothing here breaks by itself."""
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        ledger = self._stage.ledger
+        for job in jobs:
+            self._running[job] = asyncio.get_running_loop().create_task(self._run(job))
+            if not self._capabilities.issuperset(job.claim.planned.definition.capabilities):
+                ledger.violation(f"{self._process.name} runs {job.claim.planned.name}, which needs {CAPABILITY}")
+        self.check_room()
+
+    def check_room(self) -> None:
+        """I13: a worker never runs or holds more than it has slots, nor more that is narrow than it has threads."""
+        slots, threads = self._settings.concurrency, self._settings.pool
+        if max(len(self._running), self.held()) > slots:
+            held = f"runs {len(self._running)} and holds {self.held()}"
+            self._stage.ledger.violation(f"I13: {self._process.name} {held} of at most {slots}")
+        if threads < slots and (narrow := sum(map(_is_narrow, self._running))) > threads:
+            said = f"runs {narrow} that have something to themselves"
+            self._stage.ledger.violation(f"I13: {self._process.name} {said}, of at most {threads}")
+
+    def stop(self, job: Job) -> None:
+        task = self._running.get(job)
+        if task is not None and job.begun:
+            task.cancel()
+
+    def close(self) -> None:
+        for task in list(self._running.values()):
+            task.cancel()
+
+    async def _run(self, job: Job) -> None:
+        holding.set(job)
+        job.begun = True
+        outcome: Outcome
+        try:
+            if job.cancelled.why is not None:
+                outcome = Stopped()
+            else:
+                if job.code.is_rules:
+                    await asyncio.sleep(self._stage.judging_time(job))
+                answer = job.code.executor.run(job)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+                outcome = settle.answered(answer, job.context, MAX_RESULT, may_be_outcome=job.code.spec is None)
+        except (SimulationOver, GeneratorExit):
+            raise
+        except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
+            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+        del self._running[job]
+        self._finished([(job, outcome if job.completion_token is None else settle.sign(outcome, job))])

@@ -1,0 +1,413 @@
+"""People and the outside world: they start runs, approve, reject, complete, send, cancel, often at the wrong moment.
+
+While there is chaos they act at random, twice, out of order and on the wrong thing. Afterwards they are fair: whatever
+waits for somebody and has no deadline of its own is served, so that every run can end. All goes through the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+
+from stepkeep.errors import Contended, Refused, StoreError
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.operations import decisions, quarantine
+from stepkeep.operations.rerun import rerun
+from stepkeep.operations.start import Started, StartRequest, start_idle
+from stepkeep_lab.simulation.cast import Server
+from stepkeep_lab.simulation.definitions import EVENTS, maybe
+from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.ledger import Ack
+from stepkeep_lab.simulation.stage import TENANT, Stage
+
+T = TypeVar("T")
+NAMES = ("ann", "bea", "cyd")
+STARTED_WITHIN = 0.8
+"""The part of the chaos within which all runs are started."""
+
+LETTER = "letter"
+
+ONE_IN = 4
+"""Of so many runs one is looked at, one run again, and one shares its business key with others."""
+
+
+class People:
+    """All of them. `plans` has one plan per run to start; `starting` counts those not yet answered for."""
+
+    def __init__(self, stage: Stage, server: Server, plans: list[Plan]) -> None:
+        self._stage, self._server, self._plans = stage, server, plans
+        self._random = stage.random("people")
+        self._ledger = stage.ledger
+        self._fourth = len(plans) // ONE_IN
+        self._clicks = 0
+        self._messages = 0
+        self._reruns = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self.starting = 0
+
+    @property
+    def busy(self) -> bool:
+        return any(not task.done() for task in self._tasks)
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks = [task for task in self._tasks if not task.done()]
+        self._tasks.append(asyncio.get_running_loop().create_task(work))
+
+    async def _ask(self, operation: Callable[[Server], Awaitable[T]], *, again: bool) -> T | None:
+        """Ask until there is an answer (or, without `again`, perhaps never know). A refusal is an answer."""
+        while True:
+            calm = not self._stage.chaos
+            try:
+                return await self._server.call(operation)
+            except Refused as refusal:
+                self._ledger.refusals[type(refusal).__name__] += 1
+                return None
+            except StoreError as problem:
+                self._ledger.met[f"a caller met {type(problem).__name__}"] += 1
+                if isinstance(problem, Contended) and calm:
+                    self._ledger.violation(f"I5: nobody else acts, and yet a request met somebody: {problem}")
+                    return None
+                if not again:
+                    return None
+            except Exception as problem:  # noqa: BLE001 - a defect, to be told
+                self._ledger.violation(f"a request broke: {type(problem).__name__}: {problem}")
+                return None
+            await asyncio.sleep(0.2 + self._random.random() * 2)
+
+    async def _decide(
+        self, run_id: str, event: Callable[[Server], Awaitable[Accepted]], kind: str, **asked: object
+    ) -> None:
+        """Ask for a decision; a yes to something else than what was asked is no yes."""
+        accepted = await self._ask(event, again=maybe(self._random, 0.7))
+        if accepted is not None:
+            record = accepted.record
+            for word, said in asked.items():
+                if record.get(word) != said:
+                    self._ledger.violation(f"I11: {kind} of {run_id}: asked for {word} {said}, told yes to {record}")
+            if accepted.repeated:
+                self._ledger.met[f"{kind.split()[0]}: the same again"] += 1
+            self._ledger.acks.append(Ack(kind, run_id, accepted))
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+    async def start_all(self) -> None:
+        starts = self.starting = len(self._plans)
+        for place, plan in enumerate(self._plans):
+            if not self._stage.scenario.alike:
+                await asyncio.sleep(self._random.random() * STARTED_WITHIN * self._stage.scenario.chaos / starts)
+            self._spawn(self._start(place, plan))
+
+    async def _start(self, place: int, plan: Plan) -> None:
+        random = self._stage.random(f"start:{place}")
+        request = StartRequest(
+            plan=plan,
+            tenant=TENANT,
+            actor=random.choice(NAMES),
+            input=b'{"n":1}',
+            idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
+            business_key=random.choice((None, None, f"order-{random.randint(0, self._fourth)}")),
+            start_now=maybe(random, 0.85),
+        )
+        starts = [self._start_once(request)]
+        if request.idempotency_key and maybe(random, self._stage.scenario.duplicate):
+            self._stage.log.note(Fault.START_DUPLICATED, request.idempotency_key)
+            starts.append(self._start_once(request))
+            if maybe(random, 0.5):
+                starts.append(self._start_once(msgspec.structs.replace(request, input=b'{"n":2}')))
+        await asyncio.gather(*starts)
+        self.starting -= 1
+
+    async def _start_once(self, request: StartRequest) -> None:
+        started = await self._ask(lambda server: server.starter.start(request), again=True)
+        if started is not None:
+            self._started(started, request)
+
+    def _started(self, started: Started, request: StartRequest) -> None:
+        self._ledger.acks.append(Ack("start", started.run_id, (request.idempotency_key, request.input)))
+        if not started.created:
+            self._ledger.met["start: the same again"] += 1
+
+    # -- chaos -------------------------------------------------------------------------------------------------------
+    async def meddle(self) -> None:
+        """Act at random until the chaos is over."""
+        random = self._random
+        while self._stage.chaos:
+            await asyncio.sleep(random.choice((0.05, 0.5, 2.0)) * random.random())
+            runs = list(self._stage.database.tables.runs.values())
+            if not runs:
+                continue
+            for run in random.sample(runs, 1 + len(runs) // ONE_IN):
+                self._meddle_with(run)
+
+    def _meddle_with(self, run: Run) -> None:
+        random, scenario = self._random, self._stage.scenario
+        for step in self._waiting(run):
+            self._serve_badly(run, step)
+        if maybe(random, scenario.cancel * 0.2):
+            self._cancel(run)
+        if maybe(random, scenario.noise * 0.4):
+            random.choice(NOISES)(self, run)
+
+    def _waiting(self, run: Run) -> list[Step]:
+        rows = self._stage.database.tables.steps[run.tenant, run.id].values()
+        return [row for row in rows if row.state in STEP_WAITING]
+
+    def _serve_badly(self, run: Run, step: Step) -> None:
+        random, scenario = self._random, self._stage.scenario
+        if step.state is StepState.AWAITING_APPROVAL:
+            if maybe(random, scenario.approve * 0.4):
+                self._judge(run, step, approve=True)
+            if maybe(random, scenario.reject * 0.3):
+                self._judge(run, step, approve=False)
+        elif step.state is StepState.AWAITING_COMPLETION and maybe(random, scenario.complete * 0.4):
+            self._complete(run, step)
+        elif step.state is StepState.AWAITING_EVENT and maybe(random, scenario.send * 0.4):
+            assert step.note is not None
+            self._send(run, step.note.event or "")
+
+    def _name(self, run: Run, no: int) -> str:
+        plan = next(plan for plan in self._plans if plan.definition_id == run.definition_id)
+        return plan.at(no).name
+
+    def _judge(self, run: Run, step: Step, *, approve: bool) -> None:
+        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: decisions.decide_gate(
+                    server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, step=name
+                ),
+                "gate",
+                step=name,
+                decision="approved" if approve else "rejected",
+                by=actor,
+            )
+        )
+
+    def _double_click(self, run: Run) -> None:
+        """The same person says the same twice, without naming a gate."""
+        self._clicks += 1
+        self._stage.log.note(Fault.DOUBLE_CLICK, run.id)
+        actor, comment, approve = self._random.choice(NAMES), f"click {self._clicks}", maybe(self._random, 0.8)
+
+        async def twice() -> None:
+            for _ in range(2):
+                await self._decide(
+                    run.id,
+                    lambda server: decisions.decide_gate(
+                        server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, comment=comment
+                    ),
+                    "click",
+                    decision="approved" if approve else "rejected",
+                    by=actor,
+                )
+
+        self._spawn(twice())
+
+    def _complete(self, run: Run, step: Step, outcome: str | None = None) -> None:
+        random = self._random
+        tokens = self._ledger.token_of.get((run.id, step.no), [])
+        token = random.choice(tokens) if tokens and maybe(random, 0.9) else "no such token"
+        said = outcome or random.choice(("Succeeded", "Succeeded", "Failed", "Cancelled"))
+        self._finish(run, step, token, said)
+
+    def _finish(self, run: Run, step: Step, token: str, outcome: str) -> None:
+        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: decisions.complete(
+                    server.transactor,
+                    run.id,
+                    name,
+                    token=token,
+                    outcome=outcome,
+                    tenant=TENANT,
+                    actor=actor,
+                    output=b'{"ok":true}',
+                ),
+                "completion",
+                step=name,
+                outcome=outcome,
+            )
+        )
+        self._ledger.presented.append((run.id, step.no, token))
+
+    def _send(self, run: Run, name: str) -> None:
+        """A message, perhaps twice, perhaps overtaking the one sent before it."""
+        random = self._random
+        self._messages += 1
+        message = f"m{self._messages}"
+        copies = 1
+        if maybe(random, self._stage.scenario.duplicate):
+            self._stage.log.note(Fault.MESSAGE_DUPLICATED, message)
+            copies = random.randint(2, 3)
+        for _ in range(copies):
+            delay = random.choice((0.0, 0.0, random.random() * 3))
+            if delay:
+                self._stage.log.note(Fault.MESSAGE_REORDERED, message)
+            self._spawn(self._deliver(run, name, message, delay))
+
+    async def _deliver(self, run: Run, name: str, message: str, delay: float) -> None:
+        await asyncio.sleep(delay)
+        self._ledger.sent[run.id, message] = name
+        await self._decide(
+            run.id,
+            lambda server: decisions.send(
+                server.transactor, run.id, name, b'{"m":1}', tenant=TENANT, actor="outside", message_id=message
+            ),
+            f"message {message}",
+        )
+
+    async def write_letters(self, count: int) -> None:
+        """Send the first run one message after the other, of a kind that nothing waits for: each is an entry."""
+        runs = self._stage.database.tables.runs
+        wanted = self._plans[0].definition_id
+        while not any(run.definition_id == wanted for run in runs.values()):  # noqa: ASYNC110 - the time is virtual
+            await asyncio.sleep(0.1)
+        first = next(run for run in runs.values() if run.definition_id == wanted)
+        for letter in range(count):
+            await self._deliver(first, LETTER, f"letter-{letter}", 0.0)
+
+    def _cancel(self, run: Run) -> None:
+        self._stage.log.note(Fault.CANCEL, run.id)
+        compensate, actor = maybe(self._random, 0.5), self._random.choice(NAMES)
+        again = self._random.random() * 4 if maybe(self._random, 0.5) else None
+
+        async def cancel() -> None:
+            def asked(server: Server) -> Awaitable[Accepted]:
+                return decisions.cancel(server.transactor, run.id, tenant=TENANT, actor=actor, compensate=compensate)
+
+            await self._decide(run.id, asked, "cancel")
+            if again is not None:
+                await asyncio.sleep(again)
+                await self._decide(run.id, asked, "cancel")
+
+        self._spawn(cancel())
+
+    # -- the operator ------------------------------------------------------------------------------------------------
+    async def set_aside(self) -> None:
+        """Quarantine runs at random and release them after a while, until the chaos is over."""
+        random, scenario = self._stage.random("operator"), self._stage.scenario
+        while scenario.quarantine and self._stage.chaos:
+            await asyncio.sleep(random.choice((0.2, 1.0, 3.0)) * random.random())
+            runs = list(self._stage.database.tables.runs.values())
+            if runs and maybe(random, scenario.quarantine):
+                self._spawn(self._quarantine(random.choice(runs), random.choice((0.1, 2.0, 20.0)) * random.random()))
+
+    async def _quarantine(self, run: Run, seconds: float) -> None:
+        self._stage.log.note(Fault.QUARANTINE, run.id)
+        noted = await self._ask(
+            lambda server: quarantine.quarantine(
+                server.transactor, run.id, tenant=TENANT, actor="operator", reason="a look at it"
+            ),
+            again=False,
+        )
+        if noted is not None:
+            self._ledger.acks.append(Ack("quarantine", run.id, noted))
+            await asyncio.sleep(seconds)
+            await self._release(run.id)
+
+    async def _release(self, run_id: str) -> None:
+        await self._ask(
+            lambda server: quarantine.release(
+                server.transactor, run_id, tenant=TENANT, actor="operator", reason="seen"
+            ),
+            again=True,
+        )
+
+    # -- noise -------------------------------------------------------------------------------------------------------
+    def _any_step(self, run: Run) -> Step:
+        return self._random.choice(list(self._stage.database.tables.steps[run.tenant, run.id].values()))
+
+    def _judge_anything(self, run: Run) -> None:
+        self._judge(run, self._any_step(run), approve=maybe(self._random, 0.5))
+
+    def _complete_anything(self, run: Run) -> None:
+        self._complete(run, self._any_step(run))
+
+    def _send_anything(self, run: Run) -> None:
+        self._send(run, self._random.choice((*EVENTS, "")))
+
+    def _start_again(self, run: Run) -> None:
+        self._begin(run)
+
+    def _ask_for_nothing(self, run: Run) -> None:
+        ghost = msgspec.structs.replace(run, id="00000000-0000-7000-8000-000000000000")
+        self._send(ghost, EVENTS[0])
+
+    def _rerun(self, run: Run) -> None:
+        if self._reruns > self._fourth:
+            return
+        self._reruns += 1
+        key = f"rerun-{self._reruns}"
+
+        async def again() -> None:
+            started = await self._ask(
+                lambda server: rerun(
+                    server.transactor, server.starter, run.id, tenant=TENANT, actor="ann", idempotency_key=key
+                ),
+                again=True,
+            )
+            if started is not None:
+                self._ledger.acks.append(Ack("start", started.run_id, (key, b'{"n":1}')))
+
+        self._spawn(again())
+
+    # -- fairness ----------------------------------------------------------------------------------------------------
+    def _begin(self, run: Run) -> None:
+        async def begin() -> None:
+            record = await self._ask(
+                lambda server: start_idle(server.transactor, run.id, tenant=TENANT, actor="ann"), again=True
+            )
+            if record is not None:
+                self._ledger.acks.append(Ack("begin", run.id, record))
+
+        self._spawn(begin())
+
+    def serve_fairly(self) -> None:
+        """Give everybody who waits without a deadline what they wait for."""
+        if self.busy:
+            return
+        for one in self._stage.database.tables.quarantine:
+            if one.released_at is None:
+                self._spawn(self._release(one.run_id))
+        for run in list(self._stage.database.tables.runs.values()):
+            if run.state in RUN_TERMINAL:
+                continue
+            if run.state is RunState.IDLE:
+                self._begin(run)
+            for step in self._waiting(run):
+                if step.due_at is None:
+                    self._serve_well(run, step)
+
+    def _serve_well(self, run: Run, step: Step) -> None:
+        note = step.note
+        if step.state is StepState.AWAITING_APPROVAL:
+            self._judge(run, step, approve=maybe(self._random, 0.8))
+        elif step.state is StepState.AWAITING_EVENT and note is not None:
+            self._send(run, note.event or "")
+        elif step.state is StepState.AWAITING_COMPLETION and note is not None:
+            token = self._ledger.tokens.get(note.token or "")
+            if token is None:
+                self._ledger.violation(f"step {step.no} of {run.id} waits for a token that nobody was given")
+                return
+            self._finish(run, step, token, "Succeeded")
+
+
+NOISES: tuple[Callable[[People, Run], None], ...] = (
+    People._judge_anything,
+    People._complete_anything,
+    People._send_anything,
+    People._double_click,
+    People._double_click,
+    People._start_again,
+    People._ask_for_nothing,
+    People._rerun,
+)

@@ -1,0 +1,291 @@
+"""One seed from its scenario to its result: chaos, then calm until every run has ended, then the verdict.
+
+The same scenario always gives the same result, byte for byte: `digest` covers all journals, all rows' heads and the log
+of faults. Campaigns, the shrinker, the mutants and the tests call `play`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import random as global_random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from unittest.mock import patch
+
+import msgspec
+
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.journal import open_entry
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
+from stepkeep.operations import decisions, start, workers
+from stepkeep.operations.publish import publish
+from stepkeep.operations.transact import Transactor
+from stepkeep_lab.simulation.audit import Auditor
+from stepkeep_lab.simulation.cast import Server, Workplace
+from stepkeep_lab.simulation.definitions import correspondence, draw_definition
+from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
+from stepkeep_lab.simulation.faults import Fault
+from stepkeep_lab.simulation.handlers import make_registry
+from stepkeep_lab.simulation.loop import Stalled
+from stepkeep_lab.simulation.people import People
+from stepkeep_lab.simulation.scenario import Scenario
+from stepkeep_lab.simulation.stage import TENANT, Stage
+from stepkeep_lab.simulation.store import ModelStore
+from stepkeep_lab.simulation.verdict import Verdict
+
+RUNS_OF_EACH = 2
+"""How many runs there are of each definition."""
+
+CALM = 1500.0
+"""How long (virtual seconds) runs may take to end once nothing goes wrong any more."""
+
+HEARD_WITHIN = 15.0
+"""How soon a worker that is well again must be known to be."""
+
+MOST_STEPS = 600_000
+"""How many callbacks a seed may take; more means that something spins."""
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a scenario."""
+
+    scenario: Scenario
+    violations: tuple[str, ...]
+    digest: str
+    runs: int
+    steps: int
+    written_in: Counter[str]
+    ended: Counter[str]
+    faults: Counter[str]
+    refusals: Counter[str]
+    met: Counter[str]
+    rows: frozenset[tuple[str, str | None, str]]
+    effects: int
+    commits: int
+    longest: int
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+def play(scenario: Scenario) -> Result:
+    """Play a scenario and tell what came of it."""
+    with _determined(scenario.seed), _complaints() as complaints:
+        stage = Stage(scenario)
+        drama = _Drama(stage)
+        try:
+            stage.loop.run_until_complete(drama.main())
+        except Stalled as problem:
+            stage.ledger.violation(f"I5: {problem}")
+        except Overrun:
+            stage.ledger.violation("I5: something spins without end")
+        finally:
+            stage.loop.close()
+        for said in (*complaints, *stage.loop.unheard):
+            stage.ledger.violation(f"a process complained: {said}")
+        return drama.result()
+
+
+class Overrun(Exception):
+    """The seed took more callbacks than any sensible one."""
+
+
+class _Drama:
+    """The acts of one seed."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._scenario = stage, stage.scenario
+        self._plans: dict[int, Plan] = {}
+        self._auditor = Auditor(stage, lambda run: self._plans[run.definition_id])
+
+    async def main(self) -> None:
+        stage, scenario = self._stage, self._scenario
+        plans = await self._publish()
+        registry = make_registry(stage)
+        server = Server(stage)
+        people = People(stage, server, plans)
+        places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
+        for place in places:
+            place.open()
+        work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
+        if scenario.letters:
+            work.append(people.write_letters(scenario.letters))
+        acts = [asyncio.ensure_future(act) for act in work]
+        await asyncio.sleep(scenario.chaos)
+        stage.chaos = False
+        await asyncio.gather(*acts)
+        await self._until_all_ended(people)
+        if stage.ledger.violations:
+            # What has gone wrong may never end, and what would be said of the rest says nothing new.
+            return
+        await self._go_home(places)
+        await Verdict(stage, self._plans).give()
+
+    async def _publish(self) -> list[Plan]:
+        transactor, scenario = (
+            Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time),
+            self._scenario,
+        )
+        plans = []
+        for place in range(1 if scenario.alike else (scenario.runs + 1) // RUNS_OF_EACH):
+            drawn = self._draw(self._stage.random(f"definition:{place}"), f"w{place}")
+            if scenario.letters and place == 0:
+                drawn = correspondence(drawn.name)
+            plan = await publish(transactor, drawn, tenant=TENANT, actor="ann")
+            self._plans[plan.definition_id] = plan
+            plans.append(plan)
+        return [plans[place % len(plans)] for place in range(scenario.runs)]
+
+    def _draw(self, random: Random, name: str) -> Definition:
+        scenario = self._scenario
+        if random.random() < scenario.dialects:
+            return draw_in_dialect(random, random.choice(tuple(DRAWERS)), name, scenario.steps)
+        return draw_definition(random, name, scenario.steps, shape=scenario.shape, bias=scenario.bias)
+
+    async def _harm(self, places: list[Workplace], server: Server) -> None:
+        """What happens to processes and the database by itself, second by second."""
+        stage, scenario, random = self._stage, self._scenario, self._stage.random("harm")
+        while stage.chaos:
+            await asyncio.sleep(random.random())
+            if random.random() < scenario.restart / 2:
+                stage.restart_database(random.choice((0.05, 1.0, 6.0)) * random.random())
+            place = random.choice(places)
+            if random.random() < scenario.kill / 2 and place.process is not None:
+                stage.log.note(Fault.KILL, place.process.name)
+                stage.kill(place.process)
+            if random.random() < scenario.drain / 2 and place.worker is not None:
+                stage.log.note(Fault.DRAIN, "")
+                place.drain()
+            if random.random() < scenario.serverkill / 2 and server.process is not None:
+                stage.log.note(Fault.SERVER_KILL, server.process.name)
+                stage.kill(server.process)
+
+    async def _until_all_ended(self, people: People) -> None:
+        stage = self._stage
+        runs = stage.database.tables.runs
+        until = stage.loop.time() + CALM
+        while stage.loop.time() < until and not stage.ledger.violations:
+            await asyncio.sleep(1.0)
+            if stage.loop.steps > MOST_STEPS:
+                raise Overrun
+            people.serve_fairly()
+            ended = all(run.state in RUN_TERMINAL for run in runs.values())
+            if ended and stage.is_quiet and not people.busy and not people.starting:
+                break
+        if self._scenario.long and not stage.ledger.violations:
+            # Long enough for silent workers to be missed, given up, and heard again.
+            await asyncio.sleep(200.0)
+
+    async def _go_home(self, places: list[Workplace]) -> None:
+        """Everybody stops in good order, and does so in time."""
+        stage = self._stage
+        for place in places:
+            place.closed = True
+            if stage.loop.time() > stage.trouble_at + HEARD_WITHIN:
+                self._must_be_known(place)
+        for _ in range(120):
+            for place in places:
+                place.drain()
+            if all(place.process is None or not place.process.alive for place in places):
+                return
+            await asyncio.sleep(1.0)
+        stage.ledger.violation("a worker that was asked to stop does not end")
+
+    def _must_be_known(self, place: Workplace) -> None:
+        """Who lives and is heard is not taken for lost."""
+        rows = {row.id: row.state for row in self._stage.database.tables.workers.values()}
+        known = None if place.worker is None else rows.get(place.worker.id or "")
+        if known in (WorkerState.UNRESPONSIVE, WorkerState.SHUTDOWN):
+            self._stage.ledger.violation(f"a worker lives, and is said to be {known}")
+
+    # -- the result --------------------------------------------------------------------------------------------------
+    def result(self) -> Result:
+        stage, tables = self._stage, self._stage.database.tables
+        rows = set(self._auditor.met)
+        for entries in tables.worker_journal.values():
+            rows |= {("worker", hop.source, hop.trigger) for entry in entries for hop in open_entry(entry.body).hops}
+        locks, met = stage.database.locks, stage.ledger.met
+        met.update({"a wait for a lock": locks.waits, "a deadlock": locks.deadlocks, "a lock timeout": locks.timeouts})
+        return Result(
+            scenario=self._scenario,
+            violations=tuple(dict.fromkeys(stage.ledger.violations)),
+            digest=self._digest(),
+            runs=len(tables.runs),
+            steps=sum(map(len, tables.steps.values())),
+            written_in=Counter(self._plans[run.definition_id].definition.dialect for run in tables.runs.values()),
+            ended=Counter(str(run.state) for run in tables.runs.values()),
+            faults=stage.log.counts,
+            refusals=stage.ledger.refusals,
+            met=+met,
+            rows=frozenset(rows),
+            effects=len(stage.ledger.effects),
+            commits=self._auditor.commits,
+            longest=max((run.seq for run in tables.runs.values()), default=0),
+            seconds=stage.loop.time(),
+        )
+
+    def _digest(self) -> str:
+        tables, seal = self._stage.database.tables, hashlib.sha256()
+        for journal in (*tables.journal.values(), *(dict(enumerate(one)) for one in tables.worker_journal.values())):
+            for entry in journal.values():
+                seal.update(entry.hash + entry.body)
+        for line in (*self._stage.log.lines, *map(str, self._stage.ledger.effects), f"{self._stage.loop.time():.6f}"):
+            seal.update(line.encode())
+        return seal.hexdigest()
+
+
+@contextmanager
+def _determined(seed: int) -> Iterator[None]:
+    """Nothing random that is not drawn from the seed, for as long as this lasts."""
+    ids = Counter[str]()
+
+    def next_id() -> str:
+        ids["run"] += 1
+        return f"0190{ids['run']:04x}-0000-7000-8000-000000000000"
+
+    def worker_id(app: str) -> str:
+        ids[app] += 1
+        return f"{app}:{ids[app]}"
+
+    kept = global_random.getstate()
+    global_random.seed(f"{seed}:global")
+    with ExitStack() as stack:
+        stack.callback(global_random.setstate, kept)
+        stack.enter_context(patch.object(start, "uuid7", next_id))
+        stack.enter_context(patch.object(decisions, "uuid7", next_id))
+        stack.enter_context(patch.object(workers, "worker_id", worker_id))
+        yield
+
+
+class _Complaints(logging.Handler):
+    """Errors that a worker logs and survives are defects all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        problem = record.exc_info[1] if record.exc_info else None
+        self.said.append(f"{record.getMessage()}: {type(problem).__name__}: {problem}")
+
+
+@contextmanager
+def _complaints() -> Iterator[list[str]]:
+    """Listen to what the engine logs as an error; what handlers log is of no interest here."""
+    handler = _Complaints()
+    engine, handlers = logging.getLogger("stepkeep"), logging.getLogger("stepkeep.handler")
+    with ExitStack() as stack:
+        for logger, level in ((engine, engine.level), (handlers, handlers.level)):
+            stack.callback(logger.setLevel, level)
+        for setting, value in (("propagate", False), ("handlers", [handler])):
+            stack.enter_context(patch.object(engine, setting, value))
+        engine.setLevel(logging.ERROR)
+        handlers.setLevel(logging.CRITICAL + 1)
+        yield handler.said

@@ -1,0 +1,177 @@
+"""The reading side of the model database: what the real stores ask in SQL, asked of tables in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from stepkeep.kernel.rows import Run, Step, Worker
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
+from stepkeep.store.protocol import (
+    Due,
+    Finished,
+    Loaded,
+    Propose,
+    RunFilter,
+    RunKey,
+    RunRecord,
+    StoredDefinition,
+    WholeRun,
+)
+from stepkeep_lab.simulation.tables import Tables
+
+
+def definition(tables: Tables, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
+    found = [one for one in tables.definitions.values() if (one.tenant, one.name) == (tenant, name)]
+    if version is not None:
+        return next((one for one in found if one.version == version), None)
+    return max(found, key=lambda one: one.version, default=None)
+
+
+def definitions(tables: Tables, tenant: str) -> list[StoredDefinition]:
+    found = [one for one in tables.definitions.values() if one.tenant == tenant]
+    return sorted(found, key=lambda one: (one.name, -one.version))
+
+
+def due(tables: Tables, now: int, limit: int) -> list[Due]:
+    """Steps and runs whose time has come, oldest first."""
+    found = [
+        (step.due_at, 0, Due(step.tenant, step.run_id, step.no))
+        for rows in tables.steps.values()
+        for step in rows.values()
+        if step.due_at is not None and step.due_at <= now and not tables.is_quarantined((step.tenant, step.run_id))
+    ]
+    found += [
+        (run.due_at, 1, Due(run.tenant, run.id, None))
+        for run in tables.runs.values()
+        if run.due_at is not None and run.due_at <= now and not tables.is_quarantined((run.tenant, run.id))
+    ]
+    found.sort(key=lambda one: one[:2])
+    return [one for _, _, one in found[:limit]]
+
+
+def candidates(tables: Tables, now: int, propose: Propose) -> list[tuple[str, str, int]]:
+    """Claimable steps, best first."""
+    queues, after = frozenset(propose.queues), propose.after
+    found = [
+        (-step.priority, step.ready_at, step.run_id, step.no, step.tenant)
+        for rows in tables.steps.values()
+        for step in rows.values()
+        if step.ready_at is not None
+        and step.queue in queues
+        and step.ready_at <= now
+        and (after is None or step.ready_at >= after)
+        and not tables.is_quarantined((step.tenant, step.run_id))
+    ]
+    found.sort()
+    return [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
+
+
+def claimable(tables: Tables, now: int, propose: Propose) -> Loaded:
+    """The best of them, with their runs."""
+    loaded = Loaded(now=now, proposed=candidates(tables, now, propose)[: propose.limit])
+    for tenant, run_id, no in loaded.proposed:
+        key = (tenant, run_id)
+        loaded.runs[key] = tables.runs[key]
+        loaded.steps.setdefault(key, {})[no] = tables.steps[key][no]
+    return loaded
+
+
+def has_ready(tables: Tables, now: int, queues: Collection[int]) -> bool:
+    return any(
+        step.queue in queues
+        and step.ready_at is not None
+        and step.ready_at <= now
+        and not tables.is_quarantined((step.tenant, step.run_id))
+        for rows in tables.steps.values()
+        for step in rows.values()
+    )
+
+
+def record(tables: Tables, key: RunKey) -> RunRecord | None:
+    run = tables.runs.get(key)
+    return None if run is None else RunRecord(run=run, details=tables.details[key])
+
+
+def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
+    """Newest first."""
+    found = []
+    for key in sorted(tables.runs, key=lambda key: key[1], reverse=True):
+        run, details = tables.runs[key], tables.details[key]
+        if (
+            run.tenant == which.tenant
+            and (not which.states or run.state in which.states)
+            and which.workflow in (None, details.workflow)
+            and which.business_key in (None, details.business_key)
+            and which.correlation_id in (None, details.correlation_id)
+            and (which.before is None or run.id < which.before)
+        ):
+            found.append(RunRecord(run=run, details=details))
+    return found[: which.limit]
+
+
+def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:
+    return dict(Counter(run.state for run in tables.runs.values() if run.tenant == tenant))
+
+
+def stuck(tables: Tables) -> list[RunKey]:
+    """Promise 6 as a query: unfinished runs that nothing will ever move."""
+    return sorted(
+        key for key, run in tables.runs.items() if _is_stuck(run, tables.steps[key]) and not tables.is_quarantined(key)
+    )
+
+
+def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
+    if run.state in RUN_TERMINAL or run.state is RunState.IDLE:
+        return False
+    if run.state is RunState.STOPPING and run.due_at is not None:
+        return False
+    return not any(
+        row.ready_at is not None or row.due_at is not None or row.state in STEP_WAITING for row in rows.values()
+    )
+
+
+def finished(tables: Tables, which: Finished, *, also_quarantined: bool = False) -> list[str]:
+    """Oldest first."""
+    found = [
+        run.id
+        for key, run in tables.runs.items()
+        if run.tenant == which.tenant
+        and run.ended_at is not None
+        and run.ended_at <= which.ended_by
+        and which.after < run.id < which.before
+        and which.workflow in (None, tables.details[key].workflow)
+        and (also_quarantined or not tables.is_quarantined(key))
+    ]
+    return sorted(found)[: which.limit]
+
+
+def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[WholeRun]:
+    """In the order asked for."""
+    keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
+    return [
+        WholeRun(
+            record=RunRecord(run=tables.runs[key], details=tables.details[key]),
+            steps=tuple(row for _, row in sorted(tables.steps[key].items())),
+            attempts=tuple(row for _, row in sorted(tables.attempts[key].items())),
+            entries=tuple(row for _, row in sorted(tables.journal[key].items())),
+            messages=tuple(sorted(tables.messages[key].values(), key=lambda message: message.number)),
+            outbox=tuple(row for _, row in sorted(tables.outbox[key].items())),
+        )
+        for key in keys
+        if key in tables.runs
+    ]
+
+
+def workers(tables: Tables, tenant: str, live_only: bool) -> list[Worker]:
+    return [
+        row
+        for _, row in sorted(tables.workers.items())
+        if row.tenant == tenant and not (live_only and row.state is WorkerState.SHUTDOWN)
+    ]
+
+
+def silent(tables: Tables, before: int) -> list[Worker]:
+    """Not shut down, and not heard since; longest silence first."""
+    found = [row for row in tables.workers.values() if row.state is not WorkerState.SHUTDOWN and row.heard_at <= before]
+    return sorted(found, key=lambda row: (row.heard_at, row.no))

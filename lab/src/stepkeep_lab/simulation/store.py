@@ -1,0 +1,530 @@
+"""The model store: the stores' protocol on the model database, one round trip of a wire for each statement.
+
+It follows the PostgreSQL store statement by statement, so that what can happen between two statements there can happen
+here. On a plain wire it passes the stores' contract suite; in a simulation the wire brings faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import Broken, Contended, Unreadable
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.plan import NO_QUEUE
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.states import RunState, WorkerState
+from stepkeep.store.bell import Noting, ringing, topics_of
+from stepkeep.store.bounds import check_version, check_worker
+from stepkeep.store.protocol import (
+    Basis,
+    Decide,
+    Due,
+    Finished,
+    Lease,
+    Loaded,
+    Maintenance,
+    More,
+    Propose,
+    Quarantine,
+    Renewed,
+    RunFilter,
+    RunKey,
+    RunRecord,
+    SchemaStatus,
+    StoredDefinition,
+    Transaction,
+    Want,
+    WholeRun,
+    WorkerChange,
+    Write,
+)
+from stepkeep.store.reading import quarantined
+from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.bell import ModelBell
+from stepkeep_lab.simulation.database import Database, Proposal, Session, lock_order
+
+T = TypeVar("T")
+Work = Callable[[], T]
+Waiting = Callable[[], Coroutine[Any, Any, T]]
+
+MAX_ROUNDS = 10_000
+SCHEMA = ((1, "core"), (2, "message_numbers"), (3, "quarantine"))
+
+_encode_spec = msgspec.json.Encoder(order="sorted").encode
+_decode_spec = msgspec.json.Decoder(QueueSpec).decode
+
+
+class Wire(Protocol):
+    """The way to the database and back."""
+
+    async def ask(self, statement: str, work: Work[T], session: Session | None = None) -> T:
+        """Send a statement that the database answers at once."""
+        ...
+
+    async def wait(self, statement: str, work: Waiting[T], session: Session) -> T:
+        """Send a statement that may have to wait for locks."""
+        ...
+
+    def abandon(self, session: Session) -> None:
+        """The client is done with a session that it did not commit."""
+        ...
+
+    def hint(self) -> tuple[float, ...]:
+        """How long the copies of one hint take to one listener (seconds); none where it is lost."""
+        ...
+
+
+class PlainWire:
+    """Nothing goes wrong on it; others get their turn before and after each statement."""
+
+    async def ask(self, statement: str, work: Work[T], session: Session | None = None) -> T:
+        await asyncio.sleep(0)
+        answer = work()
+        await asyncio.sleep(0)
+        return answer
+
+    async def wait(self, statement: str, work: Waiting[T], session: Session) -> T:
+        await asyncio.sleep(0)
+        answer = await work()
+        await asyncio.sleep(0)
+        return answer
+
+    def abandon(self, session: Session) -> None:
+        session.abort()
+
+    def hint(self) -> tuple[float, ...]:
+        return (0.0,)
+
+
+class StartAgain(Exception):
+    """Runs came to be wanted that cannot be locked in order any more: roll back, and begin with all of these."""
+
+    def __init__(self, wants: tuple[Want, ...]) -> None:
+        self.wants = wants
+        super().__init__("the runs wanted cannot be locked in id order in this transaction")
+
+
+class _Change:
+    """One change inside an open session: lock and load, decide, load more where asked, write."""
+
+    def __init__(self, store: ModelStore, session: Session) -> None:
+        self._store, self._session = store, session
+        self._looked: set[RunKey] = set()
+        self._last: tuple[str, str] = ("", "")
+        self.loaded = Loaded(now=0)
+
+    async def run(self, wants: Sequence[Want], decide: Decide, propose: Propose | None) -> None:
+        asked = tuple(wants)
+        if asked or propose is None:
+            await self._lock(asked, asked)
+        proposed = [] if propose is None else await self._propose(propose)
+        if asked or proposed:
+            await self._ask("load", lambda: self._session.load(asked, proposed, self.loaded))
+        for tenant, run_id, no in proposed:
+            if (tenant, run_id) in self.loaded.barred:
+                self.loaded.passed_over += 1
+                continue
+            step = self.loaded.steps[tenant, run_id].get(no)
+            if step is not None and step.ready_at is not None and propose and step.queue in propose.queues:
+                self.loaded.proposed.append((tenant, run_id, no))
+        for _ in range(MAX_ROUNDS):
+            answer = decide(self.loaded)
+            if isinstance(answer, Write):
+                if any(getattr(answer, name) for name in Write.__struct_fields__):
+                    await self._wait("write", partial(self._session.write, answer))
+                return
+            asked += answer.wants
+            await self._more(answer, asked)
+        raise Broken(f"a change asked for more {MAX_ROUNDS} times without coming to a decision")
+
+    async def _ask(self, statement: str, work: Work[T]) -> T:
+        return await self._store.wire.ask(statement, work, self._session)
+
+    async def _wait(self, statement: str, work: Waiting[T]) -> T:
+        return await self._store.wire.wait(statement, work, self._session)
+
+    async def _lock(self, wants: Sequence[Want], asked: tuple[Want, ...]) -> None:
+        keys = {want.key for want in wants} - self._looked
+        self._looked |= keys
+        ordered = sorted(keys, key=lock_order)
+        if ordered:
+            if lock_order(ordered[0]) < self._last:
+                raise StartAgain(asked)
+            self._last = lock_order(ordered[-1])
+        runs, now = await self._wait("lock", lambda: self._session.lock_runs(ordered))
+        self._keep(runs, now)
+
+    async def _propose(self, propose: Propose) -> list[Proposal]:
+        offset = self._store.clock_offset
+        found, runs, now = await self._wait("propose", lambda: self._session.propose(propose, offset))
+        new = {key: run for key, run in runs.items() if key not in self.loaded.runs}
+        self._keep(new, now)
+        self._looked |= new.keys()
+        self._last = max([self._last, *map(lock_order, new)])
+        return found
+
+    def _keep(self, runs: Mapping[RunKey, Run], now: int) -> None:
+        for key, run in runs.items():
+            if self._store.database.tables.is_quarantined(key):
+                self.loaded.barred[key] = quarantined(key[1])
+                continue
+            self.loaded.runs[key] = run
+            self.loaded.steps[key] = {}
+        self.loaded.now = now + self._store.clock_offset
+
+    async def _more(self, more: More, asked: tuple[Want, ...]) -> None:
+        if more.wants:
+            await self._lock(more.wants, asked)
+            await self._ask("load", lambda: self._session.load(more.wants, (), self.loaded))
+        if more.definitions or more.idempotency or more.business_keys:
+            await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
+
+
+class ModelTransaction:
+    """A transaction that user code takes part in; its `connection` knows one statement, a note."""
+
+    def __init__(self, store: ModelStore, session: Session) -> None:
+        self._store, self._session = store, session
+
+    @property
+    def connection(self) -> ModelTransaction:
+        return self
+
+    @property
+    def is_lost(self) -> bool:
+        return not self._session.is_open
+
+    def execute(self, text: str) -> None:
+        self._session.note(text)
+
+    async def change(self, wants: Sequence[Want], decide: Decide) -> None:
+        try:
+            await _Change(self._store, self._session).run(wants, decide, None)
+        except StartAgain as again:
+            raise Contended(f"{again}: run the whole again") from None
+
+
+class ModelStore:
+    """One client's view of a model database, at the end of its own wire."""
+
+    lanes = 2
+    prefers_optimistic_claims = True
+    migrates_itself = True
+
+    def __init__(self, database: Database, wire: Wire | None = None, url: str = "model:") -> None:
+        self.database, self.wire = database, wire or PlainWire()
+        self.url = url
+        self.clock_offset = 0
+        self.bell = ModelBell(database, self.wire.hint)
+        self._tables = database.tables
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        """There is nothing to open."""
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def migrate(self) -> SchemaStatus:
+        self.database.migrated = True
+        return await self.status()
+
+    async def status(self) -> SchemaStatus:
+        applied = SCHEMA if self.database.migrated else ()
+        return SchemaStatus(url=self.url, applied=applied, pending=SCHEMA[len(applied) :], size_bytes=1)
+
+    async def maintain(self) -> Maintenance:
+        """Its tables have no parts: there is nothing to do."""
+        return Maintenance()
+
+    async def now(self) -> int:
+        return await self.wire.ask("now", self.database.clock) + self.clock_offset
+
+    # -- change ------------------------------------------------------------------------------------------------------
+    async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
+        noting = Noting(decide)
+        while True:
+            try:
+                async with self._session() as session:
+                    await _Change(self, session).run(wants, noting, propose)
+            except StartAgain as again:
+                wants = again.wants
+            else:
+                self.bell.ring(noting.topics)
+                return
+
+    async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
+        session = self.database.begin()
+        try:
+            patient = basis is not Basis.READ
+            now = await self.wire.wait(
+                "record", lambda: session.record(what, self.clock_offset, known.now, patient=patient), session
+            )
+        finally:
+            self.wire.abandon(session)
+        self.bell.ring(topics_of(what))
+        return now
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        session = self.database.begin()
+        try:
+            yield session
+            if session.has_written:
+                await self.wire.ask("commit", session.commit, session)
+        finally:
+            # After a commit this does nothing; after one whose answer was lost, the database knows better than we do.
+            self.wire.abandon(session)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        return ringing(self._transaction(), self.bell)
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Transaction]:
+        async with self._session() as session:
+            await self.wire.ask("begin", lambda: None, session)
+            yield ModelTransaction(self, session)
+
+    async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
+        if not leases:
+            return []
+        async with self._session() as session:
+            return await self.wire.wait("renew", lambda: session.renew(leases, self.clock_offset), session)
+
+    async def publish(
+        self,
+        tenant: str,
+        name: str,
+        version: int,
+        dialect: str,
+        digest: str,
+        document: bytes,
+        specs: Sequence[QueueSpec | None],
+        actor: str,
+    ) -> StoredDefinition:
+        check_version(version)
+
+        def work() -> StoredDefinition:
+            there = queries.definition(self._tables, tenant, name, version)
+            if there is not None:
+                return there
+            definition = StoredDefinition(
+                tenant=tenant,
+                id=len(self._tables.definitions) + 1,
+                name=name,
+                version=version,
+                dialect=dialect,
+                digest=digest,
+                document=document,
+                queues=tuple(self._queue(tenant, spec) for spec in specs),
+                published_at=self.database.clock() + self.clock_offset,
+                published_by=actor,
+            )
+            self._tables.definitions[definition.id] = definition
+            return definition
+
+        return await self.wire.ask("publish", work)
+
+    def _queue(self, tenant: str, spec: QueueSpec | None) -> int:
+        if spec is None:
+            return NO_QUEUE
+        queues = self._tables.queues
+        return queues.setdefault((tenant, _encode_spec(spec).decode()), len(queues) + 1)
+
+    # -- find work ---------------------------------------------------------------------------------------------------
+    async def find_due(self, limit: int) -> list[Due]:
+        return await self._read("find due", lambda: queries.due(self._tables, self._clock(), limit))
+
+    async def has_ready(self, queues: Collection[int]) -> bool:
+        return await self._read("has ready", lambda: queries.has_ready(self._tables, self._clock(), queues))
+
+    async def find_claimable(self, propose: Propose) -> Loaded:
+        return await self._read("find claimable", lambda: queries.claimable(self._tables, self._clock(), propose))
+
+    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
+        def work() -> list[tuple[int, QueueSpec]]:
+            queues = self._tables.queues.items()
+            return [(number, _decode_spec(text)) for (owner, text), number in queues if owner == tenant]
+
+        return await self._read("list queues", work)
+
+    # -- read --------------------------------------------------------------------------------------------------------
+    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
+        return await self._read("read", lambda: queries.definition(self._tables, tenant, name, version))
+
+    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
+        known = self._tables.definitions
+        return await self._read("read", lambda: {one: known[one] for one in ids if one in known})
+
+    async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
+        return await self._read("read", lambda: queries.definitions(self._tables, tenant))
+
+    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
+        return await self._read("read", lambda: queries.record(self._tables, (tenant, run_id)))
+
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+        rows = self._tables.runs
+        return await self._read("read", lambda: {key: rows[key].state for key in keys if key in rows})
+
+    async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
+        rows = self._tables.steps
+        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+
+    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
+        rows = self._tables.attempts
+        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+
+    async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
+        rows = self._tables.messages
+        return await self._read(
+            "read", lambda: sorted(rows.get((tenant, run_id), {}).values(), key=lambda message: message.number)
+        )
+
+    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
+        def work() -> list[SealedEntry]:
+            entries = self._tables.journal.get((tenant, run_id), {})
+            return [entries[seq] for seq in sorted(entries) if seq > after][:limit]
+
+        return await self._read("read", work)
+
+    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
+        rows = self._tables.outbox
+        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+
+    async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
+        return await self._read(
+            "read",
+            lambda: {(tenant, run, no): self._tables.output_of((tenant, run), no) for tenant, run, no in wants},
+        )
+
+    async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
+        known = self._tables.details
+        return await self._read("read", lambda: {key: known[key] for key in keys if key in known})
+
+    async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
+        return await self._read("read", lambda: queries.runs(self._tables, which))
+
+    async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
+        return await self._read("read", lambda: queries.counts(self._tables, tenant))
+
+    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
+        return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
+
+    # -- quarantine --------------------------------------------------------------------------------------------------
+    async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        session = self.database.begin()
+        try:
+            return await self.wire.wait(
+                "quarantine", lambda: session.quarantine(tenant, run_id, actor, reason, self.clock_offset), session
+            )
+        finally:
+            self.wire.abandon(session)
+
+    async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
+        def work() -> Quarantine | None:
+            return self._tables.release((tenant, run_id), self._clock(), actor, reason)
+
+        return await self.wire.ask("release", work)
+
+    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
+        return [one for one in await self.read_quarantines(tenant) if one.released_at is None]
+
+    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
+        def look() -> list[Quarantine]:
+            return [one for one in reversed(self._tables.quarantine) if one.tenant == tenant][:limit]
+
+        return await self._read("read", look)
+
+    # -- retention ---------------------------------------------------------------------------------------------------
+    async def find_finished(self, which: Finished) -> list[str]:
+        return await self._read("find finished", lambda: queries.finished(self._tables, which))
+
+    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
+        def work() -> str | None:
+            every = Finished(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
+            found = queries.finished(self._tables, every, also_quarantined=True)
+            return found[-1 - after_it] if after_it < len(found) else None
+
+        return await self._read("find finished", work)
+
+    async def read_whole(
+        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+    ) -> list[WholeRun]:
+        return await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
+
+    async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
+        async with self._session() as session:
+            return await self.wire.ask("delete runs", lambda: session.delete_runs(tenant, run_ids), session)
+
+    async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        return await self.wire.ask("forget keys", lambda: self._tables.forget_keys(tenant, before, limit))
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+    async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
+        check_worker(worker, entry)
+
+        def work() -> Worker:
+            workers = self._tables.workers
+            if any((one.tenant, one.id) == (worker.tenant, worker.id) for one in workers.values()):
+                raise Contended(f"there is a worker {worker.id} already")
+            added = workers[len(workers) + 1] = replace(worker, no=len(workers) + 1)
+            self._tables.worker_journal[worker.tenant, worker.id] = [entry]
+            return added
+
+        return await self.wire.ask("add worker", work)
+
+    async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
+        for change in changes:
+            check_worker(change.worker, change.entry)
+        return await self.wire.ask("change workers", lambda: [self._change_worker(change) for change in changes])
+
+    def _change_worker(self, change: WorkerChange) -> bool:
+        new = change.worker
+        for no, row in self._tables.workers.items():
+            if (row.tenant, row.id, row.seq) == (new.tenant, new.id, change.was):
+                self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
+                if change.entry is not None:
+                    self._tables.worker_journal[row.tenant, row.id].append(change.entry)
+                return True
+        return False
+
+    async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
+        def work() -> Worker | None:
+            row = self._tables.workers.get(worker_no)
+            if row is None or row.tenant != tenant:
+                return None
+            if row.incarnation == incarnation and row.state is not WorkerState.SHUTDOWN:
+                row = self._tables.workers[worker_no] = replace(row, heard_at=max(row.heard_at, self._clock()))
+            return row
+
+        return await self.wire.ask("beat", work)
+
+    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
+        return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))
+
+    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
+        rows = self._tables.workers
+        return await self._read(
+            "read", lambda: next((row for row in rows.values() if (row.tenant, row.id) == (tenant, worker_id)), None)
+        )
+
+    async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
+        return await self._read("find silent", lambda: queries.silent(self._tables, self._clock() - silence)[:limit])
+
+    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
+        return await self._read("read", lambda: list(self._tables.worker_journal.get((tenant, worker_id), ())))
+
+    # -- the way in --------------------------------------------------------------------------------------------------
+    def _clock(self) -> int:
+        return self.database.clock() + self.clock_offset
+
+    async def _read(self, statement: str, work: Callable[[], T]) -> T:
+        return await self.wire.ask(statement, work)

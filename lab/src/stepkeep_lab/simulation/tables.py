@@ -1,0 +1,184 @@
+"""The rows of the model database, and the two things done to them: check what is to be written, and write it.
+
+Rows are frozen values, so that whoever has read one keeps it as it was. Nothing here waits or locks; a transaction
+(`session`) decides when to check and when to write.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
+from stepkeep.store.bounds import check_write
+from stepkeep.store.protocol import IdempotencyKey, NewRun, Quarantine, RunKey, StoredDefinition, Write
+from stepkeep_lab.simulation.schema import refuse_run, refuse_step
+
+MET = "somebody else was first: run the whole transaction again"
+
+
+class Tables:
+    """Everything that is committed."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[int, StoredDefinition] = {}
+        self.queues: dict[tuple[str, str], int] = {}
+        self.runs: dict[RunKey, Run] = {}
+        self.details: dict[RunKey, Details] = {}
+        self.steps: dict[RunKey, dict[int, Step]] = {}
+        self.attempts: dict[RunKey, dict[tuple[int, int], Attempt]] = {}
+        self.journal: dict[RunKey, dict[int, SealedEntry]] = {}
+        self.messages: dict[RunKey, dict[str, Message]] = {}
+        self.outbox: dict[RunKey, dict[tuple[int, int], OutboxEntry]] = {}
+        self.idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
+        self.business: dict[tuple[str, str], str] = {}
+        self.workers: dict[int, Worker] = {}
+        self.worker_journal: dict[tuple[str, str], list[SealedEntry]] = {}
+        self.notes: list[str] = []
+        self.quarantine: list[Quarantine] = []
+
+    def output_of(self, key: RunKey, no: int) -> bytes | None:
+        """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""
+        step = self.steps.get(key, {}).get(no)
+        if step is None:
+            return None
+        if step.note is not None and step.note.output is not None:
+            return step.note.output.encode()
+        fence = step.note.checked if step.note is not None and step.note.checked is not None else step.fence
+        attempt = self.attempts[key].get((no, fence))
+        return attempt.output if attempt is not None and attempt.state is AttemptState.SUCCEEDED else None
+
+    # -- quarantine --------------------------------------------------------------------------------------------------
+    def is_quarantined(self, key: RunKey) -> bool:
+        return any(one.released_at is None and (one.tenant, one.run_id) == key for one in self.quarantine)
+
+    def set_aside(self, one: Quarantine) -> Quarantine | None:
+        """Note a quarantine; None where there is no such run or it is set aside already."""
+        key = (one.tenant, one.run_id)
+        if key not in self.runs or self.is_quarantined(key):
+            return None
+        self.quarantine.append(one)
+        return one
+
+    def release(self, key: RunKey, now: int, actor: str, reason: str) -> Quarantine | None:
+        """End a quarantine; None where there is none."""
+        for place, one in enumerate(self.quarantine):
+            if one.released_at is None and (one.tenant, one.run_id) == key:
+                ended = replace(one, released_at=now, released_by=actor, release_reason=reason)
+                self.quarantine[place] = ended
+                return ended
+        return None
+
+    # -- check -------------------------------------------------------------------------------------------------------
+    def check(self, what: Write) -> None:
+        """Refuse what a real database would: Contended for a row that is not where it was left or is there already,
+        InvariantBroken for one that must not be."""
+        check_write(what)
+        released = set(what.released_keys)
+        for new in what.new_runs:
+            self._check_new(new, released)
+        for change in what.runs:
+            before = self.runs.get((change.run.tenant, change.run.id))
+            if before is None or before.seq != change.was or self.is_quarantined((before.tenant, before.id)):
+                raise Contended(MET)
+            refuse_run(change.run, before)
+        for step in what.new_steps:
+            if step.no in self.steps.get((step.tenant, step.run_id), {}):
+                raise Contended(MET)
+            refuse_step(step)
+        added = {(step.tenant, step.run_id, step.no): step for step in what.new_steps}
+        for step in what.steps:
+            old = self.steps.get((step.tenant, step.run_id), {}).get(step.no)
+            old = old or added.get((step.tenant, step.run_id, step.no))
+            if old is None:
+                raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
+            refuse_step(step, old)
+        self._check_record(what)
+
+    def _check_new(self, new: NewRun, released: set[tuple[str, str]]) -> None:
+        run, promise = new.run, new.idempotency
+        if (run.tenant, run.id) in self.runs:
+            raise Contended(MET)
+        if promise is not None and (promise.tenant, promise.operation, promise.key) in self.idempotency:
+            raise Contended(MET)
+        if run.business_key is not None and run.state not in RUN_TERMINAL:
+            key = (run.tenant, run.business_key)
+            if key in self.business and key not in released:
+                raise Contended(MET)
+        refuse_run(run)
+        for step in new.steps:
+            refuse_step(step)
+
+    def _check_record(self, what: Write) -> None:
+        for attempt in what.attempts:
+            if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
+                raise Contended(MET)
+        for entry in what.entries:
+            if entry.seq in self.journal.get((entry.tenant, entry.run_id), {}):
+                raise Contended(MET)
+        arrived = {(message.tenant, message.run_id, message.id) for message in what.messages}
+        for message in what.messages:
+            if message.id in self.messages.get((message.tenant, message.run_id), {}):
+                raise Contended(MET)
+        for message in what.consumed:
+            kept = self.messages.get((message.tenant, message.run_id), {}).get(message.id)
+            if kept is None and (message.tenant, message.run_id, message.id) in arrived:
+                continue
+            if kept is None or kept.consumed_by is not None:
+                raise Contended(MET)
+
+    # -- write -------------------------------------------------------------------------------------------------------
+    def write(self, what: Write) -> None:
+        """Make it so; it was checked."""
+        for key in what.released_keys:
+            self.business.pop(key, None)
+        for new in what.new_runs:
+            self._write_new(new)
+        for change in what.runs:
+            self.runs[change.run.tenant, change.run.id] = change.run
+        for step in (*what.new_steps, *what.steps):
+            self.steps[step.tenant, step.run_id][step.no] = step
+        for attempt in what.attempts:
+            self.attempts[attempt.tenant, attempt.run_id][attempt.no, attempt.fence] = attempt
+        for entry in what.entries:
+            self.journal[entry.tenant, entry.run_id][entry.seq] = entry
+        for message in (*what.messages, *what.consumed):
+            self.messages[message.tenant, message.run_id][message.id] = message
+        for told in what.outbox:
+            self.outbox[told.tenant, told.run_id][told.seq, told.number] = told
+
+    def _write_new(self, new: NewRun) -> None:
+        run = new.run
+        key = (run.tenant, run.id)
+        self.runs[key], self.details[key] = run, new.details
+        self.steps[key] = {step.no: step for step in new.steps}
+        self.attempts[key] = {}
+        self.journal[key] = {new.entry.seq: new.entry}
+        self.messages[key] = {message.id: message for message in new.messages}
+        self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
+        if new.idempotency is not None:
+            promise = new.idempotency
+            self.idempotency[promise.tenant, promise.operation, promise.key] = promise
+        if run.business_key is not None and run.state not in RUN_TERMINAL:
+            self.business[run.tenant, run.business_key] = run.id
+
+    # -- retention ---------------------------------------------------------------------------------------------------
+    def delete(self, key: RunKey) -> None:
+        """Forget a finished run and all that belongs to it."""
+        if self.runs[key].state not in RUN_TERMINAL:
+            raise InvariantBroken("only a finished run can be deleted")
+        for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
+            rows.pop(key)
+
+    def forget_keys(self, tenant: str, before: str, limit: int) -> int:
+        """Forget promises made for runs that are gone."""
+        gone = [
+            key
+            for key, promise in self.idempotency.items()
+            if promise.tenant == tenant and promise.run_id < before and (tenant, promise.run_id) not in self.runs
+        ]
+        for key in gone[:limit]:
+            del self.idempotency[key]
+        return len(gone[:limit])

@@ -1,0 +1,284 @@
+"""The last look at a seed: the database held against the ledger, and the exported logs given to the judge.
+
+It runs when everything has come to rest. What was acknowledged must be there, what was accepted must be what a handler
+said, and the logs of all runs and workers must tell a story that the judge believes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.dialects import registry
+from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
+from stepkeep.operations.decisions import token_hash
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import canonical_machines, export_run, export_worker
+from stepkeep.operations.transact import Transactor
+from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.ledger import Ack, Ledger
+from stepkeep_lab.simulation.stage import TENANT, Stage
+from stepkeep_lab.simulation.store import ModelStore
+from stepkeep_lab.simulation.tables import Tables
+
+decode = msgspec.json.decode
+MACHINES = canonical_machines()
+JUDGED = {name: registry.judged(name) for name in registry.names()}
+ENDS = {
+    "Completed": {AttemptState.SUCCEEDED},
+    "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
+    "Failed": {AttemptState.FAILED},
+    "TimedOut": {AttemptState.TIMED_OUT},
+    "Released": {AttemptState.RELEASED, AttemptState.SUCCEEDED},
+    "Stopped": {AttemptState.CANCELLED, AttemptState.FAILED},
+    "RulesPassed": {AttemptState.SUCCEEDED},
+    "RulesFailed": {AttemptState.SUCCEEDED, AttemptState.FAILED},
+}
+"""How an attempt may have ended after this was accepted about it; rules leave it as its handler ended it."""
+
+
+class Verdict:
+    """Asks its questions one after the other; what it finds goes to the ledger."""
+
+    def __init__(self, stage: Stage, plans: dict[int, Plan]) -> None:
+        self._stage, self._plans = stage, plans
+        self._tables: Tables = stage.database.tables
+        self._ledger: Ledger = stage.ledger
+
+    def _must(self, holds: bool, said: str) -> None:
+        if not holds:
+            self._ledger.violation(said)
+
+    async def give(self) -> None:
+        self._everything_ended()
+        self._answers_are_true()
+        self._keys_are_kept()
+        self._outcomes_are_what_handlers_said()
+        self._effects_have_their_key()
+        self._exactly_once()
+        self._outbox_is_what_was_emitted()
+        self._inputs_were_right()
+        self._one_click_one_gate()
+        self._tokens_open_one_door()
+        self._workers_said_goodbye()
+        self._nobody_waited_in_a_circle()
+        await self._judge()
+
+    # -- I5, promise 6 -----------------------------------------------------------------------------------------------
+    def _everything_ended(self) -> None:
+        for run in self._tables.runs.values():
+            self._must(run.state in RUN_TERMINAL, f"I5: run {run.id} never ends; it is {run.state}")
+        for key in queries.stuck(self._tables):
+            self._ledger.violation(f"promise 6: run {key[1]} has no cause to move")
+        for key, run_id in self._tables.business.items():
+            run = self._tables.runs[TENANT, run_id]
+            self._must(run.state not in RUN_TERMINAL, f"I14: {key} is still taken by {run_id}, which has ended")
+
+    # -- acknowledged means durable ----------------------------------------------------------------------------------
+    def _answers_are_true(self) -> None:
+        for ack in self._ledger.acks:
+            run = self._tables.runs.get((TENANT, ack.run_id))
+            if run is None:
+                self._ledger.violation(
+                    f"promise 2: {ack.kind} of run {ack.run_id} was acknowledged, and it is not there"
+                )
+                continue
+            self._answer(ack, run)
+
+    def _answer(self, ack: Ack, run: Run) -> None:
+        title = f"promise 2: {ack.kind} of run {run.id} was acknowledged"
+        if ack.kind == "begin":
+            self._must(run.state is not RunState.IDLE, f"{title}, and it never began")
+        elif ack.kind == "cancel":
+            if ack.about.record["state"] == RunState.CANCELLED:
+                self._must(run.state is RunState.CANCELLED, f"{title}, and it is {run.state}")
+        elif ack.kind.startswith("message"):
+            message = ack.kind.split()[1]
+            self._must(message in self._tables.messages[TENANT, run.id], f"{title}, and it is lost")
+        elif ack.kind in ("gate", "click", "completion"):
+            self._decision(ack.about.record, run, title)
+
+    def _decision(self, record: dict[str, Any], run: Run, title: str) -> None:
+        plan = self._plans[run.definition_id]
+        step = self._tables.steps[TENANT, run.id][plan.numbers[record["step"]]]
+        kept = _record(step)
+        if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
+            return
+        for word in ("decision", "outcome", "by"):
+            if word in record:
+                self._must(kept.get(word) == record[word], f"{title}, and step {record['step']} says {kept}")
+
+    def _one_click_one_gate(self) -> None:
+        """I11: the two clicks of one person pass at most one gate."""
+        passed: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for (_, run_id), rows in self._tables.steps.items():
+            for row in rows.values():
+                comment = _record(row).get("comment", "")
+                if str(comment).startswith("click"):
+                    passed[run_id, comment].add(row.no)
+        for (run_id, comment), gates in passed.items():
+            self._must(len(gates) == 1, f"I11: {comment} in run {run_id} decided {len(gates)} gates")
+
+    def _tokens_open_one_door(self) -> None:
+        """A step that was completed by hand was completed with its own token."""
+        presented: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for run_id, no, token in self._ledger.presented:
+            presented[run_id, no].add(token_hash(token))
+        for (_, run_id), rows in self._tables.steps.items():
+            for row in rows.values():
+                if "outcome" in _record(row):
+                    held = row.note.token if row.note is not None else None
+                    fits = held in presented[run_id, row.no]
+                    self._must(fits, f"step {row.no} of {run_id} was completed without its token")
+
+    def _workers_said_goodbye(self) -> None:
+        """Who ended in good order while nothing went wrong is on record as gone."""
+        rows = {row.id: row for row in self._tables.workers.values()}
+        for worker in self._ledger.left:
+            state = rows[worker].state
+            self._must(state is WorkerState.SHUTDOWN, f"worker {worker} ended in good order, its row says {state}")
+
+    def _nobody_waited_in_a_circle(self) -> None:
+        """Runs are locked first and in the order of their ids: two transactions never wait for each other."""
+        deadlocks = self._stage.database.locks.deadlocks
+        self._must(not deadlocks, f"lock order: transactions waited for each other {deadlocks} times")
+
+    def _keys_are_kept(self) -> None:
+        """I14: one run and one body for each idempotency key."""
+        made: dict[str, set[tuple[str, bytes]]] = defaultdict(set)
+        for ack in self._ledger.acks:
+            if ack.kind == "start" and ack.about[0] is not None:
+                made[ack.about[0]].add((ack.run_id, ack.about[1]))
+        for key, runs in made.items():
+            self._must(len(runs) == 1, f"I14: the key {key} made {len(runs)} runs or took two bodies")
+
+    # -- what handlers said and did ----------------------------------------------------------------------------------
+    def _outcomes_are_what_handlers_said(self) -> None:
+        """Promise 3: what a worker was told was accepted is there, under its own fence; and nobody made it up."""
+        for (run_id, no, fence), kinds in self._ledger.accepted.items():
+            attempt = self._tables.attempts[TENANT, run_id].get((no, fence))
+            title = f"I2: step {no} of {run_id} under fence {fence}"
+            self._must(all(count == 1 for count in Counter(kinds).values()), f"{title}: accepted twice: {kinds}")
+            if "Completed" in kinds and attempt is not None:
+                said, kept = self._ledger.answers.get((run_id, no, fence)), attempt.output
+                self._must(kept is not None and decode(kept) == said, f"{title}: its accepted output was not kept")
+            for kind in kinds:
+                fits = attempt is not None and attempt.state in ENDS[kind]
+                self._must(fits, f"{title}: {kind} was accepted, the attempt is {attempt and attempt.state}")
+        acted = {effect[:3] for effect in self._ledger.effects}
+        for (_, run_id), attempts in self._tables.attempts.items():
+            for (no, fence), attempt in attempts.items():
+                if attempt.state is AttemptState.SUCCEEDED and attempt.output is not None:
+                    said = self._ledger.answers.get((run_id, no, fence))
+                    title = f"promise 3: step {no} of {run_id} under fence {fence}"
+                    self._must(decode(attempt.output) == said, f"{title}: its output is not what its handler said")
+                    self._must((run_id, no, fence) in acted, f"promise 4: {title} succeeded without an effect")
+
+    def _effects_have_their_key(self) -> None:
+        """Promise 4: one idempotency key for all attempts of a step, and no two steps share one."""
+        keys: dict[tuple[str, int], set[str]] = defaultdict(set)
+        for effect in self._ledger.effects:
+            keys[effect.run_id, effect.no].add(effect.key)
+        for place, given in keys.items():
+            self._must(len(given) == 1, f"promise 4: step {place} was given {len(given)} idempotency keys")
+        owners = Counter(key for given in keys.values() for key in given)
+        for key, count in owners.items():
+            self._must(count == 1, f"promise 4: {count} steps were given the idempotency key {key}")
+        for run_id, no in keys:
+            step = self._tables.steps[TENANT, run_id].get(no)
+            self._must(step is not None and step.fence > 0, f"step {no} of {run_id} acted without ever being claimed")
+
+    def _exactly_once(self) -> None:
+        """Promise 4: what a transactional step wrote is there once if it succeeded, and else not at all."""
+        written = Counter(self._tables.notes)
+        for text, count in written.items():
+            run_id, no, fence = text.split()
+            attempt = self._tables.attempts[TENANT, run_id].get((int(no), int(fence)))
+            fits = count == 1 and attempt is not None and attempt.state is AttemptState.SUCCEEDED
+            self._must(fits, f"promise 4: step {no} of {run_id} wrote {count} times under fence {fence}")
+        for (_, run_id), rows in self._tables.steps.items():
+            plan = self._plan(run_id)
+            for row in rows.values():
+                planned = plan.at(row.no)
+                if (
+                    planned.phase is Phase.MAIN
+                    and planned.definition.transactional
+                    and row.state is StepState.SUCCEEDED
+                ):
+                    mine = sum(text.startswith(f"{run_id} {row.no} ") for text in written)
+                    self._must(mine == 1, f"promise 4: step {row.no} of {run_id} succeeded and wrote {mine} times")
+
+    def _plan(self, run_id: str) -> Plan:
+        return self._plans[self._tables.runs[TENANT, run_id].definition_id]
+
+    def _outbox_is_what_was_emitted(self) -> None:
+        """I8: events of accepted attempts, each once, and no others."""
+        for (_, run_id), told in self._tables.outbox.items():
+            expected: Counter[bytes] = Counter()
+            for (no, fence), attempt in self._tables.attempts[TENANT, run_id].items():
+                if attempt.state in (AttemptState.SUCCEEDED, AttemptState.WAITED):
+                    expected.update(self._ledger.emitted.get((run_id, no, fence), []))
+            found = Counter(entry.payload for entry in told.values())
+            self._must(found == expected, f"I8: the outbox of {run_id} has {found}, its attempts emitted {expected}")
+
+    def _inputs_were_right(self) -> None:
+        """A handler was given what the step before it had produced."""
+        for run_id, no, _, value in self._ledger.seen_inputs:
+            plan = self._plan(run_id)
+            inputs = plan.at(no).definition.inputs
+            if no >= plan.size or not isinstance(inputs, dict) or "value" not in inputs:
+                continue
+            source = inputs["value"].split('"')[1]
+            produced = self._tables.output_of((TENANT, run_id), plan.numbers[source])
+            fits = produced is not None and decode(produced) == value
+            self._must(fits, f"step {no} of {run_id} was given {value}, and {source} produced {produced!r}")
+
+    # -- the judge ---------------------------------------------------------------------------------------------------
+    async def _judge(self) -> None:
+        transactor = Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time)
+        lines = []
+        for _, run_id in self._tables.runs:
+            lines += [encode_line(line) async for line in export_run(transactor, run_id, tenant=TENANT)]
+        for worker in self._tables.workers.values():
+            lines += [encode_line(line) async for line in export_worker(transactor, worker.id, tenant=TENANT)]
+        report = verify_lines(lines, MACHINES) if lines else None
+        for finding in report.findings if report else ():
+            self._ledger.violation(f"the judge: {finding.code}: {finding.run}: {finding.message}")
+        for run_id, dialect in self._tellings():
+            await self._judge_in_words(transactor, run_id, dialect)
+
+    def _tellings(self) -> Iterator[tuple[str, str]]:
+        """Every run that was written in a dialect is told in its words, and one of the others in somebody's."""
+        native = []
+        for _, run_id in self._tables.runs:
+            written_in = self._plan(run_id).definition.dialect
+            if written_in in JUDGED:
+                yield run_id, written_in
+            else:
+                native.append(run_id)
+        if native:
+            random = self._stage.random("tellings")
+            yield random.choice(native), random.choice(tuple(JUDGED))
+
+    async def _judge_in_words(self, transactor: Transactor, run_id: str, dialect: str) -> None:
+        """The log in a dialect's words is legal there, and keeps its invariants if the run was written in it."""
+        self._ledger.met[f"a run told in the words of {dialect}"] += 1
+        told = export_run(transactor, run_id, tenant=TENANT, dialect=dialect)
+        report = replay_lines([encode_line(line) async for line in told], JUDGED[dialect])
+        for finding in report.findings:
+            self._ledger.violation(f"the judge of {dialect}: {finding.code}: {finding.run}: {finding.message}")
+
+
+def _record(step: Step) -> dict[str, Any]:
+    if step.note is None or step.note.record is None:
+        return {}
+    record: dict[str, Any] = decode(step.note.record)
+    return record

@@ -1,0 +1,143 @@
+"""Where a hunt takes place: fresh databases of one kind, with a clock that stands still unless it is moved.
+
+SQLite files are new each time; on PostgreSQL one database is made per hunt, because migrating is what a bug may be in,
+and emptied between lives. The model beside them has the same clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Protocol
+
+from stepkeep.kernel.definition import SECOND
+from stepkeep.store.protocol import Store
+from stepkeep.store.sqlite.clock import Clock
+from stepkeep.store.sqlite.store import SqliteStore
+from stepkeep_lab.postgres import PostgresServer
+from stepkeep_lab.simulation.database import Database
+from stepkeep_lab.simulation.store import ModelStore
+
+BASE = 1_800_000_000 * SECOND
+"""What every clock says, apart from the offset of each store and from what a hunter adds."""
+
+TABLES = (
+    "definitions, queues, runs, run_details, steps, attempts, journal, messages, outbox, idempotency_keys,"
+    " business_keys, workers, worker_journal, quarantine"
+)
+REAL_CLOCK = "real_stepkeep_now"
+CLOCK = f"""
+create sequence lab_clock;
+alter function stepkeep_now() rename to {REAL_CLOCK};
+create function stepkeep_now() returns bigint language sql volatile
+    return pg_sequence_last_value('lab_clock'::regclass)
+"""
+"""A sequence knows no transactions: whoever looks sees the time as it is now, also after having waited for a lock."""
+
+SET_CLOCK = "select setval('lab_clock', $1)"
+QUICK_DEADLOCKS = "alter database {name} set deadlock_timeout = '50ms'"
+
+
+class Ground(Protocol):
+    """Gives out empty databases of one kind, one after the other."""
+
+    def fresh(self) -> AbstractAsyncContextManager[Store]: ...
+
+
+class StillClock(Clock):
+    """Time that passes only by `offset`."""
+
+    def now(self) -> int:
+        return BASE + self.offset
+
+
+class StillSqliteStore(SqliteStore):
+    """The embedded store with a clock that stands still."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._clock = StillClock()
+
+
+def model_store() -> ModelStore:
+    """The oracle, with the same clock."""
+    return ModelStore(Database(lambda: BASE))
+
+
+class SqliteGround:
+    """Files in a folder of the caller's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._numbers = folder, count()
+
+    @asynccontextmanager
+    async def fresh(self) -> AsyncIterator[Store]:
+        path = self._folder / f"{next(self._numbers)}.db"
+        async with opened(StillSqliteStore(path)) as store:
+            await store.migrate()
+            yield store
+        for file in self._folder.glob(f"{path.name}*"):
+            file.unlink()
+
+
+class PostgresGround:
+    """One database of a running server; `dsn` leads to it."""
+
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    @asynccontextmanager
+    async def fresh(self) -> AsyncIterator[Store]:
+        from stepkeep.store.postgres.store import PostgresStore
+
+        await self.empty()
+        async with opened(PostgresStore(self.dsn)) as store:
+            yield store
+
+    async def prepare(self) -> None:
+        """Make the schema, and take its clock in hand."""
+        import asyncpg
+
+        from stepkeep.store.postgres.store import PostgresStore
+
+        async with opened(PostgresStore(self.dsn)) as store:
+            await store.migrate()
+        server = await asyncpg.connect(self.dsn)
+        try:
+            await server.execute(CLOCK)
+            name = await server.fetchval("select current_database()")
+            await server.execute(QUICK_DEADLOCKS.format(name=name))
+        finally:
+            await server.close()
+
+    async def empty(self) -> None:
+        """Nothing in it, and the clock as it was at first."""
+        import asyncpg
+
+        server = await asyncpg.connect(self.dsn)
+        try:
+            await server.execute(f"truncate {TABLES} restart identity")
+            await server.execute(SET_CLOCK, BASE)
+        finally:
+            await server.close()
+
+
+@contextmanager
+def postgres_ground(server: PostgresServer) -> Iterator[PostgresGround]:
+    """A database of its own on this server, migrated now."""
+    with server.fresh_database(empty=True) as dsn:
+        ground = PostgresGround(dsn)
+        asyncio.run(ground.prepare())
+        yield ground
+
+
+@asynccontextmanager
+async def opened(store: Store) -> AsyncIterator[Store]:
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()

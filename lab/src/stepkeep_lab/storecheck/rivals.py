@@ -1,0 +1,265 @@
+"""Scenes with a rival: somebody else holds a lock on a real PostgreSQL server, and a store must do the right thing.
+
+Each scene is a script in which nothing is left to chance: the rival takes its lock, the store is set to work, the
+server is asked whether it waits, time passes by the server's own clock, the rival lets go. A scene raises `Failed` when
+the store waits where it must not, judges by a time that is over, or would wait in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import asyncpg
+from msgspec.structs import replace
+
+from stepkeep.kernel import outcomes
+from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.definition import SECOND, Definition
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.kernel.states import Category
+from stepkeep.operations.transact import Claim
+from stepkeep.store.postgres.store import PostgresStore
+from stepkeep.store.protocol import IdempotencyKey, Lease, NewRun, Write
+from stepkeep_lab.storecheck.bench import TENANT, Bench, task
+from stepkeep_lab.storecheck.grounds import BASE, REAL_CLOCK, SET_CLOCK, PostgresGround, opened
+from stepkeep_lab.storecheck.lies import newborn
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+
+FLAT = Definition(name="flat", version=1, steps=(task("a"),))
+LEASE = 30 * SECOND
+PATIENCE, BRIEFLY = 20.0, 3.0
+HOLD = "select from runs where id = $1 for update"
+WAITS = (
+    "select count(*) from pg_stat_activity"
+    " where wait_event_type = 'Lock' and datname = current_database() and pid <> pg_backend_pid()"
+)
+
+
+class Failed(Exception):
+    """The store did what it must not."""
+
+
+def require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Failed(otherwise)
+
+
+class Scene:
+    """A store with two claimed runs, a rival, and the clock of both."""
+
+    def __init__(self, bench: Bench, rival: Connection, claims: list[Claim]) -> None:
+        self.bench, self.rival, self.claims = bench, rival, claims
+
+    @property
+    def leases(self) -> list[Lease]:
+        return [Lease(TENANT, one.run_id, one.step.no, one.step.fence, LEASE) for one in self.claims]
+
+    def forget(self) -> None:
+        """Whoever remembers nothing of its runs has to look at them."""
+        for claim in self.claims:
+            self.bench.transactor.forget(claim)
+
+    async def time_passes(self, microseconds: int) -> None:
+        await self.rival.execute(SET_CLOCK, BASE + microseconds)
+
+    async def waits(self, work: asyncio.Task[Any]) -> bool:
+        """Whether it comes to wait for a lock, rather than to an end."""
+        async with asyncio.timeout(PATIENCE):
+            while not work.done():
+                if await self.rival.fetchval(WAITS):
+                    return True
+                await asyncio.sleep(0.002)
+        return False
+
+    @asynccontextmanager
+    async def holding(self, run_id: str) -> AsyncIterator[None]:
+        """The rival holds this run's row."""
+        async with self.rival.transaction():
+            await self.rival.execute(HOLD, run_id)
+            yield
+
+    async def can_have(self, statement: str, *given: Any) -> bool:
+        """Whether the rival gets this too, without waiting for those who wait for the rival."""
+        await self.rival.execute("set local lock_timeout = '300ms'")
+        try:
+            async with self.rival.transaction():
+                await self.rival.execute(statement, *given)
+        except asyncpg.LockNotAvailableError:
+            return False
+        except asyncpg.DeadlockDetectedError:
+            return False
+        return True
+
+
+# -- what a late one is told -----------------------------------------------------------------------------------------
+
+
+async def late_report(scene: Scene, outcome: Outcome | None = None) -> None:
+    """A report that waited until its lease had run out is refused."""
+    [claim, _] = scene.claims
+    async with scene.holding(claim.run_id):
+        work = asyncio.create_task(scene.bench.report([claim], outcome))
+        require(await scene.waits(work), "a report did not wait for the holder of its run")
+        await scene.time_passes(LEASE + SECOND)
+    [answer] = await work
+    require(not isinstance(answer, Accepted), "a report was believed although its lease ran out while it waited")
+
+
+async def late_failure(scene: Scene) -> None:
+    """The same for a report that changes more than what moves when all goes well."""
+    await late_report(scene, outcomes.Failed(category=Category.TRANSIENT, error="not yet"))
+
+
+async def late_look(scene: Scene) -> None:
+    """The same for a report that has to look at its run."""
+    scene.forget()
+    await late_report(scene)
+
+
+async def late_renewal(scene: Scene) -> None:
+    """A lease that ran out while its renewal waited is not renewed."""
+    async with scene.holding(scene.claims[0].run_id):
+        work = asyncio.create_task(scene.bench.store.renew(scene.leases[:1]))
+        require(await scene.waits(work), "a renewal did not wait for the holder of its run")
+        await scene.time_passes(LEASE + SECOND)
+    require(await work == [], "a lease was renewed that ran out while the renewal waited")
+
+
+async def clock_goes_on(scene: Scene) -> None:
+    """The database's own clock goes on inside a transaction, however long it has to wait in it."""
+    async with scene.rival.transaction():
+        before = await scene.rival.fetchval(f"select {REAL_CLOCK}()")
+        await scene.rival.execute("select pg_sleep(0.001)")
+        after = await scene.rival.fetchval(f"select {REAL_CLOCK}()")
+    require(before < after, "the database's clock stands still inside a transaction")
+
+
+# -- who waits, and in which order -----------------------------------------------------------------------------------
+
+
+async def claim_passes_over(scene: Scene) -> None:
+    """A claim passes over a run that is held, and gets what is free."""
+    plan = await scene.bench.publish(FLAT)
+    held, free = [(await scene.bench.start(plan)).run_id for _ in range(2)]
+    async with scene.holding(held):
+        try:
+            async with asyncio.timeout(BRIEFLY):
+                claims = await scene.bench.claim(2)
+        except TimeoutError:
+            raise Failed("a claim waits for a run that somebody else holds") from None
+        require([one.run_id for one in claims] == [free], "a claim took a run that somebody else holds")
+
+
+async def deletion_passes_over(scene: Scene) -> None:
+    """Deleting finished runs passes over one that is held, and deletes the other."""
+    await scene.bench.report(scene.claims)
+    held, free = (claim.run_id for claim in scene.claims)
+    async with scene.holding(held):
+        work = asyncio.create_task(scene.bench.store.delete_runs(TENANT, [held, free]))
+        require(not await scene.waits(work), "a deletion waits for a run that somebody else holds")
+        require(await work == [free], "a deletion took a run that somebody else holds")
+
+
+async def report_in_order(scene: Scene) -> None:
+    """Who waits for a run holds none that comes after it."""
+    await _in_order(scene, lambda: scene.bench.report(scene.claims))
+
+
+async def look_in_order(scene: Scene) -> None:
+    """The same for who locks runs to look at them."""
+    scene.forget()
+    await report_in_order(scene)
+
+
+async def renewal_in_order(scene: Scene) -> None:
+    """A renewal of several leases waits for the first run while it holds none that comes after it."""
+    await _in_order(scene, lambda: scene.bench.store.renew(scene.leases))
+
+
+async def _in_order(scene: Scene, act: Callable[[], Awaitable[Any]]) -> None:
+    first, second = sorted(claim.run_id for claim in scene.claims)
+    async with scene.holding(first):
+        work = asyncio.ensure_future(act())
+        require(await scene.waits(work), "nobody waited for the holder of a run")
+        free = await scene.can_have(f"{HOLD} nowait", second)
+    await work
+    require(free, "who waits for one run holds another that comes after it")
+
+
+async def business_keys_in_order(scene: Scene) -> None:
+    """Business keys are taken in one order, whatever the order of the runs."""
+    taken = "insert into business_keys (tenant, key, run_id) values ($1, $2, $3)"
+    await _keys_in_order(scene, taken, lambda run, key: newborn(TENANT, run, business_key=key))
+
+
+async def idempotency_keys_in_order(scene: Scene) -> None:
+    """Idempotency keys are taken in one order, whatever the order of the runs."""
+
+    def promising(run: str, key: str) -> NewRun:
+        promise = IdempotencyKey(tenant=TENANT, operation="start", key=key, fingerprint="f", run_id=run)
+        return replace(newborn(TENANT, run), idempotency=promise)
+
+    taken = (
+        "insert into idempotency_keys (tenant, operation, key, fingerprint, run_id) values ($1, 'start', $2, 'f', $3)"
+    )
+    await _keys_in_order(scene, taken, promising)
+
+
+async def _keys_in_order(scene: Scene, taken: str, born: Callable[[str, str], NewRun]) -> None:
+    runs = [f"dddddddd-0000-7000-8000-{number:012}" for number in range(3)]
+    what = Write(new_runs=[born(runs[0], "second"), born(runs[1], "first")])
+    transaction = scene.rival.transaction()
+    await transaction.start()
+    await scene.rival.execute(taken, TENANT, "first", runs[2])
+    work = asyncio.ensure_future(scene.bench.store.change((), lambda loaded: what))
+    waited = await scene.waits(work)
+    free = await scene.can_have(taken, TENANT, "second", runs[2])
+    await transaction.rollback()
+    [problem] = await asyncio.gather(work, return_exceptions=True)
+    require(waited, "nobody waited for who had taken a key first")
+    # Of two that wait in a circle the server ends one, whichever it is.
+    require(free and problem is None, "two transactions that take the same keys wait for each other")
+
+
+Play = Callable[[Scene], Awaitable[None]]
+
+SCENES: tuple[Play, ...] = (
+    late_report,
+    late_failure,
+    late_look,
+    late_renewal,
+    clock_goes_on,
+    claim_passes_over,
+    deletion_passes_over,
+    report_in_order,
+    look_in_order,
+    renewal_in_order,
+    business_keys_in_order,
+    idempotency_keys_in_order,
+)
+
+
+def stage(play: Play, ground: PostgresGround) -> str | None:
+    """Play one scene on an empty database; what went wrong, if anything did."""
+    return asyncio.run(_stage(play, ground))
+
+
+async def _stage(play: Play, ground: PostgresGround) -> str | None:
+    await ground.empty()
+    rival = await asyncpg.connect(ground.dsn)
+    try:
+        async with asyncio.timeout(3 * PATIENCE), opened(PostgresStore(ground.dsn)) as store:
+            bench = Bench(store)
+            plan = await bench.publish(FLAT)
+            for _ in range(2):
+                await bench.start(plan)
+            await play(Scene(bench, rival, await bench.claim(2, lease=LEASE)))
+    except Exception as problem:  # noqa: BLE001 - whatever goes wrong in a scene that always goes well is a finding
+        return f"{play.__name__}: {str(problem) or type(problem).__name__}"
+    finally:
+        await rival.close(timeout=5)
+    return None

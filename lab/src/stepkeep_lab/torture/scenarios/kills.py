@@ -1,0 +1,106 @@
+"""Processes that end as in a power cut: in a storm, at labelled points, and how soon others notice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+from stepkeep.kernel.states import AttemptState
+from stepkeep.worker.settings import Settings
+from stepkeep_lab.torture.points import POINTS, Doing, Point
+from stepkeep_lab.torture.process import TENANT
+from stepkeep_lab.torture.stage import Stage
+
+EVERY = 0.1
+WORKERS = 4
+PATIENCE = 20.0
+SWEEP = Settings().sweep
+DEATHS = 25
+"""In a thorough campaign; each leaves a dozen steps or more to be claimed again."""
+SAMPLES = 200
+
+
+async def kill_storm(stage: Stage) -> None:
+    """kill -9 of a random worker every 100 ms under load; a new one takes its place at once."""
+    await stage.workers(WORKERS)
+    async with stage.under_load():
+        began = time.monotonic()
+        while (now := time.monotonic()) < began + stage.seconds:
+            # By the clock, not after a pause: ending one worker and launching the next takes time of its own.
+            await asyncio.sleep(EVERY - (now - began) % EVERY)
+            victim = stage.rng.choice(stage.fleet.living)
+            stage.counts["kills"] += await stage.fleet.end(victim) == -signal.SIGKILL
+            await stage.worker()
+    stage.must_have_hit("kills", at_least=int(stage.seconds))
+
+
+async def labelled_points(stage: Stage) -> None:
+    """kill -9 of a worker (or a client that starts runs) at each labelled point of each kind of transaction."""
+    async with stage.loading() as load:
+        for point in POINTS:
+            aimed = Point(point.doing, point.when, stage.rng.randint(1, 3))
+            if point.doing is Doing.START:
+                await _kill_starter(stage, aimed)
+            else:
+                await load.start_many("flaky", 6)
+                await load.start_many("rollback", 2)
+                await _kill_worker(stage, aimed)
+    await stage.fleet.end_all()
+    for point in POINTS:
+        stage.must_have_hit(f"killed at {point}")
+
+
+async def _kill_worker(stage: Stage, point: Point) -> None:
+    member = await stage.worker(point=point, sweep=0.2, concurrency=4)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await member.ended.wait()
+    except TimeoutError:
+        await stage.fleet.end(member)
+    stage.counts["points tried"] += 1
+
+
+async def _kill_starter(stage: Stage, point: Point) -> None:
+    keys = tuple(f"{point}-{no}" for no in range(5))
+    stage.extra_keys.update(keys)
+    member = await stage.fleet.launch(stage.task(keys=keys, work=False, point=point))
+    async with asyncio.timeout(PATIENCE):
+        await member.ended.wait()
+    stage.counts["points tried"] += 1
+    # The client comes back and asks for everything again: what was made before it died is found, not made twice.
+    again = await stage.fleet.launch(stage.task(keys=keys, work=False))
+    async with asyncio.timeout(PATIENCE):
+        await again.ended.wait()
+    stage.must(again.status == 0, f"a client that asked again ended with status {again.status}")
+
+
+async def death_to_reclaim(stage: Stage) -> None:
+    """A worker dies with its hands full: how long until somebody else holds what it held. Default settings."""
+    gone: dict[int, float] = {}
+    async with stage.looking() as transactor, stage.loading() as load:
+        await stage.workers(2, sweep=SWEEP, concurrency=40)
+        stage.begin()
+        while stage.goes_on(reached=stage.counts["kills"] >= DEATHS) or stage.counts["kills"] < 2:
+            victim = await stage.busiest(await load.start_many("slow", 4, seconds=0.7))
+            await asyncio.sleep(stage.rng.uniform(0.0, 0.4))
+            gone[victim.pid] = time.time()
+            await stage.fleet.end(victim)
+            stage.counts["kills"] += 1
+            # One survivor, whose sweeps are all there is.
+            await asyncio.sleep(2.5)
+            await stage.worker(sweep=SWEEP, concurrency=40)
+            await asyncio.sleep(0.5)
+        await stage.settle(transactor)
+        workers = {worker.no: int(worker.id.split(":")[2]) for worker in await transactor.store.list_workers(TENANT)}
+        waits: list[float] = []
+        for run_id, _ in load.acknowledged.values():
+            attempts = await transactor.store.read_attempts(TENANT, run_id)
+            for lost in attempts:
+                died = gone.get(workers[lost.worker])
+                heir = next((a for a in attempts if (a.no, a.fence) == (lost.no, lost.fence + 1)), None)
+                if lost.state is AttemptState.LOST and died is not None and heir is not None:
+                    waits.append(heir.started_at / 1_000_000 - died)
+    p99 = stage.measure("death to re-claim", waits)
+    stage.must_have_hit("death to re-claim measured", at_least=SAMPLES if stage.thorough else 10)
+    stage.must(p99 <= 2.0, f"re-claimed {p99:.2f} s after the death at p99; the lease of 1 s and 1 s more are allowed")
