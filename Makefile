@@ -73,7 +73,7 @@ $(RUNTIME): requirements/runtime.txt requirements/build.txt pyproject.toml | $(B
 
 $(DEV): requirements/dev.txt lab/pyproject.toml $(RUNTIME)
 	$(call install,--require-hashes -r requirements/dev.txt)
-	$(call install,--no-deps --no-build-isolation -e lab)
+	$(call install,--no-deps --no-build-isolation -e ./lab)
 	@touch $@
 
 $(DOCS): requirements/docs.txt | $(BIN)/python
