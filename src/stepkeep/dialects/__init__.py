@@ -1,1 +1,1 @@
-"""The five specifications as dialects: each brings its own format, its own machines and its own words for a run."""
+"""The five specifications as dialects: each has its own format, its own machines and its own names for a run."""

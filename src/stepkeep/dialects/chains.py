@@ -1,7 +1,7 @@
-"""What the dialects whose plan is a chain have in common: names that also name handlers, and names used twice.
+"""Shared by dialects whose plan is a chain: step names that also name handlers, and repeated names.
 
-In seeds 001 and 002 a step's name says which code runs it, so it may come again; our steps need names of their own.
-The front ends of `run` and `linear` call it; the machines do not.
+In seeds 001 and 002 the name of a step selects its handler, so it may occur several times; canonical steps need unique
+names. The front ends of `run` and `linear` call it; the machines do not.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def _word(value: str) -> str:
 
 
 StepWord = Annotated[str, AfterValidator(_word), Field(json_schema_extra={"pattern": f"^{WORD.pattern}$"})]
-"""The name of a step that is also the name of the handler that runs it."""
+"""The name of a step that is also the name of its handler."""
 
 
 def distinct(words: Sequence[str]) -> list[str]:
-    """A name of its own for each step: a word that comes again is numbered, around names that are written out.
+    """A unique name for each step: repeated names are numbered, avoiding names that are already used.
 
     >>> distinct(["LLM", "TOOL", "LLM", "LLM"])
     ['LLM', 'TOOL', 'LLM-2', 'LLM-3']
@@ -57,7 +57,7 @@ def distinct(words: Sequence[str]) -> list[str]:
 
 
 def check_known(named: Iterable[tuple[Path, str]], handlers: Registry) -> Iterator[Finding]:
-    """Whether the handlers that steps name are registered; each missing one is said where it stands."""
+    """Check that the handlers of steps are registered; each missing one is reported at its position."""
     for path, name in named:
         if handlers.get(name) is None:
             hint = did_you_mean(name, handlers.names) or "Load the code that registers it."
@@ -65,7 +65,7 @@ def check_known(named: Iterable[tuple[Path, str]], handlers: Registry) -> Iterat
 
 
 def placement(name: str, handlers: Registry | None) -> dict[str, Any]:
-    """What a handler's author says about where it runs; retries and timeouts are the document's business."""
+    """A handler's own settings on where it runs; retries and timeouts come from the document."""
     spec = None if handlers is None else handlers.get(name)
     if spec is None:
         return {}

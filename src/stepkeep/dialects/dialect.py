@@ -1,7 +1,7 @@
-"""What a dialect is: its machines, its front end, its words, its invariants and its defaults, as one value.
+"""A dialect as one value: its machines, front end, shapes, invariants and defaults.
 
-The registry finds a dialect by name, or by what a document looks like. Machines and invariants are plain data and
-plain functions (`DIALECT.judged`), so the judge can use them without the front ends.
+The registry finds a dialect by name, or by the content of a document. Machines and invariants are plain data and plain
+functions (`DIALECT.judged`), so the judge can use them without the front ends.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from stepkeep.dialects.machine import MachineView
 from stepkeep.dialects.projection import Projection, RunView
 
 Line = Mapping[str, Any]
-"""A line of an exported log in the dialect's words."""
+"""A line of an exported log in the dialect."""
 
 Say = Callable[[str], None]
-"""How an invariant reports what it found on the line at hand."""
+"""Callback with which an invariant reports a finding on the current line."""
 
 
 class Invariant(NamedTuple):
-    """Something the seed says always holds. `check` makes a checker for one run: a function called with each line of
-    the run's dialect log in order (the closing `journal_head` line included), which says what is broken, where."""
+    """An invariant of the seed. `check` creates a checker for one run: a function that is called with each line of
+    the run's dialect log in order (the closing `journal_head` line included) and reports violations."""
 
     name: str
     cites: str
@@ -39,7 +39,7 @@ class Default(NamedTuple):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a judge needs of a dialect. `run_view` makes the fold that shows the run."""
+    """Everything that the judge needs of a dialect. `run_view` creates the fold that shows the run."""
 
     name: str
     seed: str
@@ -63,7 +63,7 @@ class FrontEnd(Protocol):
     """Turns a dialect's own format into the canonical definition, with every default made explicit."""
 
     def recognises(self, data: Any) -> bool:
-        """Does this document look like ours? Called with plain data; must be cheap and never raise."""
+        """Whether a document is in this format. Called with plain data; must be cheap and never raise."""
         ...
 
     def examine(self, data: Any, source: Any, handlers: Any = None) -> Any:
@@ -75,7 +75,7 @@ class Words(Protocol):
     """A run in the dialect's own shapes, made from the canonical view (`operations.views.describe_run`).
 
     `canonical` is `{"run": …, "steps": […], "definition": …}`, the definition as plain data; `lines` are the run's log
-    in this dialect's words, oldest first, without the closing line.
+    in this dialect, oldest first, without the closing line.
     """
 
     def run(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Words(Protocol):
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """A specification that Stepkeep speaks."""
+    """A specification that Stepkeep implements."""
 
     judged: Judged
     front: FrontEnd

@@ -1,7 +1,7 @@
-"""A dialect's machines as plain data: its states and arrows straight out of its seed, and how it sees ours.
+"""A dialect's machines as plain data: states and arrows of its seed, and the mapping from the canonical machine.
 
-Plain words only, no kernel tables: the judge reads these files and must share no code with what it judges. `shows`
-maps a canonical state to the dialect's; a state it lacks is a stutter and shows what was shown before.
+Plain data only, no kernel tables: the judge reads these files and must share no code with the engine. `shows` maps a
+canonical state to the dialect's. A canonical state without a mapping is a stutter: the shown state stays.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ ANY = "*"
 
 
 class Arrow(NamedTuple):
-    """One row of the seed's own table; `source` is None where the thing comes into being.
+    """One row of the seed's table; `source` is None for creation.
 
-    Where a seed has several rows between the same two states, `when` names the canonical triggers that mean this one.
+    If a seed has several rows between the same two states, `when` names the canonical triggers of this one.
     """
 
     source: str | None
@@ -29,7 +29,7 @@ class Arrow(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """An arrow that the engine produces and the seed does not have, with the reason why it must."""
+    """An arrow that the engine produces and the seed does not have, with the reason."""
 
     source: str | None
     target: str
@@ -37,7 +37,7 @@ class Extension(NamedTuple):
 
 
 class Forbidden(NamedTuple):
-    """A pair of states that the seed rules out by name; either side may be ANY."""
+    """A pair of states that the seed forbids; either side may be ANY."""
 
     source: str
     target: str
@@ -45,14 +45,14 @@ class Forbidden(NamedTuple):
 
 
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
-    """One machine of a dialect, and the canonical machine seen through it.
+    """One machine of a dialect, and its mapping from the canonical machine.
 
-    `noun` is what the dialect calls the thing and how its log lines begin (`task` gives `task_state_transition`).
-    `states` are the seed's; `extra` are states shown that the seed lacks, each with its reason. `shows` maps canonical
-    states to shown ones; a canonical state that is missing from it is a stutter. `sticky` says which shown states are
-    no way back from a shown one: from `running`, a retry's `pending` is a stutter in dialects that say so.
-    `quiet` names canonical triggers whose hop shows nothing, whatever state it leads to; `repeats` names those that are
-    shown even where the state stays the same, in a seed that has an arrow from a state to itself.
+    `noun` is the dialect's name of the entity and the start of its log event types (`task` gives
+    `task_state_transition`). `states` are the seed's; `extra` are shown states that the seed lacks, each with its
+    reason. `shows` maps canonical states to shown ones; a missing canonical state is a stutter. `sticky` lists shown
+    states that are not left for an earlier one: from `running`, a retry's `pending` is a stutter in dialects that say
+    so. `quiet` names canonical triggers whose hop shows nothing. `repeats` names triggers that are shown even if the
+    state stays the same, for a seed with an arrow from a state to itself.
     """
 
     noun: str
@@ -68,7 +68,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
     repeats: frozenset[str] = frozenset()
 
     def legal(self, source: str | None, target: str) -> bool:
-        """Does the seed itself have this arrow?"""
+        """Whether the seed itself has this arrow."""
         return any(arrow.source == source and arrow.target == target for arrow in self.arrows)
 
     def extended(self, source: str | None, target: str) -> Extension | None:
@@ -77,7 +77,7 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
         return next(found, None)
 
     def next_shown(self, shown: str | None, canonical: str, trigger: str | None = None) -> str | None:
-        """What is shown after the canonical machine entered this state; the same again means a stutter."""
+        """The shown state after the canonical machine entered this state; an unchanged one means a stutter."""
         if trigger in self.quiet:
             return shown
         target = self.shows.get(canonical, shown)
@@ -86,5 +86,5 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
         return target
 
     def repeated(self, shown: str | None, trigger: str) -> bool:
-        """Is a hop by this trigger an arrow of the seed although the state stays as it was shown?"""
+        """Whether a hop by this trigger is an arrow of the seed although the shown state stays the same."""
         return shown is not None and trigger in self.repeats and self.legal(shown, shown)

@@ -1,7 +1,7 @@
-"""A run seen through a dialect: a fold over canonical hops that remembers what was shown before.
+"""Projects a run into a dialect: a fold over canonical hops that remembers the shown states.
 
-Hops the dialect does not see are stutters and vanish. Only steps of the plan itself are shown; hooks and checks are
-the engine's own. Pure: the log, the views and the judge all look through here.
+Hops without a change in the dialect are stutters and vanish. Only main steps are shown; undo steps and checks are
+internal to the engine. Pure: the log, the views and the judge all use it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from stepkeep.dialects.machine import MachineView
 
 
 class Seen(NamedTuple):
-    """A canonical hop as it arrives: `kind` is run, step or worker, `name` the step's (or the thing's) own."""
+    """A canonical hop: `kind` is run, step or worker, `name` is the step's (or entity's) name."""
 
     kind: str
     name: str
@@ -23,7 +23,7 @@ class Seen(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """An arrow in the dialect's words. `extension` marks what the seed itself has no arrow or no state for."""
+    """An arrow in the dialect. `extension` marks an arrow or a state that the seed does not have."""
 
     kind: str
     noun: str
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
 
 
 class RunView:
-    """How a dialect sees the run itself. This one follows the run's own state; a dialect may look at steps too."""
+    """How a dialect shows the run itself. This one follows the run's own state; a dialect may use steps too."""
 
     def __init__(self, view: MachineView) -> None:
         self.view = view
@@ -42,7 +42,7 @@ class RunView:
         self.state: str | None = None
 
     def feed(self, seen: Seen) -> str | None:
-        """What is shown of the run after this hop, whosever hop it is."""
+        """The shown state of the run after this hop, of the run or of any step."""
         if seen.kind == "run":
             self.state = seen.target
             return self.view.next_shown(self.shown, seen.target, seen.trigger)
@@ -50,7 +50,7 @@ class RunView:
 
 
 class Projection:
-    """One run (or one worker) through one dialect's eyes."""
+    """One run (or one worker) in one dialect."""
 
     def __init__(self, run: RunView, step: MachineView, worker: MachineView | None = None) -> None:
         self._run, self._step, self._worker = run, step, worker

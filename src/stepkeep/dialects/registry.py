@@ -1,7 +1,7 @@
-"""Finds a dialect: by its name, or by what a document looks like; and loads definitions in whichever one they are in.
+"""Finds a dialect by its name or by the content of a document, and loads definitions in any dialect.
 
-Front ends are imported when they are needed and not before; `judged` imports a dialect's machines alone. The engine
-and the command line load every definition through here; the native format is the one that no dialect claims.
+Front ends are imported on first use; `judged` imports a dialect's machines alone. The engine and the command line load
+every definition through this module. The native format is the one that no dialect claims.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ PACKAGES = {
     "action": "stepkeep.dialects.action",
     "workstream": "stepkeep.dialects.workstream",
 }
-"""Where each dialect lives, in the order of the seeds."""
+"""The package of each dialect, in the order of the seeds."""
 
 
 def names() -> tuple[str, ...]:
-    """The dialects that there are, without the native format."""
+    """The names of all dialects, without the native format."""
     return tuple(name for name, package in PACKAGES.items() if _is_there(package))
 
 
@@ -43,7 +43,7 @@ def _is_there(package: str) -> bool:
 
 
 def dialect(name: str) -> Dialect:
-    """A dialect with its front end and its words; InvalidInput when there is none of this name."""
+    """A dialect with its front end and its shapes; InvalidInput if there is none of this name."""
     found = import_module(_package(name)).DIALECT
     assert isinstance(found, Dialect)
     return found
@@ -71,7 +71,7 @@ def recognise(data: Any) -> str:
 
 
 def check_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
-    """Everything there is to say about a file in any dialect. Never raises for what is written in it."""
+    """Every problem and warning of a file in any dialect. Never raises for its content."""
     from stepkeep.definition.document import read_document
     from stepkeep.definition.native import CheckReport
 
@@ -92,7 +92,7 @@ def load_file(path: str | Path, handlers: Registry | None = None, as_: str | Non
 
 
 def examine(document: Document, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:
-    """Check a document that was read, in the dialect named or in the one it looks like."""
+    """Check a parsed document, in the named dialect or in the recognised one."""
     from stepkeep.definition import native
 
     try:

@@ -1,6 +1,6 @@
 """The action dialect (seed 003): WorkflowV1 documents, actions with tokens and compensation hooks, evidence.
 
-Importing the package loads nothing; `machine` is plain data for the judge, and `DIALECT` brings the front end with it.
+Importing the package loads nothing; `machine` is plain data for the judge, and `DIALECT` imports the front end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Checks that the native front end has already, for actions: the graph's rules, expressions and registered handlers.
+"""Applies checks of the native front end to actions: graph rules, expressions and registered handlers.
 
-An action is shown to them as the step it will become; what they say is put back into this dialect's words and places.
-Called by the front end.
+An action is passed to them as the step it will become; their findings are translated into the terms and positions of
+this dialect. The front end calls it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _NOUN = re.compile(r"\b([Ss])tep(s?)\b")
 
 
 def check_edges(parts: Parts, *, by_edges: bool) -> list[Finding]:
-    """Seed 000 section 5.2's rules for graphs, which hold for every dialect."""
+    """The graph rules of seed 000 section 5.2, which hold for every dialect."""
     return [_reworded(finding, _graph_path(finding.path, by_edges)) for finding in check_graph(parts.nodes)]
 
 
 def check_contents(parts: Parts, tangled: bool, handlers: Registry | None) -> Iterator[Finding]:
-    """Expressions read only what is sure to be there; handlers exist and take what they are given."""
+    """Expressions read only outputs that surely exist; handlers exist and accept their inputs."""
     steps = {path: _as_step(action, parts) for path, action in parts.actions.items() if action.handler}
     names = {node.name for node in parts.nodes}
     ancestry = None if tangled else Ancestry({node.name: [name for name, _ in node.after] for node in parts.nodes})
@@ -84,5 +84,5 @@ def _reworded(finding: Finding, path: Path) -> Finding:
 
 
 def _in_our_words(text: str) -> str:
-    """The first noun is the checker's own; what follows may be somebody's names."""
+    """The first noun is the checker's own; the following ones may be user names."""
     return _NOUN.sub(lambda found: ("A" if found[1] == "S" else "a") + "ction" + found[2], text, count=1)

@@ -1,7 +1,7 @@
-"""From a document that passed every check to the canonical definition, with the seed's defaults spelled out.
+"""Builds the canonical definition from a checked document, with the seed's defaults made explicit.
 
-It cannot fail. What the format says and the engine does not need (families, schema references, tiers) is kept in the
-definition's `about`, from which this dialect's words tell it again.
+It cannot fail. Parts of the format that the engine does not need (families, schema references, tiers) are kept in the
+definition's `about`, from which this dialect shows them again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MILLISECOND = 1_000
 ANY_ENDING = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
 """In a sequence the next action is eligible after any terminal state (section 1.1); fail-fast comes first."""
 
-# Rate limits, 5xx and transport failures are one category of ours; an error of an external system may be any of them.
+# Rate limits, 5xx and transport failures are one category here; an error of an external system may be any of them.
 CATEGORIES: dict[str, tuple[Category, ...]] = {
     "timeout": (Category.TIMEOUT,),
     "rate_limit": (Category.TRANSIENT,),
@@ -41,7 +41,7 @@ CATEGORIES: dict[str, tuple[Category, ...]] = {
 
 
 def build(written: WorkflowV1, parts: Parts, sequence: bool, handlers: Registry | None = None) -> kernel.Definition:
-    """The canonical definition. Of a handler's author's words only those on where it runs count here."""
+    """The canonical definition. Of a handler's own settings, only those on where it runs count here."""
     after = {node.name: [name for name, _ in node.after] for node in parts.nodes}
     allow = ANY_ENDING if sequence else (StepState.SUCCEEDED,)
     tiers = {

@@ -1,7 +1,7 @@
-"""What the parts of a document owe each other, beyond their shapes: order, tiers, completion, compensation.
+"""Checks relations between the parts of a document: order, tiers, completion, compensation.
 
-Each check yields findings and goes on. The graph is `stepkeep.definition.graph`'s business, expressions and handlers
-are `borrowed`'s. Called by the front end.
+Each check yields findings and continues. `stepkeep.definition.graph` checks the graph, `borrowed` checks expressions
+and handlers. The front end calls it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepkeep.dialects.action.written import OPERATION_RULE, TIERS, Action, Capa
 
 
 def check_document(data: dict[str, Any], parts: Parts) -> Iterator[Finding]:
-    """All of it."""
+    """Run every check."""
     yield from _active(data)
     yield from _order(data)
     yield from _one_kind_of_edges(data)
@@ -44,7 +44,7 @@ def _order(data: dict[str, Any]) -> Iterator[Finding]:
         if type(order) is int and order != place + 1:
             said = f"`order` is {order} here; actions are numbered from 1 without a gap and listed in that order."
             yield Finding(("actions", place, "order"), said, f"Write {place + 1}, or move the action.")
-            return  # one gap puts every later action out of step
+            return  # one gap shifts every later action
 
 
 def _one_kind_of_edges(data: dict[str, Any]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The compensation summary that a failed run ends with (section 4): what was taken back, what was not, what could not.
+"""The compensation summary of a failed run (section 4): what was undone, what was not, and what could not be.
 
 Made from the canonical view; it decides nothing. `words` and `evidence` call it.
 """
@@ -23,7 +23,7 @@ STATES = {"succeeded": "Succeeded", "failed": "Failed", "cancelled": "Cancelled"
 
 
 def compensation_summary(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Shape | None:
-    """What became of the run's side effects; None while there is nothing to say of them."""
+    """The result for the run's side effects; None while there is nothing to report."""
     run, written = canonical["run"], written_steps(canonical)
     hooks = {action_of(step): step for step in canonical["steps"] if step["phase"] == "undo"}
     backwards = {name: place for place, name in enumerate(completion_order(lines)[::-1])}

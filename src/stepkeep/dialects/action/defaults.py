@@ -1,4 +1,4 @@
-"""What this dialect answers where the seeds differ, or where seed 003 leaves a question open. Data for the docs."""
+"""Answers of this dialect where the seeds differ, or where seed 003 is open. Data for the documentation."""
 
 # ruff: noqa: E501 - a table: one question per line
 

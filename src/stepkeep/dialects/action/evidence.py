@@ -1,8 +1,8 @@
 """Evidence (section 5): an entry for every attempt, decision and terminal transition, chained by hashes.
 
-Entries have the shape of EvidenceEntryV1; what the seed asks for besides (attempt, times, outcome, error class,
-correlation) stands in their payload. They are a reading of the journal, which is the record; the chain lets whoever
-takes them away check that none was changed, dropped or moved. `words` calls it.
+Entries have the shape of EvidenceEntryV1; further data that the seed asks for (attempt, times, outcome, error class,
+correlation) is in their payload. They derive from the journal, which is the record. The chain lets a recipient check
+that no entry was changed, dropped or reordered. `words` calls it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MACHINE = {"kind": "Machine"}
 
 
 class Draft(NamedTuple):
-    """An entry before it has a number and a hash; drafts sort into the order in which things happened."""
+    """An entry before it has a number and a hash; drafts sort by the time of what they record."""
 
     at: str
     rank: int
@@ -76,7 +76,7 @@ def hash_of(entry: Mapping[str, Any]) -> str:
 
 
 def verify_evidence(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is wrong with a chain: `hash_mismatch`, `chain_break` and `timestamp_not_monotonic`, each with its place."""
+    """The defects of a chain: `hash_mismatch`, `chain_break` and `timestamp_not_monotonic`, each with its index."""
     found = []
     before: Mapping[str, Any] | None = None
     for place, entry in enumerate(entries):
@@ -114,7 +114,7 @@ def _attempts(canonical: Mapping[str, Any]) -> Iterator[Draft]:
 
 
 def _decisions(canonical: Mapping[str, Any]) -> Iterator[Draft]:
-    """What people decided: approvals of held actions, and manual completion signals."""
+    """Decisions of people: approvals of held actions, and manual completion signals."""
     run = canonical["run"]
     for place, step in enumerate(canonical["steps"]):
         record = step["record"]
@@ -187,7 +187,7 @@ def _hooks(canonical: Mapping[str, Any]) -> Iterator[Draft]:
 
 
 def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:
-    """The end of the run, with its compensation summary; before it, every effect that nothing could take back."""
+    """The end of the run, with its compensation summary; before it, every effect that could not be undone."""
     run = canonical["run"]
     steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
     for line in lines:

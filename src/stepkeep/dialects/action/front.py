@@ -1,7 +1,7 @@
-"""The front end of the action dialect: a WorkflowV1 document in, the canonical definition out, or all that is wrong.
+"""The front end of the action dialect: a WorkflowV1 document in, the canonical definition or all problems out.
 
-It lines the checks up and owns none of them; nothing that is written runs here. The dialect registry calls it for
-documents that it recognises.
+It runs the checks in order and contains none of them; nothing of the document is executed. The dialect registry calls
+it for documents that it recognises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Front:
         return isinstance(data, dict) and "workflowId" in data and "actions" in data
 
     def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Check a document; `source` says where each part of it stands."""
+        """Check a document; `source` has the position of each part."""
         if not isinstance(data, dict):
             said = "A workflow is a mapping with `workflowId` and `actions`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -64,7 +64,7 @@ def _shaped(data: dict[str, Any]) -> tuple[WorkflowV1 | None, list[Finding]]:
 
 
 def _hinted(finding: Finding) -> Finding:
-    """Some keys that are not ours show what was meant."""
+    """Advice for keys of other formats."""
     key = str(finding.path[-1]) if finding.path else ""
     if finding.key and finding.message.startswith("There is no key") and key in _OTHER_WORDS:
         return finding._replace(hint=_OTHER_WORDS[key])

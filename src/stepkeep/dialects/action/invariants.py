@@ -1,7 +1,7 @@
-"""What seed 003 says always holds, as checkers over the lines of a run's own log.
+"""The invariants of seed 003, as checkers over the lines of a run's log.
 
-Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine; what
-an action waits for, its order and its completion mode the log itself says on the action's first line.
+Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine. The
+first line of an action gives its dependencies, its order and its completion mode.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Move(NamedTuple):
 
 
 class Story:
-    """How the run and its actions stood before the line at hand."""
+    """The state of the run and its actions before the current line."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
@@ -51,27 +51,28 @@ class Story:
             self.failed = self.failed or move.action
 
     def after(self, action: str) -> list[str]:
-        """What the action waits for."""
+        """The dependencies of the action."""
         return list(self.facts[action].get("depends_on", ()))
 
     def rank(self, action: str) -> tuple[int, str]:
-        """Its place in dispatch order (§1.2)."""
+        """Its number in dispatch order (§1.2)."""
         return self.facts[action].get("order", 0), action
 
     def runnable_since(self, action: str) -> int:
-        """The entry in which its last predecessor ended; 0 for what waits for nothing."""
+        """The entry in which its last predecessor ended; 0 without predecessors."""
         return max((self.settled_at.get(name, 0) for name in self.after(action)), default=0)
 
     @property
     def is_sequence(self) -> bool:
-        """Every action follows the one before it and nothing else: what the log of a workflow without edges shows."""
+        """Whether every action follows the one before it and nothing else, as in the log of a workflow without
+        edges."""
         ordered = sorted(self.facts, key=self.rank)
         before = [[], *([name] for name in ordered[:-1])]
         return [self.after(name) for name in ordered] == before
 
 
 def _watching(look: Look) -> Callable[[Say], Callable[[Line], None]]:
-    """A checker that keeps the story and looks at each line before it becomes part of it."""
+    """A checker that keeps the timeline and sees each line before it is added."""
 
     def check(say: Say) -> Callable[[Line], None]:
         story = Story()
@@ -94,7 +95,7 @@ def _starts(move: Move) -> bool:
 
 
 def _predecessors_are_done(story: Story, move: Move, say: Say) -> None:
-    """In a sequence any ending will do; an edge wants success."""
+    """In a sequence any ending will do; an edge needs success."""
     if not _starts(move) or move.action is None:
         return
     for name in story.after(move.action):

@@ -1,4 +1,4 @@
-"""Advice on a document that is correct and may still hurt. Warnings stop nothing; each is a function of its own."""
+"""Advice on a correct document that may still cause trouble. Warnings stop nothing; each is a function of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Find
 
 
 def _waits_without_end(definition: Definition) -> Iterator[Finding]:
-    """Nothing in the format says how long people may take."""
+    """The format has no limit on how long people may take."""
     for place, step in enumerate(definition.steps):
         if step.hold is not None and step.hold.deadline is None:
             said = f"Action `{step.name}` may wait for its approval for ever."
@@ -41,7 +41,7 @@ def _effects_that_stay(definition: Definition) -> Iterator[Finding]:
 
 
 def _repeated_effects(written: WorkflowV1, parts: Parts) -> Iterator[Finding]:
-    """Handlers run at least once: what is not idempotent may happen twice."""
+    """Handlers run at least once: an effect that is not idempotent may happen twice."""
     for place, action in enumerate(written.actions):
         capability = parts.capability_of(action)
         if capability is not None and not capability.safety.idempotent and action.retry_policy.max_attempts > 1:

@@ -1,7 +1,8 @@
-"""The action dialect as plain data: seed 003's action lifecycle, RunV1's run, and how both see the canonical machine.
+"""The action dialect as plain data: seed 003's action lifecycle, RunV1's run, and the mapping from the canonical
+machine.
 
 No kernel import and no front end: the judge reads this file. Seed 003 has no run machine of its own, so its runs follow
-the RunV1 of its companions; where those leave a question open, the design's section 4 answers.
+the RunV1 of its companions; open questions are answered by the design.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ STEP = MachineView(
         "skipped":             "Cancelled",
         "cancelled":           "Cancelled",
         # ready, retrying and validating are stutters: an action is Pending until its first claim (or until its gate
-        # opens) and Running from then on, so that a retry is no way back.
+        # opens) and Running from then on, so a retry does not go back.
     },
     forbidden=(
         Forbidden("Succeeded",                  ANY,                          "003 §2 rule 2: single-shot, terminal"),

@@ -1,7 +1,7 @@
-"""The parts of a document that have the right shape by themselves, so that one bad key hides nothing else.
+"""The parts of a document that are valid on their own, so that one wrong key hides no other finding.
 
-It reads plain data of any kind without raising: actions, capabilities, and who waits for whom (section 1). It judges
-nothing; the front end hands what it finds to the checks.
+It reads plain data of any kind without raising: actions, capabilities and dependencies (section 1). It checks nothing;
+the front end passes the parts to the checks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ B = TypeVar("B", bound=Block)
 
 
 class Parts(NamedTuple):
-    """What could be read: blocks by where they stand, and the graph as far as it goes."""
+    """The readable parts: blocks by their path, and the graph as far as it is known."""
 
     tier: Tier
     actions: dict[Path, Action]
@@ -45,7 +45,7 @@ def parts_of(data: dict[str, Any]) -> Parts:
 
 
 def is_graph(data: dict[str, Any]) -> bool:
-    """Without `edges` and without a single `dependsOn`, actions follow each other by `order` (section 1.1)."""
+    """Without `edges` and without any `dependsOn`, actions follow each other by `order` (section 1.1)."""
     return "edges" in data or any(isinstance(each, dict) and "dependsOn" in each for each in _list(data, "actions"))
 
 
@@ -74,7 +74,7 @@ def _capabilities(declared: Any) -> Iterator[tuple[str, Capability]]:
 
 
 def _nodes(data: dict[str, Any]) -> Iterator[Node]:
-    """Ids and predecessors, as far as they can be read."""
+    """Ids and predecessors, as far as they are readable."""
     known = [
         (("actions", place), action)
         for place, action in enumerate(_list(data, "actions"))

@@ -1,4 +1,4 @@
-"""Small words that all of this dialect's shapes share: times, outcomes, error classes, idempotency keys.
+"""Helpers shared by this dialect's shapes: times, outcomes, error classes, idempotency keys.
 
 Plain data in, plain data out. `words`, `compensation` and `evidence` call it.
 """
@@ -23,7 +23,7 @@ OUTCOMES = {
     "waited": "waited",
     "released": "released",
 }
-"""How an attempt ended; section 3.2 calls one that ran too long `timeout`."""
+"""How an attempt ended; section 3.2 calls a timed-out one `timeout`."""
 
 ERROR_CLASSES = {
     "transient": ("transient", True),
@@ -37,13 +37,13 @@ ERROR_CLASSES = {
     "conflict": ("business_conflict", False),
     "poison": ("worker_lost", False),
 }
-"""Section 3.1: what an error is called, and whether its class is retryable."""
+"""Section 3.1: the class of an error, and whether it is retryable."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def error_shape(category: str | None, message: str | None, *, lost: bool = False) -> Shape | None:
-    """A classified error, or nothing where nothing went wrong."""
+    """A classified error, or None if there is none."""
     if category is None and not lost:
         return None
     name, retryable = ("worker_lost", True) if category is None else ERROR_CLASSES.get(category, ("unknown", True))
@@ -51,12 +51,12 @@ def error_shape(category: str | None, message: str | None, *, lost: bool = False
 
 
 def action_of(step: Mapping[str, Any]) -> str:
-    """The action that a step, or a hook of it, belongs to."""
+    """The action that a step, or its undo step, belongs to."""
     return str(step["name"]).removeprefix("undo:")
 
 
 def key_of(run_id: str, step: Mapping[str, Any]) -> str:
-    """The idempotency key that its handler was given; section 5: the same over all attempts."""
+    """The idempotency key of its handler; section 5: the same over all attempts."""
     return f"{run_id}:{action_of(step)}" + (":compensate" if step["phase"] == "undo" else "")
 
 
@@ -72,7 +72,7 @@ def operation_of(written: Mapping[str, Any], *, undo: bool = False) -> str | Non
 
 
 def completion_order(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The actions that succeeded, first to last, by the journal's own order."""
+    """The actions that succeeded, first to last, by journal order."""
     return [
         line["metadata"]["step"]
         for line in lines
@@ -81,11 +81,11 @@ def completion_order(lines: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def iso(micros: int) -> str:
-    """A reading of the database's clock as UTC text with milliseconds."""
+    """A time of the database clock as UTC text with milliseconds."""
     moment = _EPOCH + timedelta(microseconds=micros)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def filled(shape: Shape) -> Shape:
-    """Without what is not known."""
+    """Without unknown values."""
     return {key: value for key, value in shape.items() if value is not None}

@@ -1,8 +1,8 @@
-"""The manual completion signal of section 3.3: a payload in, the arguments of `operations.decisions.complete` out.
+"""Parses the manual completion signal of section 3.3 into the arguments of `operations.decisions.complete`.
 
-It checks the payload's shape and says all that is wrong with it at once; whether the token matches, the action waits
-and the signal came before is the kernel's business. Whoever the payload claims to be is kept as a claim: the actor of
-a signal comes from authentication alone.
+It checks the shape of the payload and reports all problems at once. The kernel checks the token, the state of the
+action and repetition. The user named in the payload is kept as a claim: the actor of a signal comes from authentication
+alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class SignalBlock(Block):
-    """What somebody says who has finished a manual action."""
+    """The signal of a person who has finished a manual action."""
 
     schema_version: Annotated[Literal[1], WholeNumber]
     run_id: Opaque
@@ -50,7 +50,7 @@ class SignalBlock(Block):
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True):
-    """A signal of the right shape, in the engine's words. `(run_id, step, token)` is what it is idempotent on."""
+    """A signal of the right shape, in the engine's terms. It is idempotent on `(run_id, step, token)`."""
 
     run_id: str
     step: str
@@ -61,7 +61,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     claim: bytes
 
     def arguments(self) -> dict[str, Any]:
-        """What `operations.decisions.complete` takes besides the transactor, the tenant and the actor."""
+        """The arguments of `operations.decisions.complete` besides the transactor, the tenant and the actor."""
         return msgspec.structs.asdict(self)
 
 

@@ -1,7 +1,7 @@
-"""A run in this dialect's own shapes: RunV1 with its actions, attempts, evidence and compensation summary.
+"""A run in this dialect's shapes: RunV1 with its actions, attempts, evidence and compensation summary.
 
-Made from the canonical view, the definition's `about` and the run's log in this dialect's words. It reads nothing by
-itself and decides nothing; `show --as action` and `runs --as action` print it.
+Made from the canonical view, the definition's `about` and the run's log in this dialect. It reads nothing else and
+decides nothing; `show --as action` and `runs --as action` print it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ActionWords:
         }
 
     def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> Shape:
-        """One row of a list of runs: RunV1 without what only the definition knows."""
+        """One row of a list of runs: RunV1 without what only the definition has."""
         run = canonical_run
         return filled(
             {
@@ -109,7 +109,7 @@ def _attempt(attempt: Mapping[str, Any]) -> Shape:
 
 
 def _record(record: Mapping[str, Any] | None) -> Shape:
-    """Who approved the action, or completed it by hand."""
+    """The person who approved the action, or completed it manually."""
     if record is None:
         return {}
     if "decision" in record:

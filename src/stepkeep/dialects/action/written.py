@@ -1,7 +1,7 @@
-"""A `WorkflowV1` document as people write it, with the runtime metadata that seed 003 asks for: one model per block.
+"""The models of a `WorkflowV1` document, with the runtime metadata that seed 003 asks for: one model per block.
 
-The models say what each key may hold and carry the seed's defaults; `checks` says what the parts owe each other and
-`build` makes the canonical definition. The published schema comes from here.
+The models define the values of each key and the seed's defaults. `checks` checks relations between the parts, and
+`build` makes the canonical definition. The published schema is generated from here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepkeep.definition import bounds, written
 from stepkeep.definition.findings import shown
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
-"""From the freest to the strictest."""
+"""From the least to the most strict."""
 
 NEVER_RETRYABLE = ("validation", "policy_deny", "auth_deny", "business_conflict")
 
@@ -61,19 +61,19 @@ def is_operation(value: str) -> bool:
 
 
 def _filled(value: Any) -> Any:
-    # `"description": null` is a slip, not a wish for the default.
+    # `"description": null` is a mistake, not a request for the default.
     if value is None:
         raise PydanticCustomError("empty", "is empty")
     return value
 
 
 def _given(shape: Any) -> BeforeValidator:
-    """A key that may be left out, but not left empty."""
+    """A key that may be omitted, but not empty."""
     return BeforeValidator(_filled, json_schema_input_type=shape)
 
 
 def _entity_and_verb(value: str) -> str:
-    """`entity:verb`, and fit to be the name of the handler that runs it."""
+    """`entity:verb`, valid as the name of the handler that runs it."""
     if not is_operation(value):
         said = {"value": shown(value), "rule": OPERATION_RULE}
         raise PydanticCustomError("operation", "cannot be {value}: write {rule}", said)
@@ -81,7 +81,7 @@ def _entity_and_verb(value: str) -> str:
 
 
 def _whole(value: Any) -> Any:
-    # A choice of numbers takes true for 1.
+    # A choice of numbers would accept true for 1.
     if type(value) is not int:
         raise PydanticKnownError("int_type")
     return value
@@ -114,7 +114,7 @@ class Block(written.Block):
 
 
 class RetryPolicy(Block):
-    """How often and how patiently an action is tried (section 3.1); `maxAttempts` counts the first execution too."""
+    """The retry policy of an action (section 3.1); `maxAttempts` counts the first execution too."""
 
     max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
     initial_backoff_ms: int = Field(default=1_000, ge=0, le=7 * _DAY_MS)
@@ -124,7 +124,7 @@ class RetryPolicy(Block):
 
 
 class Compensation(Block):
-    """What an action gives its compensation hook (section 4); the operation itself belongs to the capability."""
+    """What an action passes to its compensation hook (section 4); the operation itself belongs to the capability."""
 
     compensation_input: Any = None
     timeout_ms: Milliseconds = 300_000
@@ -175,7 +175,7 @@ class Safety(Block):
 
 
 class Capability(Block):
-    """An entry of the capability matrix: how safe an operation is, and what takes it back."""
+    """An entry of the capability matrix: the safety of an operation, and the operation that undoes it."""
 
     safety: Safety
     side_effecting: Annotated[bool | None, _given(bool)] = None
@@ -200,7 +200,7 @@ class WorkflowV1(Block):
 
 
 def tier_of(workflow_tier: Tier, action: Action, capability: Capability | None) -> Tier:
-    """The strictest tier that anything asks for."""
+    """The strictest tier that is requested."""
     asked: list[Tier] = [workflow_tier, action.execution_tier_override or "Auto"]
     if capability is not None:
         asked += [capability.safety.default_tier, "HumanApprove" if capability.safety.requires_approval else "Auto"]
@@ -213,7 +213,7 @@ def is_manual(tier: Tier, action: Action) -> bool:
 
 
 def is_side_effecting(capability: Capability | None) -> bool:
-    """What the capability's metadata says; what has a compensation has an effect."""
+    """The side effect from the capability's metadata; a capability with a compensation has one."""
     if capability is None:
         return False
     return capability.side_effecting or capability.compensation_operation is not None

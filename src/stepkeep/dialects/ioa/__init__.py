@@ -1,6 +1,6 @@
-"""The ioa dialect (seed 000): workflow resources of `ioa.dev/v0.2`, their state machines and their words.
+"""The ioa dialect (seed 000): workflow resources of `ioa.dev/v0.2`, their state machines and their shapes.
 
-Importing the package loads nothing; `machine` is plain data for the judge, and `DIALECT` brings the front end with it.
+Importing the package loads nothing; `machine` is plain data for the judge, and `DIALECT` imports the front end.
 """
 
 from __future__ import annotations

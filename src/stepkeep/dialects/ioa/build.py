@@ -1,7 +1,7 @@
-"""From what was written to the kernel's definition, with every default of this dialect spelled out.
+"""Builds the kernel's definition, with every default of this dialect made explicit.
 
-Here and nowhere else live the defaults that `defaults` tells about. It takes blocks that passed every check and cannot
-fail. Called by the front end.
+Only this module applies the defaults that `defaults` documents. It takes blocks that passed every check and cannot
+fail. The front end calls it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ DIALECT = "ioa"
 
 MAX_DELAY = 60 * SECOND
 FIRST_DELAY = {Backoff.EXPONENTIAL: SECOND, Backoff.LINEAR: 5 * SECOND, Backoff.CONSTANT: 5 * SECOND}
-"""Section 3.2: where a strategy starts when nothing is written."""
+"""Section 3.2: the initial delay of a strategy if none is written."""
 
 ALWAYS_RETRIED = (Category.TRANSIENT,)
 CONFIGURABLE = (Category.AGENT, Category.EXTERNAL, Category.TRANSIENT, Category.UNKNOWN)
-"""Section 3.1: what a written retryPolicy retries. A timeout is never among them."""
+"""Section 3.1: the categories that a written retryPolicy retries. A timeout is never among them."""
 
 SATISFIED = (StepState.SUCCEEDED, StepState.SKIPPED)
-"""A skipped step still satisfies what depends on it; a fan-in copes with missing results."""
+"""A skipped step still satisfies its dependents; a fan-in handles missing results."""
 
 
 def build(written: WorkflowResource, handlers: Registry | None = None) -> kernel.Definition:
-    """The canonical definition. Agents, where given, add what their authors said about them."""
+    """The canonical definition. Registered agents add their own settings."""
     metadata, spec = written.metadata, written.spec
     version = version_number(metadata.version)
     assert version is not None
@@ -69,7 +69,7 @@ def build(written: WorkflowResource, handlers: Registry | None = None) -> kernel
 
 
 def _about(metadata: MetadataBlock, spec: SpecBlock) -> dict[str, Any]:
-    """What changes nothing in how a run goes and is shown with it."""
+    """Data that does not change how a run executes and is shown with it."""
     said: dict[str, Any] = {"domainsInvolved": list(spec.domains_involved)}
     if isinstance(metadata.version, str):
         said["version"] = metadata.version
@@ -118,7 +118,7 @@ def _undo(entry: CompensationBlock, handlers: Registry | None) -> kernel.Undo:
 
 
 def _retry(written: RetryPolicyBlock | None, said_by_agent: kernel.Retry | None) -> kernel.Retry:
-    """The step's own policy, else what its agent's author said, else three retries of what is transient."""
+    """The step's own policy, else its agent's, else three retries of transient failures."""
     if written is not None:
         return _policy(written, CONFIGURABLE)
     if said_by_agent is not None:
@@ -132,7 +132,7 @@ def _policy(written: RetryPolicyBlock, retried: tuple[Category, ...]) -> kernel.
     else:
         strategy = Backoff(written.backoff)
         first = FIRST_DELAY[strategy] if written.initial_delay is None else written.initial_delay
-    # The usual cap must not cut short a delay that somebody wrote; a cap that somebody wrote cuts the usual delay.
+    # The default cap must not cut a written delay; a written cap cuts the default delay.
     longest = max(MAX_DELAY, first) if written.max_delay is None else written.max_delay
     return kernel.Retry(
         max_attempts=written.max_retries + 1,

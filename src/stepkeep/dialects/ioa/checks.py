@@ -1,7 +1,7 @@
-"""What a workflow resource may not say, beyond its shape: gates, compensations, policies, names of agents.
+"""Checks a workflow resource beyond its shape: gates, compensations, policies, names of agents.
 
-Each check yields findings and goes on. The graph is `definition.graph`'s business, unknown keys are `keys`'. Called by
-the front end with every step and compensation that has the right shape by itself, so that one slip hides no other.
+Each check yields findings and continues. `definition.graph` checks the graph, `keys` unknown keys. The front end passes
+every step and compensation that is valid on its own, so that one mistake hides no other.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from stepkeep.definition.template_text import OPENING
 from stepkeep.dialects.ioa.written import CompensationBlock, RetryPolicyBlock, StepBlock
 
 GATE = "GATE:"
-"""An action that begins like this is an approval gate: nobody runs it, people decide."""
+"""The prefix of an action that is an approval gate: no worker runs it, people decide."""
 
 Steps = Mapping[Path, StepBlock]
 Compensations = Mapping[Path, CompensationBlock]
 
 MAX_HINTS = 20
-"""Looking for the nearest of ten thousand names takes a while; a few hints are enough."""
+"""Limit on suggestions: finding the nearest of ten thousand names takes time."""
 
 
 def is_gate(step: StepBlock) -> bool:
@@ -30,12 +30,12 @@ def is_gate(step: StepBlock) -> bool:
 
 
 def prompt_of(step: StepBlock) -> str:
-    """What a gate asks."""
+    """The question of a gate."""
     return step.action.lstrip().removeprefix(GATE).strip()
 
 
 def check_steps(steps: Steps) -> Iterator[Finding]:
-    """Everything wrong with single steps."""
+    """Every problem of single steps."""
     for path, step in steps.items():
         yield from _plain(step.action, (*path, "action"))
         most = bounds.STEP_TIMEOUT[1]
@@ -47,7 +47,7 @@ def check_steps(steps: Steps) -> Iterator[Finding]:
 
 
 def check_compensation(entries: Compensations, steps: Steps, names: set[str]) -> Iterator[Finding]:
-    """Each entry takes back one step that is there and does something."""
+    """Each entry undoes one step that exists and has a handler."""
     gates = {step.name for step in steps.values() if is_gate(step)}
     seen: set[str] = set()
     hints = MAX_HINTS
@@ -69,7 +69,7 @@ def check_compensation(entries: Compensations, steps: Steps, names: set[str]) ->
 
 
 def check_policy(policy: object) -> Iterator[Finding]:
-    """The schema knows a workflow-level `retry` that no text gives a meaning to; rather than guess, say no."""
+    """The schema has a workflow-level `retry` whose meaning no text defines, so it is refused."""
     if policy == "retry":
         said = "`failurePolicy: retry` is not supported: a whole workflow is not tried again, its steps are."
         hint = "Write `retryPolicy` on the steps, and abort or compensate here."
@@ -77,7 +77,7 @@ def check_policy(policy: object) -> Iterator[Finding]:
 
 
 def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> Iterator[Finding]:
-    """Whether the agents that do the work exist."""
+    """Whether the agents of the steps are registered."""
     named = [(path, step.agent) for path, step in steps.items() if not is_gate(step)]
     named += [(path, entry.agent) for path, entry in entries.items()]
     for path, agent in named:

@@ -1,4 +1,4 @@
-"""What this dialect answers where the seeds differ, or where seed 000 leaves a question open. Data for the docs."""
+"""Answers of this dialect where the seeds differ, or where seed 000 is open. Data for the documentation."""
 # ruff: noqa: E501 - a table: its rows stay one line each
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The telemetry of a run: six kinds of events with their mandatory payloads, all under one correlation id.
 
-Derived from the log, one event per line that calls for one, so the same run always tells the same events. Emitting them
-is somebody else's business.
+Derived from the log, one event per line that requires one, so the same run always gives the same events. This module
+does not emit them.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _cancelled(told: Told, line: Line) -> dict[str, Any]:
 
 
 def _failed_step(told: Told) -> str | None:
-    """The step that brought the workflow down; none where it timed out or was called off as a whole."""
+    """The step that failed the workflow; None if it timed out or was cancelled as a whole."""
     return next(iter(told.in_state("failed")), None)
 
 
@@ -125,4 +125,4 @@ OF_WORKFLOW = {
 }
 
 EXTENSIONS = frozenset({"workflow_cancelled"})
-"""The taxonomy has no word for a cancel; without this one a cancelled workflow would never be told to have ended."""
+"""The taxonomy has no event for a cancel; without this one a cancelled workflow would have no end."""

@@ -1,7 +1,7 @@
-"""The front end of the ioa dialect: a workflow resource in, the canonical definition out, or all that is wrong with it.
+"""The front end of the ioa dialect: a workflow resource in, the canonical definition or all problems out.
 
-It lines the checks up and owns none of them; nothing that is written runs here. The dialect registry calls it for
-documents that it recognises.
+It runs the checks in order and contains none of them; nothing of the document is executed. The dialect registry calls
+it for documents that it recognises.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Front:
         return ours or (data.get("kind") == KIND and "spec" in data)
 
     def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Check a resource; `source` says where each part of it stands."""
+        """Check a resource; `source` has the position of each part."""
         if not isinstance(data, dict):
             said = f"A workflow is a mapping with `apiVersion: {API_VERSION}` and `kind: {KIND}`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -64,7 +64,7 @@ def _shaped(data: dict[str, Any]) -> tuple[WorkflowResource | None, list[Finding
 
 
 def _findings(data: dict[str, Any], handlers: Registry | None) -> Iterator[Finding]:
-    """Everything beyond the shape, from all parts that have the right shape by themselves."""
+    """Every problem beyond the shape, from all parts that are valid on their own."""
     nodes = list(_outline(data))
     for finding in check_graph(nodes):
         yield finding._replace(path=_in_our_words(finding.path))
@@ -94,7 +94,7 @@ def _blocks(data: dict[str, Any], path: Path, block: type[B]) -> Iterator[tuple[
 
 
 def _outline(data: dict[str, Any]) -> Iterator[Node]:
-    """Names and dependencies, as far as they can be read."""
+    """Names and dependencies, as far as they are readable."""
     for place, step in enumerate(_listed(data, STEPS)):
         if isinstance(step, dict) and isinstance(step.get("name"), str):
             path = (*STEPS, place)
@@ -105,6 +105,6 @@ def _outline(data: dict[str, Any]) -> Iterator[Node]:
 
 
 def _in_our_words(path: Path) -> Path:
-    """The graph speaks of `depends_on` and of `steps` at the top."""
+    """The graph checks use the key `depends_on` and top-level `steps`."""
     ours = tuple("dependsOn" if part == "depends_on" else part for part in path)
     return ours if ours[:1] == ("spec",) else ("spec", *ours)

@@ -1,7 +1,7 @@
-"""What seed 000 says always holds, as checkers over the lines of a run's own log.
+"""The invariants of seed 000, as checkers over the lines of a run's log.
 
-Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine;
-what a step waits for and which policy it has, the log itself says on the step's first line.
+Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine. The
+first line of a step gives its dependencies and its policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Look = Callable[["Story", Line, Say], None]
 
 
 class Story:
-    """How the workflow and its steps stood before the line at hand."""
+    """The state of the workflow and its steps before the current line."""
 
     def __init__(self) -> None:
         self.workflow: str | None = None
@@ -57,7 +57,7 @@ def step_of(line: Line) -> str:
 
 
 def _watching(look: Look) -> Callable[[Say], Callable[[Line], None]]:
-    """A checker that keeps the story and looks at each transition before it becomes part of it."""
+    """A checker that keeps the timeline and sees each transition before it is added."""
 
     def check(say: Say) -> Callable[[Line], None]:
         story = Story()

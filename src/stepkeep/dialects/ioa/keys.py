@@ -1,7 +1,7 @@
-"""Keys that the format does not know: refused at the top and where they look like a slip, advised against elsewhere.
+"""Unknown keys: refused at the top level and where they resemble a known key, a warning elsewhere.
 
-The resource's schema closes its top level only, so a key of somebody's own below it is no error. A key that is almost
-a known one is: `dependOn` would turn a chain into parallel steps without a word. Called by the front end.
+The resource's schema closes only its top level, so a custom key below it is allowed. A near miss is refused: `dependOn`
+would silently turn a chain into parallel steps. The front end calls it.
 """
 
 from __future__ import annotations

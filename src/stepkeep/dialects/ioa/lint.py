@@ -1,7 +1,7 @@
-"""Advice on a workflow that is correct and may still hurt: seed 000 section 6, in the words of its own format.
+"""Advice on a correct workflow that may still cause trouble: seed 000 section 6, in the terms of its format.
 
-The same guidelines as `definition.lint`, looked for in the resource: there gates have timeouts instead of deadlines and
-compensations stand apart from their steps. Warnings stop nothing. Called by the front end.
+The same guidelines as `definition.lint`. In the resource, gates have timeouts instead of deadlines, and compensations
+are separate from their steps. Warnings stop nothing. The front end calls it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _workflow_without_timeout(spec: SpecBlock) -> Iterator[Finding]:
 
 
 def _step_without_timeout(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
-    """Guideline 1; a gate without one waits for people for ever."""
+    """Guideline 1; a gate without a timeout waits for ever."""
     for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
         if step.timeout is not None:
             continue
@@ -119,7 +119,7 @@ def _many_steps(spec: SpecBlock) -> Iterator[Finding]:
 
 
 def _many_in_parallel(spec: SpecBlock) -> Iterator[Finding]:
-    """The fan-out pattern: steps with the same dependencies run side by side, and few can follow many of them."""
+    """The fan-out pattern: steps with the same dependencies run in parallel, and few can follow many of them."""
     beside = Counter(frozenset(step.depends_on) for step in spec.steps)
     for count in (count for count in beside.values() if count > MANY_PARALLEL):
         said = f"{count} steps start at once; more than {MANY_PARALLEL} side by side are hard to follow."
@@ -127,7 +127,7 @@ def _many_in_parallel(spec: SpecBlock) -> Iterator[Finding]:
 
 
 def _half_a_gate(spec: SpecBlock) -> Iterator[Finding]:
-    """Guideline 7: gates for irreversible actions, which must be gates then."""
+    """Guideline 7: irreversible actions need a gate before them."""
     for place, step in enumerate(spec.steps):
         if is_gate(step):
             yield from _gate(step, place)

@@ -1,7 +1,7 @@
-"""Seed 000's two machines as data: the workflow's seven states and the step's five, straight out of its tables.
+"""The two machines of seed 000 as data: the workflow's seven states and the step's five, from its tables.
 
-Where table and picture differ the table counts: compensation starts from executing, and failed is terminal. Plain
-words only; the judge and every projection read this file, and nothing of the engine is imported.
+Where table and picture differ, the table counts: compensation starts from executing, and failed is terminal. Plain data
+only; the judge and every projection read this file, and nothing of the engine is imported.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ STEP = MachineView(
         Extension("pending", "cancelled", "the workflow stopped or was cancelled before it began"),
         Extension("running", "cancelled", "the workflow stopped or was cancelled while it ran or waited"),
     ),
-    # A retry is no way back: from its first claim, or its gate's opening, a step shows running until it ends.
+    # A retry does not go back: from its first claim, or its gate's opening, a step shows running until it ends.
     sticky={"running": frozenset({"pending"})},
 )
 
@@ -118,10 +118,10 @@ WAITING = frozenset({"awaiting_approval", "awaiting_event", "awaiting_completion
 
 
 class WorkflowView(RunView):
-    """Blocked means that some step waits for input from outside, whatever else may move (§1 executing → blocked).
+    """Blocked means that some step waits for outside input, whatever else is runnable (§1 executing → blocked).
 
-    A wait that ends by its deadline, or with the run, keeps the workflow blocked until the run itself moves: that is
-    §1's blocked → failed. Once the run is stopping, what was shown before stays.
+    A wait that ends by its deadline, or with the run, keeps the workflow blocked until the run itself changes: that is
+    §1's blocked → failed. Once the run is stopping, the shown state stays.
     """
 
     def __init__(self, view: MachineView) -> None:

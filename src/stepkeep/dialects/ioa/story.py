@@ -1,6 +1,6 @@
-"""What the log and the view of a run tell together: who was in which state since when, what it took and what it cost.
+"""The timeline of a run, from its log and its view: states with their times, durations and costs.
 
-A value that both the status and the events are made from, so that they never contradict each other. Pure.
+Status and events are both made from this value, so that they never contradict each other. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ Line = Mapping[str, Any]
 
 @dataclass(kw_only=True)
 class Told:
-    """One run, retold. Steps are the plan's own, in its order; `undone` names those with a hook, first one first."""
+    """The timeline of one run. Steps are those of the plan, in its order; `undone` names those with an undo step,
+    first one first."""
 
     run: Mapping[str, Any]
     definition: Mapping[str, Any]
@@ -34,7 +35,7 @@ class Told:
     tolerated: list[str] = field(default_factory=list)
 
     def in_state(self, state: str) -> list[str]:
-        """The steps in this state, in the order in which they came to it."""
+        """The steps in this state, in the order in which they entered it."""
         return [name for name, shown in self.states.items() if shown == state]
 
     @property
@@ -51,7 +52,7 @@ class Told:
 
     @property
     def undone(self) -> list[str]:
-        """Steps with a hook, in reverse order of completion."""
+        """Steps with an undo step, in reverse order of completion."""
         return [name for name in reversed(self.in_state("completed")) if name in self.hooks]
 
     @property
@@ -61,7 +62,7 @@ class Told:
 
 
 def tell(canonical: Mapping[str, Any], lines: list[dict[str, Any]]) -> Told:
-    """Put a run's view and its log together."""
+    """Combine a run's view and its log."""
     told = Told(
         run=canonical["run"],
         definition=canonical.get("definition", {}),
@@ -90,7 +91,7 @@ def _step_moved(told: Told, line: Line) -> None:
 
 
 def is_tolerated(line: Line) -> bool:
-    """A step that failed and was skipped for it; a skip that only followed from another's has no category."""
+    """Whether a step was skipped because it failed; a skip that follows from another one has no category."""
     return line["to_state"] == "skipped" and "category" in line["metadata"]
 
 
@@ -102,7 +103,7 @@ def millis_between(begin: str | None, end: str | None) -> int | None:
 
 
 def latency(begin: str | None, end: str | None) -> str | None:
-    """How long it took as people say it, like 8m32s; only what took less than a second is told in milliseconds."""
+    """A duration as text, like 8m32s; below one second in milliseconds."""
     millis = millis_between(begin, end)
     if millis is None:
         return None

@@ -1,7 +1,7 @@
 """A run as a workflow resource with its `status`, in the shapes of the ioa format.
 
-Made from the canonical view, the definition and the run's own log; it reads nothing and decides nothing. `show --as
-ioa` and `runs --as ioa` answer with it.
+Made from the canonical view, the definition and the run's own log; it reads nothing else and decides nothing. `show
+--as ioa` and `runs --as ioa` print it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _metadata(told: Told) -> dict[str, Any]:
 
 
 def _status(told: Told) -> dict[str, Any]:
-    """The resource's `status`, key by key. It has no word for skipped steps; `steps` beside it has."""
+    """The resource's `status`, key by key. It has no key for skipped steps; `steps` beside it has."""
     run = told.run
     return {
         "state": told.state,
@@ -90,7 +90,7 @@ def _step(told: Told, step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compensation(told: Told) -> Iterator[dict[str, Any]]:
-    """The undo hooks in the order in which they run (section 4.1)."""
+    """The undo steps in the order in which they run (section 4.1)."""
     for name in told.undone:
         hook = told.hooks[name]
         yield {

@@ -1,7 +1,7 @@
-"""The workflow resource as people write it (`apiVersion: ioa.dev/v0.2`, `kind: Workflow`): one model per block.
+"""The models of a workflow resource (`apiVersion: ioa.dev/v0.2`, `kind: Workflow`): one per block.
 
-The models say what each known key may hold. Keys that nobody knows are left to `keys`, because the format allows them
-below the top. Defaults that hang on other parts are filled in by `build`. The published schema comes from here.
+The models define the values of each known key. Unknown keys are left to `keys`, because the format allows them below
+the top level. `build` fills in defaults that depend on other parts. The published schema is generated from here.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def _filled(value: Any) -> Any:
 
 
 def _given(shape: Any) -> BeforeValidator:
-    """A key that may be left out, but not left empty."""
+    """A key that may be omitted, but not empty."""
     return BeforeValidator(_filled, json_schema_input_type=shape)
 
 
 def _within(limits: tuple[int, int]) -> BeforeValidator:
-    """A duration within bounds, as microseconds."""
+    """A duration within limits, as microseconds."""
 
     def check(value: Any) -> int:
         found = parse_duration(_filled(value))
@@ -88,7 +88,7 @@ def _version(value: Any) -> Any:
 
 
 def version_number(written: int | str) -> int | None:
-    """`3`, `"3"` and `v3` are 3; of `1.4.2` each part has three digits, so that later versions are higher."""
+    """`3`, `"3"` and `v3` are 3; each part of `1.4.2` has three digits, so that later versions are higher."""
     if isinstance(written, int):
         return written if 1 <= written <= bounds.MAX_VERSION else None
     if not _VERSION.fullmatch(written):
@@ -111,14 +111,14 @@ class Block(BaseModel):
 
 
 class OwnerBlock(Block):
-    """Who looks after the workflow."""
+    """The owner of the workflow."""
 
     name: Text
     role: Annotated[Text | None, _given(Text)] = None
 
 
 class MetadataBlock(Block):
-    """What the workflow is called, and whose it is."""
+    """The name and the owner of the workflow."""
 
     name: Annotated[
         str, BeforeValidator(_resource_name), Field(json_schema_extra={"pattern": f"^{RESOURCE_NAME.pattern}$"})
@@ -132,7 +132,7 @@ class MetadataBlock(Block):
 
 
 class TriggerBlock(Block):
-    """What starts the workflow by itself."""
+    """What starts the workflow."""
 
     event: Annotated[Text | None, _given(Text)] = None
     condition: Annotated[Text | None, _given(Text)] = None
@@ -140,7 +140,7 @@ class TriggerBlock(Block):
 
 
 class RetryPolicyBlock(Block):
-    """How often a step is tried again, and after which delay (section 3.2)."""
+    """The retry policy of a step (section 3.2)."""
 
     max_retries: int = Field(default=3, ge=0, le=MAX_RETRIES, alias="maxRetries")
     backoff: Annotated[
@@ -152,7 +152,7 @@ class RetryPolicyBlock(Block):
 
 
 class StepBlock(Block):
-    """One step: an agent and what it is to do, or, where the action begins with `GATE:`, a question to people."""
+    """One step: an agent and its action, or a question to people if the action begins with `GATE:`."""
 
     name: Name
     agent: AgentName
@@ -168,7 +168,7 @@ class StepBlock(Block):
 
 
 class CompensationBlock(Block):
-    """What takes a completed step back (section 4)."""
+    """What undoes a completed step (section 4)."""
 
     step: str
     action: Text

@@ -1,6 +1,6 @@
 """The `linear` dialect: seed 002's linear workflows, instance and step states, and the rows of its tables.
 
-`DIALECT` is made when it is first asked for, so that whoever needs the machine alone imports no front end.
+`DIALECT` is created on first use, so that importing the machine alone imports no front end.
 """
 
 from __future__ import annotations

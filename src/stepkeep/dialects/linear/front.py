@@ -1,5 +1,6 @@
-"""The front end of `linear`: an ordered list of step types in, the kernel's definition out with every default spelled
-out, or all that is wrong with it at once. It runs nothing; the plan is always a sequence.
+"""The front end of `linear`: an ordered list of step types in, the kernel's definition or all problems out.
+
+Every default is made explicit. It executes nothing; the plan is always a sequence.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ class LinearFront:
     """Workflow definitions of seed 002."""
 
     def recognises(self, data: Any) -> bool:
-        """Nobody else calls a workflow's name its type."""
+        """No other format calls a workflow's name its type."""
         return isinstance(data, dict) and "workflowType" in data
 
     def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Everything there is to say about a definition; never raises for what is written in it."""
+        """Every problem and warning of a definition; never raises for its content."""
         if not isinstance(data, dict):
             said = "A linear workflow is a mapping that begins with `workflowType: NAME`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -71,7 +72,7 @@ def build(written: LinearBlock, handlers: Registry | None = None) -> Definition:
 def _step(
     step: LinearStep, name: str, seq: int, before: str | None, policy: RetryPolicy, handlers: Registry | None
 ) -> StepDefinition:
-    # Only DONE activates what follows: skipping is not this format's.
+    # Only DONE activates the next step: the format has no skip.
     after = () if before is None else (Dependency(step=before, allow=(StepState.SUCCEEDED,)),)
     handler = step.handler or step.step_type
     return StepDefinition(
@@ -116,7 +117,7 @@ def _listed(data: dict[str, Any]) -> list[Any]:
 
 
 def _backoffs(data: dict[str, Any]) -> Iterator[Finding]:
-    """A cap below the base would make the base a lie; a policy is judged together with what it builds on."""
+    """A cap below the base would contradict it; a policy is checked together with its defaults."""
     base = data.get("retryPolicy")
     policies: list[tuple[Path, Any, Any]] = [(("retryPolicy",), base, None)]
     for place, step in enumerate(_listed(data)):

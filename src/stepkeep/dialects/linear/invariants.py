@@ -1,7 +1,7 @@
-"""What seed 002 says always holds, as checkers over the lines of an instance's own log.
+"""The invariants of seed 002, as checkers over the lines of an instance's log.
 
-Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine; a
-step's sequence number and limit are told by its first line.
+Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine. The
+first line of a step gives its sequence number and its limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Look = Callable[["Story", Line, Say], None]
 
 
 class Story:
-    """How the instance and its steps stood before the line at hand."""
+    """The state of the instance and its steps before the current line."""
 
     def __init__(self) -> None:
         self.instance: str | None = None
@@ -86,7 +86,7 @@ def step_of(line: Line) -> str:
 
 
 def _watching(look: Look) -> Callable[[Say], Callable[[Line], None]]:
-    """A checker that keeps the story and looks at each line before it becomes part of it."""
+    """A checker that keeps the timeline and sees each line before it is added."""
 
     def check(say: Say) -> Callable[[Line], None]:
         story = Story()
@@ -181,7 +181,7 @@ def _retries_within_the_limit(story: Story, line: Line, say: Say) -> None:
 def _dead_fails_the_instance(story: Story, line: Line, say: Say) -> None:
     if is_instance(line) and line["to_state"] == "FAILED" and (story.died or ("", 0))[1] != line["metadata"]["seq"]:
         say("the instance is FAILED, and no step died in that transaction")
-    # A cancel that waited for the step came first; it ends the instance in the transaction in which the step dies.
+    # A cancel that waited for the step came first; it ends the instance in the transaction in which the step fails.
     if is_head(line) and story.died is not None and story.instance != "FAILED" and story.died[1] != story.cancelled_in:
         say(f"step {story.died[0]} is DEAD and the instance is {story.instance}")
 

@@ -1,7 +1,7 @@
-"""Seed 002's two machines as data: the instance's four states and the step's six, straight out of its flows.
+"""The two machines of seed 002 as data: the instance's four states and the step's six, from its flows.
 
-The seed has no tables but states each write as `FROM → TO`; each arrow cites the flow it comes from. Plain words only:
-the judge and every projection read this file, and nothing of the engine is imported.
+The seed has no tables but writes each state change as `FROM → TO`; each arrow cites its flow. Plain data only: the
+judge and every projection read this file, and nothing of the engine is imported.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ RUN = MachineView(
     terminal=frozenset({"COMPLETED", "FAILED", "CANCELED"}),
     arrows=RUN_ARROWS,
     forbidden=RUN_FORBIDDEN,
-    # An idle run shows nothing: the seed's instance comes into being when it is started.
+    # An idle run shows nothing: the seed's instance is created when it is started.
     shows={
         "queued": "RUNNING",
         "running": "RUNNING",
@@ -114,7 +114,7 @@ STEP = MachineView(
         Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`"),
         Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
     ),
-    # A timed-out WAITING step is claimed as it is; that our row is READY for a moment is not the seed's.
+    # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.
     quiet=frozenset({"deadline_handed_over"}),
 )
 

@@ -1,6 +1,6 @@
-"""An instance in seed 002's own shapes: its row of `workflow_instance` and its rows of `workflow_step`.
+"""An instance in the shapes of seed 002: its row of `workflow_instance` and its rows of `workflow_step`.
 
-Made from the canonical view and the run's log in this dialect's words; it decides nothing and reads nothing else.
+Made from the canonical view and the run's log in this dialect; it reads nothing else and decides nothing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 View = Mapping[str, Any]
 
 COUNTED = frozenset({"failed", "timed_out", "lost"})
-"""Attempts grow on retry, loss and death; a wait or a success adds none."""
+"""Triggers that count an attempt: retry, loss and death; a wait or a success does not."""
 
 
 class LinearWords:
-    """The rows that the seed's two tables would hold."""
+    """The rows of the seed's two tables."""
 
     def run(self, canonical: View, lines: list[dict[str, Any]]) -> dict[str, Any]:
         run_id = canonical["run"]["id"]
@@ -61,7 +61,7 @@ WORDS = LinearWords()
 
 
 def _instance(run: View, status: str | None, **more: Any) -> dict[str, Any]:
-    """A row in the order of its columns. A run that is not started is no instance yet and has no status."""
+    """A row in the order of its columns. A run that is not started is not an instance yet and has no status."""
     return {
         "instance_id": run["id"],
         "biz_key": run["business_key"],
@@ -92,12 +92,12 @@ def _row(step: View, status: str | None, *, limit: int | None, event: str | None
 
 
 def _next_run_at(step: View) -> str | None:
-    """When a READY step may be claimed: the end of its backoff, or the moment it became ready."""
+    """When a READY step may be claimed: the end of its backoff, or the time it became ready."""
     due: str | None = step["due_at"] if step["state"] == "retrying" else step["states"][-1]["at"]
     return due
 
 
 def _current(steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """The step that was activated last; the first before anything was."""
+    """The step that was activated last; before that, the first one."""
     begun = [step for step in steps if step["status"] in {"READY", "RUNNING", "WAITING", "DONE", "DEAD"}]
     return begun[-1] if begun else steps[0]

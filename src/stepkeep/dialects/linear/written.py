@@ -1,6 +1,6 @@
-"""Seed 002's workflow definition as people write it: strict models, unknown keys refused, and the JSON Schema.
+"""The models of seed 002's workflow definition: strict, unknown keys refused, and the JSON Schema.
 
-They say what may be written; `front` fills in the defaults and names the steps.
+`front` fills in the defaults and names the steps.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def _widened(value: Any) -> Any:
 
 
 class RetryPolicy(Block):
-    """How often a step is executed in all, and how long it pauses between two tries."""
+    """The number of executions of a step, and the backoff between them."""
 
-    # What a step leaves out is the workflow's, so these defaults only inform the schema.
+    # A step's missing values come from the workflow, so these defaults only document the schema.
     max_attempts: int = Field(default=10, alias="maxAttempts", ge=1, le=bounds.MAX_ATTEMPTS)
     base_backoff_ms: int = Field(default=1_000, alias="baseBackoffMs", ge=0, le=LONGEST_BACKOFF)
     max_backoff_ms: int = Field(default=300_000, alias="maxBackoffMs", ge=0, le=LONGEST_BACKOFF)

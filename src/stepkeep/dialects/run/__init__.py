@@ -1,6 +1,6 @@
 """The `run` dialect: seed 001's templates, RunStatus and StepStatus, and the shapes of its service.
 
-`DIALECT` is made when it is first asked for, so that whoever needs the machine alone imports no front end.
+`DIALECT` is created on first use, so that importing the machine alone imports no front end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The answers of seed 001 to the questions on which the seeds differ, as the front end writes them out."""
+"""The answers of seed 001 to the questions on which the seeds differ, as the front end applies them."""
 
 from __future__ import annotations
 

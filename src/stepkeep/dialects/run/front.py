@@ -1,5 +1,6 @@
-"""The front end of `run`: a template in, the kernel's definition out with every default spelled out, or all that is
-wrong with it at once. It runs nothing, and it owns only the checks that are this format's own: names and positions.
+"""The front end of `run`: a template in, the kernel's definition or all problems out.
+
+Every default is made explicit. It executes nothing and contains only the checks of this format: names and positions.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, De
 from stepkeep.kernel.states import OnFailure, StepState
 
 GATE = "APPROVAL"
-"""The one name that is no handler's: workers never execute it."""
+"""The one name that is not a handler: workers never execute it."""
 
 
 class RunFront:
     """Templates of seed 001."""
 
     def recognises(self, data: Any) -> bool:
-        """A template has steps, and says so by its name or by their positions."""
+        """Whether a document is a template: it has steps, and a template name or positions."""
         if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             return False
         if "template" in data or "template_name" in data:
@@ -37,7 +38,7 @@ class RunFront:
         return "name" in data and any(isinstance(step, dict) and "position" in step for step in data["steps"])
 
     def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Everything there is to say about a template; never raises for what is written in it."""
+        """Every problem and warning of a template; never raises for its content."""
         if not isinstance(data, dict):
             said = "A template is a mapping that begins with `template: NAME`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -79,7 +80,7 @@ def build(written: TemplateBlock, handlers: Registry | None = None) -> Definitio
 def _step(
     row: StepRow, name: str, before: str | None, written: TemplateBlock, handlers: Registry | None
 ) -> StepDefinition:
-    # Only success lets the next step go on: "all earlier steps in the same run are already SUCCEEDED".
+    # Only success lets the next step continue: "all earlier steps in the same run are already SUCCEEDED".
     after = () if before is None else (Dependency(step=before, allow=(StepState.SUCCEEDED,)),)
     if row.name == GATE:
         gate = Approval()
@@ -101,7 +102,7 @@ def _step(
 
 
 def retry_of(written: TemplateBlock) -> Retry:
-    """`now + 2^attempts * base_delay`, where the claim has counted the attempt: the first pause is twice the base."""
+    """`now + 2^attempts * base_delay`, where the claim has counted the attempt: the first backoff is twice the base."""
     return Retry(
         max_attempts=written.max_attempts,
         backoff=Backoff.EXPONENTIAL,
@@ -130,7 +131,7 @@ def _named(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _positions(data: dict[str, Any]) -> Iterator[Finding]:
-    """Unique and without a gap, from 1 (or 0) on; positions that cannot be read were complained about already."""
+    """Unique and without a gap, from 1 (or 0) on; unreadable positions were reported already."""
     rows = data.get("steps")
     found = [
         (row["position"], ("steps", place, "position"))
@@ -143,7 +144,7 @@ def _positions(data: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(path, f"Position {position} is taken already.", "Give each step a position of its own.")
         seen.setdefault(position, path)
     if not seen or len(seen) < len(rows if isinstance(rows, list) else ()):
-        return  # what is missing or doubled leaves gaps that nobody meant
+        return  # a missing or doubled position causes further gaps
     ordered = sorted(seen)
     if ordered[0] > 1:
         yield Finding(seen[ordered[0]], f"The first position is {ordered[0]}.", "Positions begin at 1.")

@@ -1,7 +1,7 @@
-"""What seed 001 says always holds, as checkers over the lines of a run's own log.
+"""The invariants of seed 001, as checkers over the lines of a run's log.
 
-Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine; a
-step's kind, position and limit are told by its first line.
+Plain functions over plain data: the judge calls them with each line in order. They share nothing with the engine. The
+first line of a step gives its kind, position and limit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Look = Callable[["Story", Line, Say], None]
 
 
 class Story:
-    """How the run and its steps stood before the line at hand."""
+    """The state of the run and its steps before the current line."""
 
     def __init__(self) -> None:
         self.run: str | None = None
@@ -55,7 +55,8 @@ class Story:
         return int(self.facts[name]["order"])
 
     def first_behind(self) -> str | None:
-        """The step at the lowest position that has not SUCCEEDED. A heap, so that long runs cost no scan per claim."""
+        """The step at the lowest position that has not SUCCEEDED. A heap, so that a claim in a long run needs no
+        scan."""
         while self._behind and self.steps[self._behind[0][1]] == "SUCCEEDED":
             heappop(self._behind)
         return self._behind[0][1] if self._behind else None
@@ -82,7 +83,7 @@ def step_of(line: Line) -> str:
 
 
 def _watching(look: Look) -> Callable[[Say], Callable[[Line], None]]:
-    """A checker that keeps the story and looks at each line before it becomes part of it."""
+    """A checker that keeps the timeline and sees each line before it is added."""
 
     def check(say: Say) -> Callable[[Line], None]:
         story = Story()

@@ -1,6 +1,6 @@
-"""Seed 001's two machines as data: RunStatus and StepStatus with their transition tables, word for word.
+"""The two machines of seed 001 as data: RunStatus and StepStatus with their transition tables, word for word.
 
-Where table and picture differ the table counts. Plain words only: the judge and every projection read this file, and
+Where table and picture differ, the table counts. Plain data only: the judge and every projection read this file, and
 nothing of the engine is imported.
 """
 
@@ -112,8 +112,8 @@ STEP = MachineView(
         Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
         Extension("PENDING", "SUCCEEDED", "a `wait:` step's message arrived; no worker runs such a step"),
     ),
-    # The seed leaves a stale step RUNNING until a worker reclaims it, and that claim is an arrow of its own: a lost
-    # lease is no failure that was reported, so it does not show as the retry's RUNNING → PENDING.
+    # The seed leaves a stale step RUNNING until a worker reclaims it, and that claim is an arrow of its own. A lost
+    # lease is not a reported failure, so it does not show as the retry's RUNNING → PENDING.
     quiet=frozenset({"lease_lost", "retry_due"}),
     repeats=frozenset({"claimed"}),
 )
@@ -123,11 +123,11 @@ WAITING = "WAITING_APPROVAL"
 
 
 class GateView(RunView):
-    """WAITING_APPROVAL means that a gate is open and nothing else can move.
+    """WAITING_APPROVAL means that a gate is open and no step is runnable.
 
-    Our run resumes before the gate itself is settled, which the seed does not tell apart: until something moves, what
-    was shown stays. So the approval of the last gate shows as WAITING_APPROVAL → SUCCEEDED, as in the seed's table.
-    A run that is blocked on messages or hands alone shows RUNNING.
+    Our run resumes before the gate itself has settled, which the seed does not distinguish: the shown state stays until
+    something else changes. The approval of the last gate therefore shows as WAITING_APPROVAL → SUCCEEDED, as in the
+    seed's table. A run that is blocked only on messages or manual completions shows RUNNING.
     """
 
     def __init__(self, view: MachineView) -> None:

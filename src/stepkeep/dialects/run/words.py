@@ -1,6 +1,6 @@
-"""A run in seed 001's own shapes: what its service answers under each address, and the events it writes.
+"""A run in the shapes of seed 001: the responses of its service, and the events it writes.
 
-Made from the canonical view and the run's log in this dialect's words; it decides nothing and reads nothing else.
+Made from the canonical view and the run's log in this dialect; it reads nothing else and decides nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WORDS = RunWords()
 
 
 def _labels(canonical: View) -> dict[str, str]:
-    """What a template calls each step; a plan written elsewhere calls its steps by their own names."""
+    """The template's name of each step; a plan of another format uses its own step names."""
     definition = canonical["definition"]
     if definition["dialect"] != "run":
         return {}
@@ -112,7 +112,7 @@ def _told(
 
 
 def _usd(cost: Mapping[str, float]) -> float:
-    """Money as the service keeps it: six decimals."""
+    """Money with six decimals, as the service stores it."""
     return round(cost.get("usd", 0.0), 6)
 
 

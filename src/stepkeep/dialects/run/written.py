@@ -1,6 +1,6 @@
-"""Seed 001's template as people write it: strict models, unknown keys refused, and the JSON Schema made from them.
+"""The models of seed 001's template: strict, unknown keys refused, and the JSON Schema generated from them.
 
-They say what may be written; `front` checks what hangs together and fills in the defaults.
+`front` checks relations between the parts and fills in the defaults.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepkeep.definition.written import Block, DurationText, Name, Text
 from stepkeep.dialects.chains import StepWord
 
 NAMED = ("template", "template_name", "name")
-"""The three words under which a template's name is met: in a file, in a request, in the table of templates."""
+"""The three keys for a template's name: in a file, in a request, in the table of templates."""
 
 LONGEST_TIMEOUT = bounds.STEP_TIMEOUT[1] // bounds.SECOND
 
@@ -40,7 +40,7 @@ def _within(limits: tuple[int, int]) -> BeforeValidator:
 
 
 class StepRow(Block):
-    """One row of a template: where it stands, which handler it is, and how long an attempt may take."""
+    """One row of a template: its position, its handler, and the timeout of an attempt."""
 
     position: int = Field(ge=0, le=bounds.MAX_ORDER)
     name: StepWord

@@ -1,5 +1,7 @@
-"""Seed 004: workstreams of tasks run by workers. `DIALECT` is made when somebody asks for it, so that whoever needs the
-machines alone (`stepkeep.dialects.workstream.machine`) imports neither the front end nor pydantic.
+"""The workstream dialect (seed 004): workstreams of tasks run by workers.
+
+`DIALECT` is created on first use, so that importing the machines alone (`stepkeep.dialects.workstream.machine`) imports
+neither the front end nor pydantic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From a workstream as written to the kernel's definition, with every default spelled out (`machine.DEFAULTS`).
+"""Builds the kernel's definition from a workstream, with every default made explicit (`machine.DEFAULTS`).
 
-It takes blocks that passed every check and cannot fail. What the engine does not act upon goes to `about`, from which
-the dialect's own words show it again.
+It takes blocks that passed every check and cannot fail. Parts that the engine does not use go to `about`, from which
+the dialect shows them again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRACE = 30 * SECOND
 LOSSES = 3
 
 COMPLETED = (StepState.SUCCEEDED,)
-"""A hard edge: nothing but a completed task satisfies it."""
+"""A hard edge: only a completed task satisfies it."""
 
 
 def build(written: WorkstreamBlock) -> Definition:
@@ -62,7 +62,7 @@ def _step(task: TaskBlock) -> StepDefinition:
     execution = task.execution
     return StepDefinition(
         name=task.task_id,
-        # All the same: ready tasks are taken in the order of their ids.
+        # All equal: ready tasks are claimed in the order of their ids.
         order=0,
         executor=Command(argv=tuple(execution.command), cwd=execution.working_directory),
         depends_on=tuple(Dependency(step=name, allow=COMPLETED) for name in task.dependencies),
@@ -104,5 +104,5 @@ def _about(task: TaskBlock) -> dict[str, Any]:
 
 
 def _said(**given: Any) -> dict[str, Any]:
-    """What was written, without what was left open."""
+    """The written values, without the omitted ones."""
     return {name: value for name, value in given.items() if value not in (None, "", {})}

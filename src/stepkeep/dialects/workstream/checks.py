@@ -1,7 +1,7 @@
-"""What a workstream may not say, beyond its shape: rules nobody can run, contradictions, bad commands and expressions.
+"""Checks a workstream beyond its shape: rules that cannot run, contradictions, bad commands and expressions.
 
-Commands, capabilities and expressions are held to the native format's own checks, by way of the step that the task will
-be; what those say is put into this dialect's words. Each check yields findings and goes on. The front end calls it.
+Commands, capabilities and expressions are checked by the native format, as the step that the task will become; its
+findings are translated into this dialect's terms. Each check yields findings and continues. The front end calls it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stepkeep.definition.written import StepBlock
 from stepkeep.dialects.workstream.written import TaskBlock
 
 NAMED_RULES = ("git_clean", "no_lint_errors", "no_security_issues", "tests_passing", "tests_still_passing")
-"""Rules that the specification names; running them takes rules that are programs, which there are not yet."""
+"""Rules that the specification names; they would need rules that are programs, which do not exist yet."""
 
 INSTEAD = "Write an expression over what the task came to, as in `${{ output.exit_code == 0 }}`."
 
@@ -27,7 +27,7 @@ Tasks = Mapping[Path, TaskBlock]
 
 
 def check_tasks(data: Mapping[str, Any], tasks: Tasks) -> Iterator[Finding]:
-    """Everything wrong with tasks that needs neither the graph nor expressions."""
+    """Every problem of tasks that needs neither the graph nor expressions."""
     needs = {task.task_id: task.dependencies for task in tasks.values()}
     for path, task in tasks.items():
         if task.workstream_id not in (None, data.get("workstream_id")):
@@ -52,7 +52,7 @@ def check_final_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def final_rules(data: Mapping[str, Any]) -> list[str]:
-    """The texts of the final rules, as far as they can be read."""
+    """The texts of the final rules, as far as they are readable."""
     block = data.get("validation_rules")
     rules = block.get("post_execution") if isinstance(block, dict) else None
     return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list) else []
@@ -77,7 +77,7 @@ def _expressions_only(rules: Iterable[str], path: Path) -> Iterator[Finding]:
 
 
 def check_by_native(data: Mapping[str, Any], tasks: Tasks, ancestry: Ancestry | None, names: set[str]) -> list[Finding]:
-    """What the native format has to say about the commands, capabilities and expressions of these tasks."""
+    """Findings of the native format on the commands, capabilities and expressions of these tasks."""
     steps = {path: _as_step(task) for path, task in tasks.items()}
     rules = {"rules": [rule if OPENING in rule else "true" for rule in final_rules(data)]}
     found = [finding for path, step in steps.items() for finding in check_step(step, path)]
@@ -86,7 +86,7 @@ def check_by_native(data: Mapping[str, Any], tasks: Tasks, ancestry: Ancestry | 
 
 
 def _as_step(task: TaskBlock) -> StepBlock:
-    # Rules that are no expressions have been complained about; here they hold their place.
+    # Rules that are not expressions were reported; here they only keep the numbering.
     rules = [rule if OPENING in rule else "true" for rule in task.validation_rules.post_execution]
     command: dict[str, Any] = {"argv": task.execution.command}
     if task.execution.working_directory is not None:
@@ -107,14 +107,14 @@ _WORDS = re.compile(rf"`[^`]*`|\b(?:{'|'.join(_OURS)})\b")
 
 
 def in_our_words(finding: Finding) -> Finding:
-    """What shared checks say, with this dialect's nouns and keys."""
+    """Findings of shared checks, with this dialect's nouns and keys."""
     return finding._replace(
         path=_our_path(finding.path), message=_reworded(finding.message), hint=_reworded(finding.hint)
     )
 
 
 def _reworded(text: str) -> str:
-    # What stands in backticks is the user's own, except for our keys.
+    # Text in backticks is the user's own, except for our keys.
     return _WORDS.sub(lambda found: _OURS.get(found[0]) or _OUR_KEYS.get(found[0], found[0]), text)
 
 

@@ -1,7 +1,7 @@
-"""The state of a workstream as its tasks tell it: seed 004's `derive_workstream_state`, with its slip mended.
+"""Derives the state of a workstream from its tasks: seed 004's `derive_workstream_state`, with its mistake corrected.
 
-The seed's own order is kept. It asks whether a critical task failed with a variable that does not exist there; it lets
-a workstream of no tasks be finished, and one whose tasks have all ended go on for ever. Plain words, no engine.
+The seed's order is kept. The original tests for a failed critical task with an undefined variable; it lets a workstream
+without tasks be finished, and one whose tasks have all ended continue for ever. Plain data, no engine.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ TASK_ENDED = frozenset({"completed", "failed", "cancelled"})
 WORKSTREAM_ENDED = frozenset({"completed", "failed", "cancelled"})
 
 IN_FLIGHT = frozenset({"running", "validating"})
-"""A worker holds the task: also while its rules are checked."""
+"""States in which a worker holds the task: also while its rules are checked."""
 
 UNSTARTED = frozenset({"pending", "queued"})
 
 BEYOND_TASKS = frozenset({("ready", "planned"), ("validating", "completed"), ("validating", "failed")})
-"""What tasks cannot tell: whether the workstream was started, and how its final validation (or its time) ended."""
+"""What tasks cannot tell: whether the workstream was started, and how its final validation (or its timeout) ended."""
 
 
 class TaskView(NamedTuple):
-    """What the derivation asks about a task. `started` says that a worker had it before, as after a retry."""
+    """What the derivation needs of a task. `started` means that a worker held it before, as after a retry."""
 
     state: str
     critical: bool = False
@@ -57,5 +57,5 @@ def derive_workstream_state(tasks: Iterable[TaskView], *, user_cancelled: bool =
 
 
 def agrees(derived: str, shown: str) -> bool:
-    """Is a workstream that is shown so consistent with what its tasks make of it?"""
+    """Whether the shown state of a workstream is consistent with its tasks."""
     return derived == shown or (derived, shown) in BEYOND_TASKS

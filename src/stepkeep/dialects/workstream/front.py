@@ -1,7 +1,7 @@
-"""The front end of the workstream dialect: its document in, the canonical definition out, or all that is wrong with it.
+"""The front end of the workstream dialect: its document in, the canonical definition or all problems out.
 
-It lines the checks up and owns none of them; nothing that is written runs here. The dialect registry calls it for
-documents that it recognises.
+It runs the checks in order and contains none of them; nothing of the document is executed. The dialect registry calls
+it for documents that it recognises.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Front:
         return isinstance(data, dict) and "workstream_id" in data
 
     def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Check a workstream; `source` says where each part of it stands. Its tasks are programs: no handlers."""
+        """Check a workstream; `source` has the position of each part. Its tasks are programs: no handlers."""
         if not isinstance(data, dict):
             said = "A workstream is a mapping with `workstream_id` and `tasks`."
             return CheckReport(definition=None, problems=(source.problem((), said),))
@@ -51,7 +51,7 @@ def _shaped(data: dict[str, Any]) -> tuple[WorkstreamBlock | None, list[Finding]
 
 
 def _findings(data: dict[str, Any], tasks: dict[Path, TaskBlock]) -> Iterator[Finding]:
-    """Everything beyond the shape, from all tasks that have the right shape by themselves."""
+    """Every problem beyond the shape, from all tasks that are valid on their own."""
     nodes = list(_outline(data))
     tangles = check_graph(nodes)
     yield from (in_our_words(finding) for finding in tangles)
@@ -79,7 +79,7 @@ def _tasks(data: dict[str, Any]) -> Iterator[tuple[Path, TaskBlock]]:
 
 
 def _outline(data: dict[str, Any]) -> Iterator[Node]:
-    """Names and dependencies, as far as they can be read."""
+    """Names and dependencies, as far as they are readable."""
     for place, task in enumerate(_listed(data)):
         if isinstance(task, dict) and isinstance(task.get("task_id"), str):
             path = ("tasks", place)

@@ -1,6 +1,6 @@
-"""Advice on a workstream that is correct and may still surprise: what is carried along but not acted upon, and timers.
+"""Advice on a correct workstream that may still surprise: stored but unused parts, and timeouts.
 
-Warnings stop nothing. Called by the front end.
+Warnings stop nothing. The front end calls it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Seed 004's three machines as plain data: tasks, workstreams and workers, each arrow from the seed's own sections.
+"""The three machines of seed 004 as plain data: tasks, workstreams and workers, each arrow from the seed's sections.
 
-The seed draws its transitions and then details most of them; both agree, so the drawing is the table. What the engine
-does beyond it is listed as an extension with its reason. The judge reads this file; it knows nothing of the engine.
+The seed draws its transitions and then details most of them; both agree, so the drawing is the table. Transitions of
+the engine beyond it are listed as extensions with their reasons. The judge reads this file; it knows nothing of the
+engine.
 """
 
 # ruff: noqa: E501 - a machine is a table: its rows stay aligned, one line each
@@ -107,8 +108,8 @@ WORKER = MachineView(
         Arrow("busy",         "shutdown",     "shutdown_requested",     f"{WORKERS}, busy → shutdown (after_task_complete)"),
     ),
     forbidden=(Forbidden("shutdown", ANY, f"{WORKERS}, States: shutdown is terminal"),),
-    # A draining worker claims nothing more and finishes what it holds. The seed has no word for it: one that was busy
-    # goes on being shown so, and one that held nothing was never busy.
+    # A draining worker stops claiming and finishes its tasks. The seed has no state for it: a busy one stays shown as
+    # busy, and one without tasks was never busy.
     shows={
         "initializing": "initializing",
         "idle":         "idle",

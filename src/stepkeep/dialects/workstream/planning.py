@@ -1,6 +1,7 @@
-"""The DAG file and the execution plan of a workstream: who comes after whom, in which stages, along which longest way.
+"""The DAG file and the execution plan of a workstream: order, stages, and the critical path.
 
-Pure arithmetic over task ids and durations, and iterative, as ten thousand tasks may stand in a row. `words` shows it.
+Pure arithmetic over task ids and durations. It is iterative, because ten thousand tasks may form a chain. `words` shows
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Needs = Mapping[str, Sequence[str]]
 
 
 def topological_order(needs: Needs) -> list[str]:
-    """Dependencies first; among tasks that could come next, the lowest id does."""
+    """Dependencies first; among tasks that could come next, the lowest id."""
     unmet = {task: len(others) for task, others in needs.items()}
     followers = blocked_by(needs)
     free = [task for task, count in unmet.items() if count == 0]
@@ -31,7 +32,7 @@ def topological_order(needs: Needs) -> list[str]:
 
 
 def blocked_by(needs: Needs) -> dict[str, list[str]]:
-    """For each task, those that wait for it."""
+    """For each task, its dependents."""
     followers: dict[str, list[str]] = defaultdict(list)
     for task, others in needs.items():
         for other in others:
@@ -40,7 +41,7 @@ def blocked_by(needs: Needs) -> dict[str, list[str]]:
 
 
 def stages_of(needs: Needs) -> list[list[str]]:
-    """Tasks by level: each stage waits for the ones before it alone, and its tasks may run side by side."""
+    """Tasks by level: each stage depends only on earlier ones, and its tasks may run in parallel."""
     level: dict[str, int] = {}
     for task in topological_order(needs):
         level[task] = 1 + max((level[other] for other in needs[task]), default=-1)
@@ -51,7 +52,7 @@ def stages_of(needs: Needs) -> list[list[str]]:
 
 
 def critical_path(needs: Needs, seconds: Mapping[str, float]) -> list[str]:
-    """The way through the graph that takes longest."""
+    """The longest path through the graph."""
     until: dict[str, float] = {}
     came_from: dict[str, str | None] = {}
     for task in topological_order(needs):
@@ -69,7 +70,7 @@ def critical_path(needs: Needs, seconds: Mapping[str, float]) -> list[str]:
 def execution_plan(
     needs: Needs, seconds: Mapping[str, float], resources: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Stages with what may run side by side in each, and how long all of it should take."""
+    """Stages with their parallel tasks, and the estimated total duration."""
     path = critical_path(needs, seconds)
     on_path = frozenset(path)
     stages: list[dict[str, Any]] = [

@@ -28,7 +28,7 @@ def schema_text() -> str:
 
     schema = _tidied(WorkstreamBlock.model_json_schema(by_alias=True, mode="validation"))
     execution = schema["$defs"]["ExecutionBlock"]["properties"]
-    # The models keep microseconds; people write seconds.
+    # The models hold microseconds; the format has seconds.
     execution["timeout_seconds"]["default"] = 600
     execution["retry_delay_seconds"]["default"] = 2
     whole = {
@@ -40,7 +40,7 @@ def schema_text() -> str:
 
 
 def _tidied(node: Any, *, names: bool = False) -> Any:
-    """Without the titles that repeat each key, and without nulls that nobody needs to write."""
+    """Without titles that repeat each key, and without optional nulls."""
     if isinstance(node, list):
         return [_tidied(item) for item in node]
     if not isinstance(node, dict):

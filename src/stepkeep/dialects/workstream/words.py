@@ -1,7 +1,7 @@
-"""A run in seed 004's own shapes: the workstream, its task files, its DAG file, its execution plan, its derived state.
+"""A run in the shapes of seed 004: the workstream, its task files, its DAG file, its execution plan, its derived state.
 
-Made from the canonical view and the run's log in this dialect's words; reads nothing else. States, times and counts
-come from the log, what was written from the definition. Runs that were written in other formats can be shown, too.
+Made from the canonical view and the run's log in this dialect; it reads nothing else. States, times and counts come
+from the log, everything written from the definition. Runs of other formats can be shown too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ WHY = {
     "condition_false": "its condition did not hold",
     "cancelled": "its workstream ended before it did",
 }
-"""Why a task was cancelled that nobody cancelled."""
+"""Why a task was cancelled without a cancel of its own."""
 
 
 class Words:
-    """The seed's words for a run."""
+    """Runs in the seed's shapes."""
 
     def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:
         definition, run = canonical["definition"], canonical["run"]
@@ -65,7 +65,7 @@ WORDS = Words()
 
 
 class History:
-    """What the log tells of one task, or of the workstream."""
+    """What the log shows of one task, or of the workstream."""
 
     def __init__(self) -> None:
         self.status: str | None = None
@@ -187,7 +187,7 @@ def _dag(definition: Plain, stream: History, tasks: list[dict[str, Any]], needs:
 def _plan(
     definition: Plain, tasks: list[dict[str, Any]], needs: Mapping[str, list[str]], histories: Mapping[str, History]
 ) -> Plain:
-    """`execution_plan_{workstream_id}.json`; a task takes as long as it took, or else as it may take at most."""
+    """`execution_plan_{workstream_id}.json`; the duration of a task is the measured one, or else its timeout."""
     resources = {task["task_id"]: task.get("resource_requirements", {}) for task in tasks}
     seconds = {}
     for task in tasks:

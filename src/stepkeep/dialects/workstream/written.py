@@ -1,7 +1,7 @@
-"""The workstream format as people write it: the seed's task files gathered in one document, one strict model per block.
+"""The models of the workstream format: the seed's task files in one document, one strict model per block.
 
-These models say what may be written and where; `checks` looks at what hangs together, `build` fills in the defaults.
-The published JSON Schema comes from them.
+`checks` checks relations between the parts, and `build` fills in the defaults. The published JSON Schema is generated
+from here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TASK_STATES = Literal["pending", "queued", "running", "validating", "completed",
 
 
 def _seconds(value: Any, limits: tuple[int, int]) -> int:
-    """A number of seconds within bounds, as whole microseconds."""
+    """A number of seconds within limits, as whole microseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PydanticCustomError("float_type", "must be a number")
     least, most = limits
@@ -37,7 +37,7 @@ def _within(limits: tuple[int, int]) -> BeforeValidator:
 
 
 def _arguments(value: Any) -> Any:
-    """A command as a list; a text is taken apart as a shell would, but no shell ever reads it."""
+    """A command as a list; a text is split like a shell would, but no shell ever reads it."""
     if not isinstance(value, str):
         return value
     try:
@@ -68,7 +68,7 @@ def _whole(piece: Embedded) -> str:
 
 
 def _put_back(word: str, kept: list[str]) -> str:
-    # Every second piece between the marks is the number of what was taken out.
+    # Every second piece between the marks is the number of a removed expression.
     pieces = word.split("\0")
     return "".join(kept[int(piece)] if place % 2 else piece for place, piece in enumerate(pieces))
 
@@ -90,14 +90,14 @@ SchemaVersion = Annotated[Any, BeforeValidator(_version, json_schema_input_type=
 
 
 class RequirementsBlock(Block):
-    """What a worker must have to be given the task."""
+    """What a worker must have to run the task."""
 
     capabilities: list[Word] = Field(default=[], max_length=100)
     min_version: Word | None = None
 
 
 class ExecutionBlock(Block):
-    """The program that a task is, and how patiently it is tried."""
+    """The program of a task, and its retry policy."""
 
     command: Annotated[
         list[Text], BeforeValidator(_arguments, json_schema_input_type=Text | list[Text]), Field(min_length=1)
@@ -122,7 +122,7 @@ class FinalRulesBlock(Block):
 
 
 class ContextBlock(Block):
-    """What a task should be shown of the code; carried and shown, not enforced."""
+    """What a task should see of the code; stored and shown, not enforced."""
 
     max_context_tokens: int | None = Field(default=None, ge=1)
     required_files: list[Text] = Field(default=[], max_length=bounds.MAX_STEPS)
@@ -154,7 +154,7 @@ class TaskBlock(Block):
 
 
 class WorkstreamBlock(Block):
-    """A workstream: tasks, what they depend on, and how long all of it may take."""
+    """A workstream: tasks, their dependencies, and the longest total duration."""
 
     workstream_id: Name
     name: Text = ""

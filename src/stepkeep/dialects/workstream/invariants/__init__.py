@@ -1,8 +1,8 @@
-"""What seed 004 says always holds, as checkers over its own transition log: tasks, workstreams, then workers.
+"""The invariants of seed 004, as checkers over its own transition log: tasks, workstreams, then workers.
 
-They read lines and nothing else: Stepkeep's exports, which say on the first line of a thing what it depends on and how
-often it may be retried, and plain logs of the seed's schema (`.state/transitions.jsonl`), which may hold workers and
-tasks side by side and say less. What a line does not tell is not held against it. The judge calls these.
+They read only lines. Stepkeep's exports give the dependencies and the retry limit of an entity on its first line. Plain
+logs of the seed's schema (`.state/transitions.jsonl`) may hold workers and tasks together and say less; missing data is
+no violation. The judge calls these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a line of seed 004's log tells, asked in one place: whose it is, how much it says, how critical a task is."""
+"""Reads lines of seed 004's log: the owner of a line, its completeness, and whether a task is critical."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def about(line: Line) -> dict[str, Any]:
 
 
 def is_sealed(line: Line) -> bool:
-    """Is this a line of our own export, which leaves nothing out?"""
+    """Whether this is a line of our own export, which is complete."""
     return "written_in" in about(line)
 
 
 def stream_of(line: Line) -> str | None:
-    """The workstream that a line belongs to, where it says so."""
+    """The workstream of a line, if it names one."""
     said = about(line)
     own = line["entity_id"] if line["event_type"] == STREAM else None
     return said.get("run_id") or said.get("workstream_id") or own

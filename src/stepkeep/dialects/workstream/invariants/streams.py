@@ -1,4 +1,4 @@
-"""The four invariants of a workstream: functions that look at a line and at all that was told before it."""
+"""The four invariants of a workstream: functions of a line and of all lines before it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stepkeep.dialects.workstream.invariants.lines import (
 
 
 class Stream:
-    """What the lines have told of one workstream."""
+    """What the lines have shown of one workstream."""
 
     def __init__(self) -> None:
         self.state: str | None = None
@@ -75,7 +75,7 @@ Look = Callable[[Stream, Line], Iterator[str]]
 
 
 def watching(look: Look, *, before: bool = False) -> Callable[[Say], Feed]:
-    """A checker that keeps every workstream's story and looks at each line once (or before) it is part of it."""
+    """A checker that keeps the timeline of every workstream and sees each line after (or before) it is added."""
 
     def check(say: Say) -> Feed:
         streams: dict[str, Stream] = defaultdict(Stream)
@@ -99,7 +99,8 @@ def watching(look: Look, *, before: bool = False) -> Callable[[Say], Feed]:
 
 
 def consistent(stream: Stream, line: Line) -> Iterator[str]:
-    """1. Between two transactions, the state shown is the one that the tasks make. `seq` numbers transactions."""
+    """1. Between two transactions, the shown state equals the one derived from the tasks. `seq` numbers
+    transactions."""
     seq = about(line).get("seq")
     settled = line["event_type"] == HEAD or (stream.seq is not None and seq != stream.seq)
     stream.seq = seq
@@ -109,7 +110,7 @@ def consistent(stream: Stream, line: Line) -> Iterator[str]:
         for name in stream.unfinished:
             yield f"the workstream is cancelled, but {name} is {stream.tasks[name].state}"
         return
-    # What tasks make of a workstream hangs on which kinds there are, not on how many: no line costs a look at them all.
+    # The derived state depends on which kinds of tasks exist, not on how many, so no line needs a scan of all.
     derived = derive_workstream_state(+stream.kinds)
     if not agrees(derived, stream.state):
         yield f"the workstream is {stream.state}, but its tasks make it {derived}"
@@ -138,7 +139,7 @@ def propagation(stream: Stream, line: Line) -> Iterator[str]:
 
 
 def preservation(stream: Stream, line: Line) -> Iterator[str]:
-    """4. A failed workstream is kept as it was: whole, every task ended, and nothing changes any more."""
+    """4. A failed workstream is kept as it was: complete, every task ended, and no later change."""
     if line["event_type"] == HEAD:
         if stream.state == "failed" and line["to_state"] != "failed":
             yield f"the workstream has failed and is kept as {line['to_state']}"

@@ -1,4 +1,4 @@
-"""The six invariants of a task, in the seed's own order. Each makes a checker that follows every task of a log."""
+"""The six invariants of a task, in the seed's own order. Each creates a checker that follows every task of a log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from stepkeep.dialects.workstream.derivation import TASK_ENDED
 from stepkeep.dialects.workstream.invariants.lines import TASK, Feed, about, is_sealed, stream_of
 
 MOMENTS = {"running": "started_at", **dict.fromkeys(TASK_ENDED, "completed_at")}
-"""The time that a task notes when it enters a state."""
+"""The time field that a task sets when it enters a state."""
 
 
 def single_active_state(say: Say) -> Feed:
-    """1. A task leaves the one state it is in, and is in another one after."""
+    """1. A task leaves the one state it is in, and is in another one afterwards."""
     states: dict[str, str] = {}
 
     def feed(line: Line) -> None:
@@ -49,7 +49,7 @@ def monotonic_progress(say: Say) -> Feed:
 
 
 def worker_assignment(say: Say) -> Feed:
-    """3. A task that runs has a worker, and no other task has one."""
+    """3. A running task has a worker, and no other task has one."""
 
     def feed(line: Line) -> None:
         if line["event_type"] != TASK:
@@ -101,7 +101,7 @@ def timestamp_ordering(say: Say) -> Feed:
 
 
 def dependency_satisfaction(say: Say) -> Feed:
-    """6. A task is queued when all that it depends on is completed."""
+    """6. A task is queued when all its dependencies are completed."""
     states: dict[tuple[str | None, str], str] = {}
     needs: dict[tuple[str | None, str], list[str]] = {}
 

@@ -1,4 +1,4 @@
-"""The four invariants of a worker. Who holds how much shows only where a log tells of workers and tasks together."""
+"""The four invariants of a worker. Capacity is visible only in a log that holds workers and tasks together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stepkeep.dialects.workstream.invariants.lines import HEAD, TASK, WORKER, Fe
 
 
 class Crew:
-    """Workers and the tasks they hold, as far as one log tells of both."""
+    """Workers and their tasks, as far as one log shows both."""
 
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
@@ -33,12 +33,12 @@ class Crew:
 
 
 def worker_of(line: Line) -> str:
-    """The worker that a line is about, or that it gives a task to."""
+    """The worker that a line is about, or that it assigns a task to."""
     return str(about(line).get("worker", "") if line["event_type"] == TASK else line["entity_id"])
 
 
 def capacity_limit(say: Say) -> Feed:
-    """1. A busy worker has no more tasks than it has room for."""
+    """1. A busy worker has no more tasks than its capacity."""
     crew = Crew()
 
     def feed(line: Line) -> None:
@@ -57,7 +57,7 @@ def capacity_limit(say: Say) -> Feed:
 
 
 def health_monitoring(say: Say) -> Feed:
-    """2. Only an idle or busy worker is heard: it alone can be missed, and it alone is given tasks."""
+    """2. Only an idle or busy worker sends heartbeats: only it can miss them, and only it is given tasks."""
     crew = Crew()
 
     def feed(line: Line) -> None:
@@ -79,7 +79,7 @@ def health_monitoring(say: Say) -> Feed:
 
 
 def graceful_shutdown(say: Say) -> Feed:
-    """3. A worker that was asked to stop finishes or hands back what it holds first."""
+    """3. A worker that was asked to stop first finishes or releases its tasks."""
     crew = Crew()
 
     def feed(line: Line) -> None:
@@ -96,7 +96,8 @@ def graceful_shutdown(say: Say) -> Feed:
 
 
 def resource_cleanup(say: Say) -> Feed:
-    """4. What a failed worker held is taken from it: its claim ends nothing, and the next one has a higher fence."""
+    """4. The tasks of a failed worker are taken from it: its claim ends nothing, and the next one has a higher
+    fence."""
     crew = Crew()
     fences: dict[str, int] = {}
     taken: dict[str, str] = {}
