@@ -1,6 +1,6 @@
-"""Maintenance of the store: parts of tables are made ahead of time and dropped when retention has emptied them.
+"""Maintenance of the store: partitions are created in advance and dropped after retention has emptied them.
 
-It never waits for a lock and never fails the caller for want of a right: both are logged. Workers call it once an hour,
+It waits only briefly for locks and does not fail for a missing right: both are logged. Workers call it once an hour,
 retention after it has deleted runs, `stepkeep db maintain` with several tries.
 """
 
@@ -34,7 +34,7 @@ async def maintain(store: Store) -> Maintenance:
 
 
 async def maintain_with_patience(store: Store) -> Maintenance:
-    """Maintain, and try again for some seconds where tables are in use."""
+    """Maintain, and try again for some seconds if tables are in use."""
     done = await store.maintain()
     for _ in range(TRIES - 1):
         if not done.put_off:

@@ -1,8 +1,8 @@
-"""The contract every store keeps: what it is asked to load, what it is asked to write, and when.
+"""The contract of every store: what it loads, what it writes, and when.
 
-A store opens a transaction, locks run rows in id order, loads, calls back for a decision, writes it whole and
-commits. It never looks at what it writes beyond turning values into columns. Operations and workers talk to
-this protocol only; `tests/store/` holds the one contract suite that runs against every implementation.
+A store opens a transaction, locks run rows in id order, loads rows, calls back for a decision, writes it as a whole and
+commits. It only converts values to columns and interprets none. Operations and workers use this protocol alone.
+`tests/store/` holds the contract suite that runs against every implementation.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Propose(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready steps to look for, in claim order: priority (high first), ready time, run id, step number.
+    """Ready steps to find, in claim order: priority (high first), ready time, run id, step number.
 
-    Runs that another transaction holds are passed over; `after` is a low-water mark on `ready_at`.
+    Runs that another transaction holds are skipped; `after` is a low-water mark on `ready_at`.
     """
 
     queues: tuple[int, ...]
@@ -55,7 +55,7 @@ class Propose(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The promise that one (tenant, operation, key) makes one run; `fingerprint` tells another body apart."""
+    """One (tenant, operation, key) creates one run; `fingerprint` detects another request body."""
 
     tenant: str
     operation: str
@@ -65,7 +65,7 @@ class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A published definition. `queues` has one queue id per place of the plan (0: no worker is needed)."""
+    """A published definition. `queues` has one queue id per step number of the plan (0: no worker is needed)."""
 
     tenant: str
     id: int
@@ -80,7 +80,7 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class More(msgspec.Struct, frozen=True, kw_only=True):
-    """The callback cannot decide yet: load this too, in the same transaction, and call again."""
+    """The callback needs more rows: load these too, in the same transaction, and call it again."""
 
     wants: tuple[Want, ...] = ()
     definitions: tuple[int, ...] = ()
@@ -91,13 +91,12 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
 class Loaded(msgspec.Struct, kw_only=True):
     """Everything loaded so far in this transaction; later loads are merged into earlier ones.
 
-    `now` is the database's clock, read after the locks were taken. `runs` has only runs that exist. `whole`,
-    `waiting` and `inbox` say for which runs all steps, all waiting steps, all unconsumed messages were read.
-    `outputs` maps (run, step) to the step's JSON output, None where it has none. `seen` has the ids of
-    messages asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim
-    order; the runs and steps it names are locked and loaded with it. `barred` has runs that exist and must be left as
-    they are, with the reason: rows of theirs are Unreadable, or they are Quarantined. `passed_over` counts claimable
-    steps that are not proposed because they belong to one of these.
+    `now` is the database clock, read after the locks were taken. `runs` has only existing runs. `whole`, `waiting` and
+    `inbox` tell for which runs all steps, all waiting steps, or all unconsumed messages were read. `outputs` maps (run,
+    step) to the step's JSON output, None if it has none. `seen` has the ids of messages asked for by `Want.messages`
+    that are in the inbox already (consumed or not). `proposed` is in claim order; its runs and steps are locked and
+    loaded. `barred` has existing runs that must not be changed, with the reason: Unreadable or Quarantined.
+    `passed_over` counts claimable steps that are not proposed because their run is barred.
     """
 
     now: int
@@ -118,11 +117,11 @@ class Loaded(msgspec.Struct, kw_only=True):
 
 
 class Basis(StrEnum):
-    """What a decision rests on. Whatever it is, the same kernel decides, and the write goes through only if the rows
-    are still as the basis says; after a conflict the decision is made again on LOCKED."""
+    """What a decision rests on. On every basis the same kernel decides, and the write succeeds only if the rows are
+    unchanged. After a conflict the decision is made again on LOCKED."""
 
     LOCKED = "locked"
-    """Rows that were read in the transaction that writes, under the locks of their runs."""
+    """Rows read in the transaction that writes, under the locks of their runs."""
     READ = "read"
     """Rows that one statement read without a lock: an optimistic claim."""
     REMEMBERED = "remembered"
@@ -134,7 +133,7 @@ class Basis(StrEnum):
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that comes into being, with all its steps."""
+    """A new run with all its steps."""
 
     run: Run
     details: Details
@@ -146,7 +145,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run row as it will be. The write must find it at journal sequence `was`, or fail whole."""
+    """The new value of a run row. The write must find the row at journal sequence `was`, or fail as a whole."""
 
     was: int
     run: Run
@@ -155,8 +154,8 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Write(msgspec.Struct, kw_only=True):
     """Everything one transaction writes. Empty lists cost nothing.
 
-    `only_moves` promises that of the runs and steps which exist nothing changes but the columns of `HOT_OF_RUN` and
-    `HOT_OF_STEP`, and that no attempt has a category or an error: a store need not write the rest.
+    `only_moves` promises that of existing runs and steps only the columns of `HOT_OF_RUN` and `HOT_OF_STEP` change, and
+    that no attempt has a category or an error: a store need not write the rest.
     """
 
     new_runs: list[NewRun] = []
@@ -182,12 +181,12 @@ class Write(msgspec.Struct, kw_only=True):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is all runs, steps, attempts and journal, as most are."""
+        """Whether it has only runs, steps, attempts and journal entries, as most have."""
         return not (self.new_runs or self._has_rare_rows)
 
     @property
     def is_plain_birth(self) -> bool:
-        """Whether it is nothing but runs that come into being, and they bring nothing with them but their steps."""
+        """Whether it only creates runs, and these have nothing but their steps."""
         if self.has_hot_rows or self._has_rare_rows:
             return False
         return bool(self.new_runs) and not any(
@@ -196,11 +195,11 @@ class Write(msgspec.Struct, kw_only=True):
 
 
 Decide = Callable[[Loaded], More | Write]
-"""The decision, as the store sees it: pure, called inside the transaction, perhaps more than once."""
+"""The decision callback: pure, called inside the transaction, possibly more than once."""
 
 
 class Lease(msgspec.Struct, frozen=True, gc=False):
-    """A lease to renew: the claim it stands for and how long it shall last from now."""
+    """A lease to renew: its claim, and how long it shall last from now."""
 
     tenant: str
     run_id: str
@@ -210,7 +209,7 @@ class Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 class Renewed(msgspec.Struct, frozen=True, gc=False):
-    """A lease that still stands, and the state of its run (a stopping run wants its handlers to finish)."""
+    """A lease that is still valid, and the state of its run (handlers of a stopping run should end)."""
 
     run_id: str
     no: int
@@ -219,9 +218,9 @@ class Renewed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Transaction(Protocol):
-    """A transaction that user code takes part in: `connection` is the driver's own, for the user's writes.
+    """A transaction with user code: `connection` is the driver's own, for the user's writes.
 
-    `is_lost` tells that the database has ended it (a broken connection, a full disk): nothing of it can be committed.
+    `is_lost` tells that the database has ended it (a broken connection, a full disk): it cannot be committed.
     """
 
     @property
@@ -234,7 +233,7 @@ class Transaction(Protocol):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is read: the hot row beside what it was given."""
+    """A run as it is read: the hot row and its details."""
 
     run: Run
     details: Details
@@ -258,7 +257,8 @@ NEVER_ENDS = 2**63 - 1
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """Which finished runs to find, oldest first: those between two ids (both left out) that had ended by a moment."""
+    """Which finished runs to find, oldest first: those between two ids (both exclusive) that had ended by a given
+    time."""
 
     tenant: str
     workflow: str | None = None
@@ -269,7 +269,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is kept about one run, but for its idempotency key."""
+    """Everything stored about one run, except its idempotency key."""
 
     record: RunRecord
     steps: tuple[Step, ...]
@@ -280,7 +280,7 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):
-    """A run that was set aside: by an operator, with a reason; perhaps released since."""
+    """A quarantined run: by which operator, with which reason, and whether it was released."""
 
     tenant: str
     run_id: str
@@ -293,7 +293,7 @@ class Quarantine(msgspec.Struct, frozen=True, gc=False):
 
 
 class Due(msgspec.Struct, frozen=True, gc=False):
-    """Something whose time has come: a step, or a run (`no` is None)."""
+    """A due timer: of a step, or of a run (`no` is None)."""
 
     tenant: str
     run_id: str
@@ -301,7 +301,7 @@ class Due(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkerChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker row as it will be, found at journal sequence `was`, with the entry that tells why."""
+    """The new value of a worker row at journal sequence `was`, with its journal entry."""
 
     was: int
     worker: Worker
@@ -318,7 +318,7 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """What may be worth a look: queues, or RESTED for runs that came to rest. None means that it could be anything."""
+    """The content of a notification: queues, or RESTED for runs that settled. None means any."""
 
     topics: frozenset[int] | None = None
 
@@ -327,32 +327,32 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 RESTED = NO_QUEUE
-"""The topic of runs that came to rest: ended, or waiting for somebody else."""
+"""The topic of runs that settled: ended or blocked."""
 
 Heard = Callable[[Hint], None]
 
 
 class Bell(Protocol):
-    """Hints between processes. One may be lost, late or doubled: whoever listens polls all the same.
+    """Notifications between processes. One may be lost, late or duplicated, so every listener also polls.
 
-    `is_heard` tells whether hints are known to arrive at present; where they are, polling may be rare.
+    `is_heard` tells whether notifications are known to arrive; if so, polling may be rare.
     """
 
     @property
     def is_heard(self) -> bool: ...
 
     def ring(self, topics: Collection[int]) -> None:
-        """Say, after the commit, that these may be worth a look. It returns at once and never fails."""
+        """Notify these topics, after the commit. It returns at once and never fails."""
         ...
 
     def listen(self, heard: Heard) -> Callable[[], None]:
-        """Have `heard` called on this event loop for every hint, until the function returned is called."""
+        """Call `heard` on this event loop for every notification, until the returned function is called."""
         ...
 
 
 class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call of `maintain` did. `put_off` names what was in use, to be tried again; `weeks_denied` counts the
-    weeks of the journal that are missing and that this role may not make."""
+    """The result of one call of `maintain`. `put_off` names tables that were in use; `weeks_denied` counts the
+    missing weeks of the journal that this role may not create."""
 
     weeks_made: int = 0
     weeks_dropped: int = 0
@@ -361,13 +361,13 @@ class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """A database that keeps runs. All methods are safe to call concurrently from one event loop.
+    """A database that stores runs. All methods are safe to call concurrently from one event loop.
 
-    `clock_offset` (microseconds) is added to every reading of the database's clock, for tests that move time. The
-    store rings `bell` itself, after each commit that others may be waiting for. `lanes` is how many changes it can
-    really make at a time: more of them at once would only be smaller ones. `prefers_optimistic_claims` says that
-    reading without locks and then writing if unchanged costs less here than one transaction with locks.
-    `migrates_itself` says that opening an engine also migrates; otherwise it refuses a database that lacks a migration.
+    `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
+    notifications through `bell` after each commit that concerns other processes. `lanes` is how many changes it can
+    make in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading without locks and
+    writing if unchanged costs less than one transaction with locks. `migrates_itself` tells that opening an engine also
+    migrates; otherwise a database that lacks a migration is refused.
     """
 
     lanes: int
@@ -386,32 +386,32 @@ class Store(Protocol):
     async def status(self) -> SchemaStatus: ...
     async def now(self) -> int: ...
     async def maintain(self) -> Maintenance:
-        """Make and drop parts of tables, apart from all other transactions. It takes no lock that is in use for long,
-        and leaves to the next call what it cannot do now."""
+        """Create and drop partitions, apart from all other transactions. It waits only briefly for locks, and leaves
+        to the next call what it cannot do now."""
         ...
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
-        """Lock, load, decide (again where it wants more), write, commit. Runs wanted are locked in id order,
-        before proposed ones. Raises Contended when the whole must be run again, StoreUnavailable when it
-        cannot be, InvariantBroken when the schema refuses a row; what `decide` raises comes back as it is.
-        Whichever it is, nothing was written."""
+        """Lock, load, decide (again if it needs more), write, commit. Wanted runs are locked in id order, before
+        proposed ones. Raises Contended if the whole must be repeated, StoreUnavailable if it cannot be,
+        InvariantBroken if the schema refuses a row; exceptions of `decide` pass through. After any exception,
+        nothing was written."""
         ...
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
-        """Write what was decided on rows that are not locked; returns the clock. Every run must be at the journal
-        sequence of `known`, every lease that is written over must stand by the database's clock, and a run that is
-        created must be new and not begin (`known.now`) in the future. Otherwise nothing is written and Contended is
-        raised: load again, with locks. On the basis READ a run that another transaction holds is a conflict at once."""
+        """Write a decision whose rows are not locked; returns the clock. Every run must be at the journal sequence
+        of `known`, every overwritten lease must be valid by the database clock, and a created run must be new and
+        not start (`known.now`) in the future. Otherwise nothing is written and Contended is raised: load again, with
+        locks. On the basis READ, a run that another transaction holds is a conflict at once."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """A transaction on a connection of its own, in which user code writes beside the decision (promise
-        4). Leaving it normally commits; leaving it by an exception rolls back."""
+        """A transaction on its own connection, in which user code writes beside the decision (promise 4). Leaving it
+        normally commits; an exception rolls back."""
         ...
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
-        """Extend leases that still stand (same fence, not expired by the database's clock); leave out the rest."""
+        """Renew leases that are still valid (same fence, not expired by the database clock); returns only those."""
         ...
 
     async def publish(
@@ -425,19 +425,18 @@ class Store(Protocol):
         specs: Sequence[QueueSpec | None],
         actor: str,
     ) -> StoredDefinition:
-        """Keep a definition with its queues; the same (name, version) again returns what is there, whatever
-        it is."""
+        """Store a definition with its queues; for an existing (name, version) returns the stored one."""
         ...
 
     # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]: ...
     async def has_ready(self, queues: Collection[int]) -> bool:
-        """Whether any of these queues has a step to claim, as far as one look without locks can tell."""
+        """Whether any of these queues has a claimable step, read without locks."""
         ...
 
     async def find_claimable(self, propose: Propose) -> Loaded:
-        """What could be claimed, with its runs and steps, as it stood at one moment; nothing is locked. Where nothing
-        is found, `now` means nothing."""
+        """Claimable steps with their runs, read in one statement without locks. If nothing is found, `now` is
+        meaningless."""
         ...
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]: ...
@@ -456,75 +455,74 @@ class Store(Protocol):
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]: ...
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]: ...
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
-        """One page of runs. Those that cannot be read are added to `unreadable`; without such a list the first of them
-        raises."""
+        """One page of runs. Unreadable ones are added to `unreadable`; without such a list, the first one raises."""
         ...
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]: ...
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        """Unfinished runs without a cause to move: no claimable step, no lease, no timer, no declared wait,
-        not idle. A run's own timeout does not count, or it would hide what got lost; its grace period does.
-        Must return nothing."""
+        """Unfinished runs without a cause to progress: no claimable step, no lease, no timer, no declared wait, not
+        idle. A run's own timeout does not count, because it would hide a defect; its grace period does. Must return
+        nothing."""
         ...
 
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
-        """Set a run aside. Its own rows are not read, so it may be one that cannot be. From the commit on nothing finds
-        it to claim, to sweep, to renew, to write or to delete. None where there is no such run, or it is set aside."""
+        """Quarantine a run, without reading its rows. After the commit it is never claimed, swept, renewed, written
+        or deleted. Returns None if there is no such run, or it is quarantined already."""
         ...
 
     async def release(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
-        """End a quarantine, on record. None where the run is not set aside."""
+        """End a quarantine, recorded. Returns None if the run is not quarantined."""
         ...
 
     async def list_quarantined(self, tenant: str) -> list[Quarantine]:
-        """The runs that are set aside, newest first."""
+        """The quarantined runs, newest first."""
         ...
 
     async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
-        """Every quarantine there was, also those that ended, newest first."""
+        """Every quarantine, ended ones included, newest first."""
         ...
 
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]: ...
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
-        """The finished run (of a workflow) with so many finished ones after it; None where there are not as many."""
+        """The finished run (of a workflow) that has so many finished ones after it; None if there are fewer."""
         ...
 
     async def read_whole(
         self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
     ) -> list[WholeRun]:
-        """Everything about these runs, in this order; those that are not there are left out. For those that cannot be
-        read, see `list_runs`."""
+        """Everything about these runs, in this order; missing runs are left out. For unreadable ones, see
+        `list_runs`."""
         ...
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
-        """Delete runs with all that belongs to them, and tell which: one that is not finished, not there, or in
-        somebody's hands is passed over. Idempotency keys stay."""
+        """Delete runs with all their rows, and return which: runs that are unfinished, missing or locked are
+        skipped. Idempotency keys stay."""
         ...
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
-        """Delete idempotency keys that made runs with ids before this one, where those runs are gone."""
+        """Delete idempotency keys of runs with ids before this one, if those runs are deleted."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
-        """Insert a worker row; the store gives it its `no`. Contended when its id is taken."""
+        """Insert a worker row; the store assigns its `no`. Raises Contended if its id exists."""
         ...
 
     async def change_workers(self, changes: Sequence[WorkerChange]) -> list[bool]:
-        """Write worker rows with their journal entries; False where the row was no longer at `was`."""
+        """Write worker rows with their journal entries; False for a row that is no longer at `was`."""
         ...
 
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
-        """Note that this incarnation of a worker is alive and return its row (None: unknown). Never revives:
-        its state is for the kernel."""
+        """Record a heartbeat of this incarnation and return the worker's row (None: unknown). It never changes the
+        state, which the kernel decides."""
         ...
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None: ...
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        """Workers not shut down that were not heard for `silence` microseconds."""
+        """Workers not shut down whose last heartbeat is more than `silence` microseconds ago."""
         ...
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]: ...

@@ -1,9 +1,8 @@
-"""The schema of one database: which migrations it has, bringing it up to date, and the weeks of the journal.
+"""The schema of one database: which migrations it has, applying missing ones, and the weekly partitions of the journal.
 
-A database that is up to date is only looked at, so that a program needs no right to change the schema. Migrating takes
-an advisory lock for its one transaction, so that of many processes that start at once one does it and the others find
-it done. It waits only briefly for tables in use and tries again, because a migration that queues for a lock makes
-everybody else queue behind it.
+An up-to-date database is only read, so that a program needs no right to change the schema. A migration takes an
+advisory lock for its one transaction: of many processes that start at once, one migrates and the others find it done.
+It waits only briefly for tables in use and tries again, because every later transaction would queue behind it.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ TRIES = 30
 PAUSE_SECONDS = 0.2
 
 WEEKS_AHEAD = 2
-"""How many weeks of the journal are there before their time; what fits none goes into the default partition."""
+"""How many weeks of the journal are created in advance; entries without a week go into the default partition."""
 
 BRIEFLY = "set local lock_timeout = '200ms'; set local statement_timeout = '5s'"
 
 
 async def migrate(connection: Connection, url: str) -> None:
-    """Apply what is missing; refuse a database that a newer or another Stepkeep has made."""
+    """Apply missing migrations; refuse a database that a newer or different Stepkeep has created."""
     found = await status(connection, url)
     if not found.pending:
         return
@@ -69,10 +68,10 @@ async def _migrate(connection: Connection, url: str) -> None:
 
 
 async def maintain(connection: Connection) -> Maintenance:
-    """Make weeks of the journal ahead of time and drop those that retention has emptied.
+    """Create weeks of the journal in advance and drop those that retention has emptied.
 
-    A lock that is not free within 200 ms is left to the next call, because a transaction that waits for a lock of a
-    table makes all later ones wait. Entries without a week go into the default partition.
+    A lock that is not free within 200 ms is left to the next call, because every later transaction would queue behind
+    it. Entries without a week go into the default partition.
     """
     [(missing, may_change)] = await fetch(connection, SQL.read_weeks, WEEKS_AHEAD)
     if not may_change:
@@ -88,7 +87,7 @@ async def maintain(connection: Connection) -> Maintenance:
 
 
 async def _briefly(connection: Connection, statement: str, *arguments: int) -> tuple[int, str]:
-    """Run a statement that changes the schema, with timeouts; its count, and why it was put off where it was."""
+    """Run a statement that changes the schema, with timeouts. Returns its count, and the reason if it was put off."""
     with translated():
         try:
             await connection.execute(f"begin; {BRIEFLY}")
@@ -106,7 +105,7 @@ async def _briefly(connection: Connection, statement: str, *arguments: int) -> t
 
 
 async def status(connection: Connection, url: str) -> SchemaStatus:
-    """What the database has and what it lacks; refuses like `migrate`."""
+    """The applied and the missing migrations; refuses like `migrate`."""
     [(is_there, size, named_schema)] = await fetch(connection, SQL.read_status)
     if named_schema is None:
         raise PermissionDenied(f"{url} has no schema that this role may use: USAGE on the schema is missing")

@@ -1,8 +1,8 @@
 """The store on PostgreSQL: the protocol for any number of processes on any number of machines.
 
-Changes go through connections with pinned plans, reads through others with the planner's own choice, user code
-through a third kind. It decides nothing: the statements are in `sql/`, loading in `load.py`, writing in `write.py`.
-Operations and workers hold one of these behind the protocol.
+Changes use connections with pinned plans, reads others with the planner's choice, user code a third kind. It decides
+nothing: the statements are in `sql/`, loading is in `load.py`, writing in `write.py`. Operations and workers use it
+through the protocol.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ T = TypeVar("T")
 READERS = 4
 
 HASTE = "5ms"
-"""How long who is not patient waits for a run that others hold."""
+"""The lock timeout of optimistic claims."""
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
 _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
 class PostgresStore:
-    """Runs kept in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
+    """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
     lanes = 3
     prefers_optimistic_claims = True
@@ -87,7 +87,7 @@ class PostgresStore:
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Reach the server once; refuses a database that a newer Stepkeep has migrated."""
+        """Connect to the server once; refuses a database that a newer Stepkeep has migrated."""
         if not self._is_open:
             self._is_open = True
             try:
@@ -137,7 +137,7 @@ class PostgresStore:
         check_write(what)
         topics = topics_of(what)
         told = self.bell.board(topics)
-        # All of it is one statement, which writes for one tenant, or there must be a transaction around it.
+        # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         pool = self._hasty if basis is Basis.READ else self._engine
@@ -169,7 +169,7 @@ class PostgresStore:
             )
         states = columns.RUN_STATES
         return [
-            # A lease of a run whose state cannot be read is not renewed in its worker's eyes.
+            # The lease of a run whose state cannot be read counts as not renewed.
             Renewed(run_id, no, fence, states[state])
             for run_id, no, fence, state in found
             if state in states
@@ -365,7 +365,7 @@ class PostgresStore:
             check_worker(one.worker, one.entry)
         found = dict.fromkeys(range(len(changes)), False)
         async with self._transaction() as connection:
-            # In the order of ids, so that two of these cannot wait for each other.
+            # In id order, so that two of these cannot deadlock.
             for place in sorted(found, key=lambda place: (changes[place].worker.tenant, changes[place].worker.id)):
                 one = changes[place]
                 written = columns.worker_columns(one.worker)
@@ -401,7 +401,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _transaction(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
-        """A transaction of the engine's own; an exception leaves it to the pool to roll back."""
+        """A transaction of the engine itself; after an exception the pool rolls it back."""
         pool = self._live(pool or self._engine)
         async with pool.connection() as connection:
             await execute(connection, pool.opening)
@@ -410,8 +410,8 @@ class PostgresStore:
 
     @asynccontextmanager
     async def _looking(self, pool: Pool | None = None) -> AsyncIterator[Connection]:
-        """A connection to read with. Where statements are not kept, a pooler may stand between: it sends the two
-        halves of a statement to the same server only inside a transaction."""
+        """A connection for reads. Without prepared statements a pooler may be in between: it sends both parts of a
+        statement to the same server only inside a transaction."""
         pool = self._live(pool or self._readers)
         async with pool.connection() as connection:
             if self._keeps_statements and not pool.local:
@@ -422,12 +422,12 @@ class PostgresStore:
                 await commit(connection)
 
     async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
-        """Look at what there is, by the planner's own choice of a way."""
+        """Read with the planner's own choice of a plan."""
         return await self._look(self._readers, convert, statement, *arguments)
 
     async def _find(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
-        """Look for work or for runs, by the one way that is right however much there is: told of a limit but not how
-        small it is, the planner would rather sort all of history than walk a little of it in order."""
+        """Read work or runs with the one plan that is right for any size. With a limit of unknown size, the planner
+        would rather sort the whole history than read a little of it in index order."""
         return await self._look(self._engine, convert, statement, *arguments)
 
     async def _look(
@@ -436,7 +436,7 @@ class PostgresStore:
         try:
             return await self._look_once(pool, convert, statement, *arguments)
         except ConnectionLost:
-            # A connection that the server ended while it lay idle: looking again does no harm.
+            # The server ended an idle connection: reading again does no harm.
             return await self._look_once(pool, convert, statement, *arguments)
 
     async def _look_once(
@@ -454,8 +454,8 @@ class PostgresStore:
         run_id: str,
         *arguments: Any,
     ) -> list[T]:
-        """Rows of one run, each held to its type; the first that cannot be read raises Unreadable. What is no run id
-        names no run."""
+        """Rows of one run, each checked against its type; the first unreadable one raises Unreadable. An invalid run
+        id finds no run."""
         if not is_run_id(run_id):
             return []
 

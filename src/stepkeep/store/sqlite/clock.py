@@ -1,7 +1,7 @@
-"""The clock of an embedded database is the clock of the machine it lives on, read inside the transaction.
+"""The clock of an embedded database: the clock of its machine, read inside the transaction.
 
-Within one process it never runs backwards, so that a corrected system clock cannot revive a lease that has ended. Tests
-give it another source of time, or move it by an offset.
+Within one process it never runs backwards, so that a corrected system clock cannot revive an expired lease. Tests give
+it another source of time, or an offset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The embedded store: the protocol on one SQLite file, for any number of processes on one machine.
 
-Everything that writes goes to the one writer thread, everything that looks to the readers. It decides nothing: the
-statements are in `sql/`, the loading and writing of a change in `change.py`. Operations and workers hold one of
-these behind the protocol.
+Writes go to the one writer thread, reads to the readers. It decides nothing: the statements are in `sql/`, loading and
+writing of a change in `change.py`. Operations and workers use it through the protocol.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
 class SqliteStore:
-    """Runs kept in one SQLite file. `open` it, `migrate` it once, `close` it.
+    """Runs in one SQLite file. `open` it, `migrate` it once, `close` it.
 
     `read_us` is the source of its time, in microseconds since 1970; tests set another one.
     """
@@ -98,7 +97,7 @@ class SqliteStore:
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None:
-        """Open the file (made where it is missing); refuses one that a newer Stepkeep has migrated."""
+        """Open the file (created if missing); refuses one that a newer Stepkeep has migrated."""
         if self._writer is not None:
             self._live()
             return
@@ -136,7 +135,7 @@ class SqliteStore:
         return self._clock.now()
 
     async def maintain(self) -> Maintenance:
-        """Its tables have no parts: there is nothing to do."""
+        """It has no partitions: there is nothing to do."""
         return Maintenance()
 
     # -- change ----------------------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ class SqliteStore:
             found: list[Row] = c.executemany(SQL.renew_leases, claims).fetchall()
             states = rows.RUN_STATES
             return [
-                # A lease of a run whose state cannot be read is not renewed in its worker's eyes.
+                # The lease of a run whose state cannot be read counts as not renewed.
                 Renewed(run_id, no, fence, states[state])
                 for run_id, no, fence, state in found
                 if state in states
@@ -397,13 +396,13 @@ class SqliteStore:
         return await self._live()[1].run(look)
 
     async def _rows(self, convert: Callable[[Row], T], statement: str, *bindings: object) -> list[T]:
-        # All of them before any is converted: a statement that an error leaves half read keeps its snapshot open.
+        # Fetch all rows before converting any: a half-read statement after an error keeps its snapshot open.
         return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings).fetchall()])
 
     async def _rows_of(
         self, table: str, convert: Callable[[Row], T], statement: str, tenant: str, run_id: str, *bindings: object
     ) -> list[T]:
-        """Rows of one run, each held to its type; the first that cannot be read raises Unreadable."""
+        """Rows of one run, each checked against its type; the first unreadable one raises Unreadable."""
         key = (tenant, run_id)
 
         def look(c: apsw.Connection) -> list[T]:
