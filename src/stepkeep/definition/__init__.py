@@ -1,1 +1,1 @@
-"""What people write, in YAML, JSON or Python; it all ends in the kernel's canonical definition."""
+"""Definitions as people write them, in YAML, JSON or Python, and their translation to the canonical definition."""

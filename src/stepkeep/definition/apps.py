@@ -1,7 +1,7 @@
-"""Finding the user's code: a module, a file, or installed packages that announce handlers.
+"""Imports the user's code: a module, a file, or installed packages with an entry point.
 
-Importing is all it does; the decorators in that code fill the registry. Errors in it are told in one line,
-for the person who named it. Called by the command line and by workers at start.
+It only imports; the decorators in that code fill the registry. Errors in it are reported in one line. The command line
+and workers call it at start.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ ENTRY_POINTS = "stepkeep.handlers"
 def load_app(target: str) -> ModuleType:
     """Import `some.module` or `path/file.py`, and with it the handlers that it registers.
 
-    The directory of a file, or the current one for a module, becomes importable, as it does for `python
-    file.py`.
+    The directory of a file, or the current one for a module, becomes importable, as it does for `python file.py`.
     """
     is_file = target.endswith(".py") or "/" in target
     return _import_file(target) if is_file else _import_module(target)
 
 
 def load_entry_points() -> tuple[str, ...]:
-    """Import what installed packages announce under `stepkeep.handlers`; returns their names."""
+    """Import the entry points of installed packages under `stepkeep.handlers`; returns their names."""
     found = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value))
     for point in found:
         try:
@@ -77,7 +76,7 @@ def _load(path: Path) -> ModuleType:
     found = importlib.util.find_spec(name) if name.isidentifier() and name not in sys.builtin_module_names else None
     if found is not None and found.origin is not None and Path(found.origin) == path:
         return importlib.import_module(name)
-    # Another module has that name already: keep both apart, under a name that is the same in every process.
+    # Another module has that name: keep both apart, under a name that is the same in every process.
     name = f"stepkeep_app_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -100,7 +99,7 @@ def _make_importable(directory: Path) -> None:
 
 
 def _told(problem: BaseException, path: Path | None = None) -> str:
-    """An exception in one line: its type, what it says, and the line of the user's code that raised it."""
+    """An exception in one line: its type, its message, and the line of the user's code that raised it."""
     if isinstance(problem, StepkeepError):
         return f"{exception_message(problem) or type_name(problem)}{_where(problem, path)}"
     if isinstance(problem, SyntaxError) and type(problem) in (SyntaxError, IndentationError, TabError):

@@ -1,6 +1,6 @@
-"""Refuses arguments of a wrong type in words: lists, mappings, numbers and flags that host programs and handlers pass.
+"""Checks arguments of host programs and handlers: lists, mappings, numbers and flags.
 
-Returns plain values, so that no method of a subclass runs later. Texts have their own rules (`operations.edge`). The
+It returns plain values, so that no method of a subclass runs later. Texts have their own rules (`operations.edge`). The
 constructors, the engine and the worker's settings call it.
 """
 
@@ -43,7 +43,7 @@ def number(what: str, value: object, least: float, most: float) -> float:
     """
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         raise InvalidInput(f"{what} is a number from {least:g} to {most:g}, not a value of type {type_name(value)}.")
-    # Compared before it is made a float: the largest integers do not fit into one. Nothing is within bounds of nan.
+    # Compared before the conversion to float: the largest integers do not fit into one. NaN is never within bounds.
     if not least <= value <= most:
         raise InvalidInput(f"{what} is a number from {least:g} to {most:g}, not {shown(value)}.")
     return float(value)

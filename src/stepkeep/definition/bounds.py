@@ -1,6 +1,6 @@
-"""How large and how long things may be, and what names look like: the limits that all definitions respect.
+"""Limits on sizes, durations and names that all definitions respect.
 
-Numbers and patterns only. The front ends refuse what lies outside them; nothing at run time looks here.
+Numbers and patterns only. The front ends refuse values outside them; nothing at run time uses this module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""From what was written to the kernel's definition, with every default spelled out (design section 4).
+"""Builds the kernel's definition from checked blocks, with every default made explicit.
 
-Here and nowhere else live the defaults of the native format. It takes blocks that passed every check and
-cannot fail. Called by the native front end and, through it, by the Python API.
+Only this module holds the defaults of the native format. It takes blocks that passed every check and cannot fail. The
+native front end calls it, also for the Python API.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _ENDINGS = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.
 
 
 def is_sequence(steps: Sequence[StepBlock]) -> bool:
-    """Without a single `depends_on`, each step follows the one before."""
+    """Without any `depends_on`, each step follows the one before."""
     return all(step.depends_on is None for step in steps)
 
 
 def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.Definition:
-    """The canonical definition. Handlers, where given, add what their authors said about them."""
+    """The canonical definition. Registered handlers add their own settings."""
     policy = OnFailure(written.on_failure)
     sequence = is_sequence(written.steps)
     steps = []
@@ -121,7 +121,7 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
     hook = _spec(block, handlers)
     executor = _executor(block)
     assert executor is not None
-    # Where an attempt alone calls for the hook, there may be no result to give it.
+    # If an attempt alone triggers the undo, there may be no result to pass to it.
     otherwise = own_output(step.name) if step.compensate_when == "succeeded" else own_output_if_any(step.name)
     return kernel.Undo(
         executor=executor,
@@ -162,7 +162,7 @@ def _inputs(block: StepBlock | UndoBlock, otherwise: str) -> Any:
 
 
 def _retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:
-    """The base with what was written in its place, field by field."""
+    """The base, with written values replacing it field by field."""
     if block is None:
         return base
     given: dict[str, Any] = {name: getattr(block, name) for name in block.model_fields_set}

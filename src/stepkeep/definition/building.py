@@ -1,7 +1,7 @@
-"""Builds plain data out of the events of a reader, and keeps the place of every key and value beside it.
+"""Builds plain data from the events of a reader, with the position of every key and value.
 
-One builder serves YAML and JSON, so that both have the same budgets and refuse the same things. It never
-recurses: depth is the writer's to choose. `yaml_text` and `json_text` feed it; `document` reads the result.
+One builder serves YAML and JSON, so that both have the same limits and refuse the same things. It never recurses,
+because the input chooses the depth. `yaml_text` and `json_text` feed it; `document` reads the result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DataPath: TypeAlias = tuple[str | int, ...]
 
 
 class Places:
-    """Where a mapping or list starts, and where its keys and values do. A scalar's place is a bare offset."""
+    """Where a mapping or list starts, and where its keys and values do. A scalar's position is a bare offset."""
 
     __slots__ = ("items", "keys", "offset")
 
@@ -35,7 +35,7 @@ Place: TypeAlias = Places | int
 
 
 class Fault(NamedTuple):
-    """One thing that is wrong: where in the text, where in the data, what, and what to do about it."""
+    """One problem: its position in the text, its path in the data, the message, and the advice."""
 
     offset: int
     path: DataPath
@@ -44,7 +44,7 @@ class Fault(NamedTuple):
 
 
 class Stopped(Exception):
-    """Reading cannot or need not go on; the builder's faults say why."""
+    """Reading cannot or need not continue; the builder's faults say why."""
 
 
 class _Frame:
@@ -58,7 +58,7 @@ class _Frame:
 class Builder:
     """Receives values in the order of the text: `open` and `close` around containers, `scalar` for the rest.
 
-    In a mapping, every other scalar is a key. Faults are gathered, so that one reading finds many.
+    In a mapping, every other scalar is a key. Faults are collected, so that one reading finds many.
     """
 
     def __init__(self) -> None:
@@ -79,13 +79,13 @@ class Builder:
         return type(self._frames[-1].data) if self._frames else None
 
     def fault(self, offset: int, message: str, hint: str = "") -> None:
-        """Note that something is wrong here, and go on; too many faults end the reading."""
+        """Record a problem here and continue; too many problems end the reading."""
         self.faults.append(Fault(offset, self._path(), message, hint))
         if len(self.faults) >= MAX_FAULTS:
             raise Stopped
 
     def stop(self, offset: int, message: str, hint: str = "") -> NoReturn:
-        """Note that something is wrong here that nothing after it can make good."""
+        """Record a problem here that makes everything after it meaningless."""
         self.fault(offset, message, hint)
         raise Stopped
 

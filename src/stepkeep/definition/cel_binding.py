@@ -1,7 +1,7 @@
-"""Talks to the CEL library: parse, compile, evaluate, and take the result back as plain Python values.
+"""Binding to the CEL library: parse, compile, evaluate, and convert the result to plain Python values.
 
-The only module that imports the library, so that another binding can take its place. It judges nothing and translates
-no message: what CEL refuses is raised as `CelRefused` with CEL's own words. `expressions` calls it.
+The only module that imports the library, so that another binding can replace it. It checks nothing and translates no
+message: what CEL refuses is raised as `CelRefused` with CEL's own text. `expressions` calls it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VARIABLES: Final = ("input", "steps", "run", "output")
 _ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
 _ERROR, _NULL = cel.Type.ERROR, cel.Type.NULL
 
-# What the library raises in place of an answer: its own errors, and those of the conversion from and to Python.
+# What the library raises: its own errors, and those of the conversion from and to Python.
 _RAISED: Final = (RuntimeError, ValueError, OverflowError, TypeError, IndexError, KeyError)
 
 NONE_IS_COUNTED: Final = sys.version_info < (3, 12)
@@ -55,9 +55,9 @@ class Program:
             raise CelRefused(str(error)) from None
 
     def evaluate(self, data: Mapping[str, Any], *, may_hold_null: bool = True) -> Any:
-        """The result as Python's own values; CelRefused when there is none.
+        """The result as Python values; raises CelRefused if there is none.
 
-        `may_hold_null` False says that neither the data nor the program holds a null, which is faster.
+        `may_hold_null` False means that neither the data nor the program holds a null, which is faster.
         """
         try:
             result = self._compiled.eval(data=data)
@@ -93,11 +93,12 @@ def _compiled(source: str, *, unchecked: bool) -> Program:
 
 
 def _without_null(result: Any) -> Any:
-    """A result, taken apart so that the library never hands out None.
+    """A result, converted so that the library never returns None.
 
     `value()` and `plain_value()` of cel-expr-python 0.1.3 return None without taking a reference to it, at every depth.
-    Below Python 3.12 each null would cost one, and at zero the interpreter aborts. So nulls are told by their type, and
-    lists and maps by `value()`, which gives their items as CEL's values. It costs about 2 µs an item.
+    Below Python 3.12 each null would cost one, and at zero the interpreter aborts. Nulls are therefore recognised by
+    their type, and lists and maps are read with `value()`, which gives their items as CEL values. It costs about 2 µs
+    per item.
     """
     root: list[Any] = [None]
     waiting: list[tuple[Any, Any, Any]] = [(root, 0, result)]

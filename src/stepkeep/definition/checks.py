@@ -1,7 +1,7 @@
-"""What a single step may not say, beyond its shape: one kind of work, and only keys that mean something for it.
+"""Checks a single step beyond its shape: exactly one kind of work, and only keys that apply to it.
 
-Each check yields findings and goes on. Expressions are `references`' business, the graph is `graph`'s. Called
-by the native front end for every step that has the right shape.
+Each check yields findings and continues. `references` checks expressions, `graph` the graph. The native front end calls
+it for every step that has the right shape.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, Undo
 _WORK = ("uses", "command", "http", "agent")
 _KINDS = (*_WORK, "approval", "wait")
 
-# Keys that only make sense where a worker does something.
+# Keys that only apply to a step with a handler.
 _FOR_WORK = {
     "timeout": "Give it a `deadline` instead.",
     "retry": "Nothing is tried there, so nothing is tried again.",
@@ -36,7 +36,7 @@ _FOR_WORK = {
 
 
 def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
-    """Everything wrong with one step that can be seen without the others."""
+    """Every problem of one step that is visible without the others."""
     written = {step.__class__.model_fields[name].alias or name for name in step.model_fields_set}
     kinds = [kind for kind in _KINDS if kind in written]
     yield from _one_of(kinds, _KINDS, path, f"Step `{step.name}`")
@@ -56,7 +56,7 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
 
 
 def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:
-    """What a dependency may not ask of the step it waits for."""
+    """What a dependency may not require of the step it waits for."""
     for name, step in steps.items():
         for place, edge in enumerate(step.depends_on or ()):
             before = steps.get(edge.step)
@@ -67,13 +67,13 @@ def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> It
 
 
 def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
-    """Texts at the top that are shown as they are."""
+    """Top-level texts that are shown unchanged."""
     texts = [(("labels", name), text) for name, text in written.labels.items()]
     yield from _plain(texts, ())
 
 
 def check_handlers(step: StepBlock, path: Path, handlers: Registry, *, all_known: bool) -> Iterator[Finding]:
-    """Whether the functions that a step names exist (where all are known), and take what they are given."""
+    """Whether the functions that a step names exist (if all are known), and accept their inputs."""
     blocks: list[tuple[Path, StepBlock | UndoBlock]] = [(path, step)]
     if step.undo is not None:
         blocks.append(((*path, "undo"), step.undo))

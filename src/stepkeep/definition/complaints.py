@@ -1,7 +1,7 @@
-"""Turns pydantic's errors into findings in our own words: what is wrong, and what to write instead.
+"""Translates pydantic's errors into findings: what is wrong, and what to write instead.
 
-It decides nothing; a model refused a value, and this says so to a person. Called by the native front end and by
-dialects' front ends, with their own models.
+It decides nothing: a model refused a value, and this words it. The native front end and the dialects' front ends call
+it, with their own models.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _OTHER_WORDS = {
 
 
 def complaints(error: ValidationError, data: Any, root: type[Block] = WorkflowBlock) -> list[Finding]:
-    """All that the workflow's model refused in this data, in the order of the model; `root` is that model."""
+    """Everything that the model refused in this data, in the order of the model; `root` is that model."""
     found: list[Finding] = []
     for detail in error.errors(include_url=False)[: 2 * MAX_PROBLEMS]:
         found.extend(_complaint(detail, data, root))
@@ -148,7 +148,7 @@ def _not_value(kind: str, value: Any) -> str:
 
 
 def _named(local: Sequence[str | int]) -> str:
-    """The last key on the way, which is what people call a value."""
+    """The last key of the path, which is the name of the value."""
     keys = [part for part in local if isinstance(part, str)]
     if not keys:
         return "The workflow"
@@ -170,13 +170,13 @@ def _keys(block: type[Block]) -> list[str]:
 
 
 def _block_at(local: Sequence[str | int], root: type[Block]) -> type[Block] | None:
-    """The model that describes the mapping at this place."""
+    """The model that describes the mapping at this path."""
     block: type[Block] | None = root
     for part in local:
         if block is None or isinstance(part, int):
             continue
         field = next((f for name, f in block.model_fields.items() if (f.alias or name) == part), None)
-        # A name that is no field is a key of the user's own, inside a mapping of blocks.
+        # A name that is not a field is a user's key, inside a mapping of blocks.
         block = _inner(field.annotation) if field else block
     return block
 

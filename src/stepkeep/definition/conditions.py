@@ -1,7 +1,7 @@
-"""Expressions at work: conditions, rules and templates of a stored definition, compiled once and evaluated on a view.
+"""Conditions, rules and templates of a stored definition, compiled once and evaluated on a view.
 
-A view holds encoded JSON by step name; only what an expression reads is decoded. What may be read where was
-checked at publication (`references`). The kernel's plan, the workers and the views of finished runs call it.
+A view holds encoded JSON by step name; only what an expression reads is decoded. `references` checked at publication
+what may be read where. The kernel's plan, the workers and the views of finished runs call it.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _decode = msgspec.json.Decoder().decode
 
 
 def own_output(name: str) -> str:
-    """What an undo hook is given when it has no `with`: what its step returned."""
+    """The input of an undo step without `with`: what its step returned."""
     return f'${{{{ steps["{name}"].output }}}}'
 
 
 def own_output_if_any(name: str) -> str:
-    """The same where the step may have ended without a result."""
+    """The same for a step that may have ended without a result."""
     output = f'steps["{name}"].output'
     return f"${{{{ has({output}) ? {output} : null }}}}"
 
 
 class Scopes(NamedTuple):
-    """What exists where: a condition may ask for states, a rule for the result, a template for outputs alone."""
+    """Names by kind of expression: a condition may read states, a rule the result, a template outputs alone."""
 
     condition: Scope
     rule: Scope
@@ -76,7 +76,7 @@ def scopes_of(
 
 
 def compile_truth(text: str, scope: Scope) -> Expression:
-    """Compile an `if` or a rule: one expression, with or without `${{ }}`, that comes to true or false."""
+    """Compile an `if` or a rule: one expression, with or without `${{ }}`, that is true or false."""
     source, offset = _one_expression(text)
     try:
         expression = compile_expression(source, scope)
@@ -100,9 +100,9 @@ def _one_expression(text: str) -> tuple[str, int]:
 
 
 class CompiledCondition:
-    """An `if` or a rule, of the kernel's `Condition` protocol. `own` makes what it calls `output`.
+    """An `if` or a rule, implementing the kernel's `Condition` protocol. `own` creates what it calls `output`.
 
-    An `if` is evaluated while a transaction holds locks, so it may cost a small part of what a rule may cost.
+    An `if` is evaluated while a transaction holds locks, so its cost limit is a small part of a rule's.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CompiledCondition:
         self.reads_input: bool = expression.uses_input or (own is not None and own.uses_input)
 
     def holds(self, view: ConditionView) -> bool:
-        """Whether it is true of this view; ExpressionError when it cannot say."""
+        """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         if self._own is not None:
@@ -132,7 +132,7 @@ class CompiledCondition:
 
 
 class CompiledTemplate:
-    """Inputs, arguments or outputs with expressions in them. `reads` names the steps whose outputs they hold."""
+    """Inputs, arguments or outputs with expressions. `reads` names the steps whose outputs they read."""
 
     def __init__(self, template: Template, definition: Definition) -> None:
         self._template, self._definition = template, definition
@@ -140,14 +140,14 @@ class CompiledTemplate:
         self.reads_input: bool = template.uses_input
 
     def render(self, view: ConditionView) -> Any:
-        """The value for this view; ExpressionError when an expression in it has none."""
+        """The value for this view; raises ExpressionError if an expression has none."""
         return self._template.render(_context(view, self._definition, self.reads, reads_input=self.reads_input))
 
 
 def compile_condition(source: str, definition: Definition) -> CompiledCondition:
     """Compile an `if` of a definition.
 
-    One decision may have to evaluate all conditions of a definition, so the more there are, the less each may cost.
+    One decision may evaluate all conditions of a definition, so the limit of each depends on their number.
     """
     known = _of(definition)
     max_cost = condition_cost(known.conditions)
@@ -164,7 +164,7 @@ def compile_rule(source: str, definition: Definition, step: str, among: int = 1)
         expression = compile_truth(source, scopes.condition)
         return CompiledCondition(expression, definition, max_cost=max_cost, is_rule=True)
     except InvalidExpression:
-        # It looks at `output`, or it is wrong: the wider scope knows which.
+        # It reads `output`, or it is wrong: the wider scope tells which.
         expression = compile_truth(source, scopes.rule)
     value = definition.output if step not in scopes.rule.steps else own_output(step)
     own = compile_template(value, scopes.template)
@@ -172,7 +172,7 @@ def compile_rule(source: str, definition: Definition, step: str, among: int = 1)
 
 
 def compile_inputs(inputs: Any, definition: Definition) -> CompiledTemplate:
-    """Compile what a step is given: its inputs, or the texts of its executor."""
+    """Compile the inputs of a step, or the texts of its executor."""
     return CompiledTemplate(compile_template(inputs, _scopes(definition).template), definition)
 
 
@@ -183,7 +183,7 @@ def render_output(
     outputs: Mapping[str, bytes | None],
     states: Mapping[str, StepState],
 ) -> Any:
-    """The declared output of a run, from its input and what its steps came to."""
+    """The declared output of a run, from its input and the outputs of its steps."""
     view = ConditionView(run_id=run_id, input=given, outputs=outputs, states=states)
     return compile_inputs(definition.output, definition).render(view)
 
@@ -196,9 +196,9 @@ def _context(
     reads_input: bool,
     kept: dict[str, tuple[bytes, Any]] | None = None,
 ) -> dict[str, Any]:
-    """The names of an expression. A step that has no output lacks the field, so that has() can ask for it.
+    """The names of an expression. A step without an output lacks the field, so that has() can test it.
 
-    `kept` holds what was decoded before, for conditions, which change nothing. What handlers are given is decoded anew.
+    `kept` caches what conditions decoded, because they change nothing. Values for handlers are decoded anew.
     """
     steps: dict[str, dict[str, Any]] = {}
     for name in reads:
@@ -235,7 +235,7 @@ _recent: dict[int, _Known] = {}
 
 
 def _of(definition: Definition) -> _Known:
-    # A plan compiles all conditions of one definition in a row; making the scope anew for each would cost the square.
+    # A plan compiles all conditions of one definition in a row; a new scope for each would cost the square.
     known = _recent.get(id(definition))
     if known is None or known.definition is not definition:
         scopes = scopes_of((step.name for step in definition.steps), definition.input_fields)

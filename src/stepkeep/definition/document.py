@@ -1,7 +1,7 @@
-"""Turns the text of a definition into plain data that remembers where each value stands.
+"""Parses the text of a definition into plain data with the position of each value.
 
-It knows YAML and JSON, their limits and their traps, and nothing about workflows. Front ends and the linter
-call it, and report through `Document.problem`, so that every message points at a line and a column.
+It knows YAML and JSON, their limits and their pitfalls, and nothing about workflows. Front ends and the linter call it,
+and report through `Document.problem`, so that every message has a line and a column.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 
 Syntax: TypeAlias = Literal["yaml", "json"]
 
-# What YAML calls non-printable, and lone surrogates: none of it can be stored, shown or told apart.
+# What YAML calls non-printable, and lone surrogates: these cannot be stored, shown or told apart.
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _WORD = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_NAME: Final = 128
 
 
 class Position(NamedTuple):
-    """A place in a text; both count from 1, columns in characters."""
+    """A position in a text; both count from 1, columns in characters."""
 
     line: int
     column: int
 
 
 class Document:
-    """Plain data, made of what JSON knows, and the place of every key and value in it."""
+    """Plain JSON data, and the position of every key and value in it."""
 
     def __init__(self, file: str, text: str, data: PlainData, place: Place) -> None:
         self.file, self.text, self.data, self._place = file, text, data, place
@@ -53,7 +53,7 @@ class Document:
         return _line_starts(self.text)
 
     def position(self, path: DataPath, *, key: bool = False, inside: int = 0) -> Position:
-        """Where the value at `path` starts, or its key; a path that leads nowhere has its nearest parent's place.
+        """Where the value at `path` starts, or its key; an unknown path has the position of its nearest parent.
 
         `inside` counts characters into a text, as far as that is written without escapes and on one line.
         """
@@ -135,14 +135,14 @@ def path_text(path: DataPath) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that was probably meant, or None when nothing comes close.
+    """The nearest candidate, or None if nothing comes close.
 
     >>> nearest("creat_acount", ["create_account", "close_account"])
     'create_account'
     """
     wanted = _folded(name)
     letters = set(wanted)
-    # Comparing letter by letter is slow and a definition may name thousands: only the most promising are.
+    # Comparing letter by letter is slow and a definition may name thousands: compare only the most promising.
     promising = heapq.nsmallest(
         50,
         (

@@ -1,7 +1,7 @@
-"""Turns the durations people write (`1h30m`, `500ms`, `PT5M`) into whole microseconds, and back.
+"""Converts written durations (`1h30m`, `500ms`, `PT5M`) to whole microseconds, and back.
 
-It refuses what two readers could understand differently: bare numbers, months, years, inner fractions.
-The definition schema, the Python decorators and the command line call it; nothing else parses durations.
+It refuses ambiguous input: bare numbers, months, years, inner fractions. The definition schema, the Python decorators
+and the command line call it; nothing else parses durations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""How much all expressions of one definition may cost to compile together.
+"""Limits the total cost of compiling all expressions of one definition.
 
-A definition of a few megabytes can hold expressions that take minutes and gigabytes to compile, each of them small. The
-cost is told from the text before it is compiled, so that the same definition is judged alike everywhere. Front ends put
-a budget into the scopes of a definition (`conditions.scopes_of`); plans of stored definitions are built without one.
+A definition of a few megabytes can hold small expressions that take minutes and gigabytes to compile. The cost is
+estimated from the text before compilation, so that the same definition is accepted or refused everywhere. Front ends
+put a budget into the scopes of a definition (`conditions.scopes_of`); plans of stored definitions are built without
+one.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ MAX_EXPRESSIONS: Final = 20_000
 """How many `${{ }}`, conditions and rules a definition may hold, equal ones included."""
 
 MAX_COMPILE_COST: Final = 3_500_000
-"""The most that different expressions may cost to compile, in units of about a microsecond."""
+"""The largest compilation cost of all different expressions, in units of about a microsecond."""
 
 _EACH: Final = 60
 _CHARACTER: Final = 5
-# Measured on lists of thousands of each: what the parser is slow on, and what becomes several nodes of the tree.
+# Measured on lists of thousands of each: slow constructs of the parser, and those that become several nodes.
 _DEARER: Final = {
     "(": 120,
     "-": 60,
@@ -38,7 +39,7 @@ _INSTRUCTION: Final = 2
 
 
 class ExpressionBudget:
-    """Counts what was compiled. `is_spent` once anything was refused; nothing is compiled after that."""
+    """Counts what was compiled. `is_spent` after the first refusal; nothing is compiled after that."""
 
     __slots__ = ("_cost", "_count", "is_spent")
 
@@ -47,7 +48,7 @@ class ExpressionBudget:
         self.is_spent = False
 
     def count(self) -> str:
-        """Count one expression; says what is wrong when it is one too many."""
+        """Count one expression; returns the problem if it is one too many."""
         self._count += 1
         if self._count <= MAX_EXPRESSIONS:
             return ""
@@ -55,7 +56,7 @@ class ExpressionBudget:
         return f"The definition holds more than {MAX_EXPRESSIONS} expressions."
 
     def spend(self, cost: int) -> str:
-        """Count the cost of an expression that is not compiled yet; says what is wrong when it is too much."""
+        """Count the cost of an expression that is not compiled yet; returns the problem if it is too much."""
         self._cost += cost
         if self._cost <= MAX_COMPILE_COST:
             return ""
@@ -64,11 +65,11 @@ class ExpressionBudget:
 
 
 def text_cost(source: str) -> int:
-    """What it costs to compile a text, without the regular expressions in it."""
+    """The cost of compiling a text, without its regular expressions."""
     dearer = sum(source.count(character) * cost for character, cost in _DEARER.items())
     return _EACH + _CHARACTER * len(source) + dearer
 
 
 def pattern_cost(instructions: int) -> int:
-    """What it costs to compile a regular expression of so many instructions."""
+    """The cost of compiling a regular expression of so many instructions."""
     return _INSTRUCTION * instructions

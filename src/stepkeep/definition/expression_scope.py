@@ -1,7 +1,7 @@
-"""What an expression may look at, and what a given one does look at: every name in it is resolved before it runs.
+"""Resolves every name in an expression before it runs: what it may read, and what it does read.
 
-Steps must be named literally, so that a definition's references are known at publication. Evaluates nothing and knows
-no CEL beyond its tree. `expressions` calls `resolve`; front ends build the `Scope`.
+Steps must be named literally, so that a definition's references are known at publication. It evaluates nothing and
+knows no CEL beyond its tree. `expressions` calls `resolve`; front ends build the `Scope`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP_FIELDS: Final = ("output", "state", "error")
 RUN_FIELDS: Final = ("id", "workflow", "version", "correlation_id", "business_key", "started_at")
 MAX_LOOP_DEPTH: Final = 2
 MAX_FINDINGS: Final = 20
-"""How much is said about one expression; each unknown name is looked up among all that there are."""
+"""Limit on findings per expression, because each unknown name is compared with all known ones."""
 
 _VARIABLES: Final = frozenset({"input", "steps", "run", "output"})
 _TYPE_NAMES: Final = frozenset({"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"})
@@ -62,7 +62,7 @@ class Scope:
             self.by_identifier[re.sub("[-.]", "_", name)].append(name)
 
     def written(self, step: str) -> str:
-        """How an expression names a step: `steps.create_account`, or with brackets where that is not clear."""
+        """How an expression names a step: `steps.create_account`, or with brackets where that is ambiguous."""
         identifier = re.sub("[-.]", "_", step)
         if _IDENTIFIER.fullmatch(identifier) and len(self.by_identifier.get(identifier, ())) == 1:
             return f"steps.{identifier}"
@@ -70,21 +70,21 @@ class Scope:
 
 
 class StaticPath(NamedTuple):
-    """An expression that only reads one value, such as `input.customer.email`; steps go by their real names."""
+    """An expression that only reads one value, such as `input.customer.email`; steps have their real names."""
 
     root: str
     keys: tuple[str | int, ...]
 
 
 class Resolved(NamedTuple):
-    """What an expression looks at, and what is wrong with the names in it."""
+    """What an expression reads, and the problems of its names."""
 
     reads: frozenset[tuple[str, str]]
     """The steps and the fields of them: `("create-account", "output")`."""
     roots: frozenset[str]
     tree: Tree
     spellings: Mapping[str, str]
-    """The real name of each step, by the way it is written."""
+    """The real name of each step, by its written form."""
     path: StaticPath | None
     patterns: tuple[tuple[str, int], ...]
     findings: tuple[Finding, ...]
@@ -108,7 +108,7 @@ def bad_map_key(at: int) -> Finding:
 
 
 def resolve(tree: Node, source: str, scope: Scope) -> Resolved:
-    """Look up every name in an expression."""
+    """Resolve every name in an expression."""
     resolver = _Resolver(source, scope)
     resolver.visit(tree, frozenset(), 0)
     chain = _chain(tree)
@@ -126,7 +126,7 @@ def resolve(tree: Node, source: str, scope: Scope) -> Resolved:
 
 
 def _chain(node: Node) -> _Chain:
-    """`root.a["b"][0]` taken apart, as far as its keys are literal."""
+    """`root.a["b"][0]` split into its parts, as far as its keys are literal."""
     parts: list[_Part] = []
     tested = isinstance(node, Select) and node.test
     while True:
@@ -151,7 +151,7 @@ class _Resolver:
         self.tree: Tree = {}
         self.spellings: dict[str, str] = {}
         self.patterns: list[tuple[str, int]] = []
-        # Where a step's name stands that was taken apart; its second half is no name of its own.
+        # The position of a step name that was split; its second half is not a name of its own.
         self.misread = range(0)
 
     def visit(self, node: Node, local: frozenset[str], loops: int) -> None:
@@ -304,7 +304,7 @@ class _Resolver:
         self._find(part.at, f"There is no step `{written}`.", hint if self.scope.steps else "There are no steps here.")
 
     def _note(self, root: str, keys: list[str | int]) -> None:
-        """Remember that this is read; what is read whole is not read in parts."""
+        """Record that this is read; what is read as a whole is not read in parts."""
         level: dict[str, Any] = self.tree
         path = [root]
         for key in keys:
@@ -320,7 +320,7 @@ class _Resolver:
 
 
 def _is_no_key(node: Node) -> bool:
-    """A literal that cannot be a key; other keys are known when they are evaluated."""
+    """A literal that cannot be a key; other keys are known at evaluation."""
     if isinstance(node, Constant):
         return node.value is None or isinstance(node.value, float | bytes)
     return isinstance(node, ListOf | MapOf)

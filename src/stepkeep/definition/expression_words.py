@@ -1,7 +1,7 @@
-"""Says what CEL says in our own words: what is wrong, where, and what to write instead.
+"""Translates CEL's messages: what is wrong, where, and what to write instead.
 
-CEL reports in the words of its parser and its operators' inner names; this is a table of translations and knows
-nothing else. What it has no words for is passed on as it is. Called by `expressions`.
+CEL uses the terms of its parser and the inner names of its operators. This is a table of translations; unknown messages
+pass unchanged. `expressions` calls it.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def compile_findings(said: str, source: str, functions: Collection[str] = ()) ->
     """
     reports = _REPORT.findall(said) or [("1", "1", _STATUS.sub("", said.split("\n")[0]))]
     syntax = [report for report in reports if report[2].startswith("Syntax error: ")]
-    # After the first syntax error the parser guesses, and the rest is about its guesses.
+    # After the first syntax error the parser guesses, and later messages are about its guesses.
     findings = []
     for line, column, words in syntax[:1] or reports:
         offset = _offset(int(line), int(column), source)
@@ -186,7 +186,7 @@ def compile_findings(said: str, source: str, functions: Collection[str] = ()) ->
 
 
 def evaluation_words(said: str) -> Said:
-    """What CEL answered instead of a value, and what to do about it."""
+    """What CEL returned instead of a value, and what to do about it."""
     plain = _STATUS.sub("", _STATUS.sub("", said))
     return _translated(plain, _EVALUATION) or (plain[:200], "")
 

@@ -1,8 +1,9 @@
 """Compiles and evaluates `${{ … }}`: CEL expressions over a run's input, its steps' results and the run itself.
 
-What can be told from the text is told when it is compiled, at publication; evaluation is bounded and ends in a plain
-JSON value or an ExpressionError. CEL itself is behind `cel_binding`. The linter compiles; the kernel's conditions and
-the workers evaluate, from any thread: CEL keeps the interpreter's lock, and nothing here is written to after compiling.
+Problems that the text shows are reported at compilation, when a definition is published. Evaluation is limited and ends
+in a plain JSON value or an ExpressionError. `cel_binding` wraps CEL itself. The linter compiles. The kernel's
+conditions and the workers evaluate, from any thread: CEL holds the interpreter's lock, and nothing here changes after
+compilation.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 
 MAX_SOURCE: Final = 4_096
 MAX_KEPT: Final = 4_096
-"""How many expressions, trees and programs are kept, each by its source."""
+"""How many expressions, trees and programs are cached, each by its source."""
 
 MAX_TEMPLATE_DEPTH: Final = 32
 _LARGEST_INTEGER: Final = 2**53 - 1
@@ -63,7 +64,7 @@ _MISSING: Final = object()
 
 
 class InvalidExpression(ExpressionError):
-    """Text that cannot be compiled; `findings` says everything that is wrong with it, and where in the value."""
+    """Text that cannot be compiled; `findings` has every problem, and where in the value it is."""
 
     def __init__(self, findings: list[Finding]) -> None:
         self.findings = tuple(findings[:MAX_FINDINGS])
@@ -79,7 +80,7 @@ class Expression:
     def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: _Evaluate) -> None:
         self.source: Final = source
         self.path: Final = resolved.path
-        """The one value that it reads, when it does nothing else."""
+        """The one value that it reads, if it does nothing else."""
         self.reads: Final = resolved.reads
         """The steps it reads and the field of each: `("create-account", "output")`."""
         self.references: Final = frozenset(step for step, _ in resolved.reads)
@@ -87,7 +88,7 @@ class Expression:
         self.uses_input: Final = "input" in resolved.roots
         self.uses_run: Final = "run" in resolved.roots
         self.result_type: Final = result_type
-        """CEL's name for the type of the result (`bool`, `string`, …); `dyn` when that depends on the data."""
+        """CEL's name of the result type (`bool`, `string`, …); `dyn` if that depends on the data."""
         self._evaluate = evaluate
 
     def evaluate(self, context: Context, budget: CostBudget | None = None) -> Json:
@@ -150,7 +151,7 @@ def _allow(refusal: str) -> None:
 
 
 class _Compiled(NamedTuple):
-    """What CEL makes of a text, without a look at its names: a program, or what is wrong with functions and types."""
+    """CEL's result for a text, without resolving its names: a program, or problems of functions and types."""
 
     tree: Node
     program: Program | None
@@ -184,7 +185,7 @@ def _parsed(source: str) -> Node:
 
 
 def _all_findings(by_names: list[Finding], by_cel: tuple[Finding, ...]) -> list[Finding]:
-    """What is wrong with the names, and what CEL found that was not said yet."""
+    """Problems of the names, and CEL's findings that are not covered by them."""
     said = {finding.message for finding in by_names}
     more = [finding for finding in by_cel if finding.message not in said]
     return sorted([*by_names, *more], key=lambda finding: finding.inside)
@@ -202,7 +203,7 @@ def _bad_patterns(resolved: Resolved) -> list[Finding]:
 
 
 class _PathReader:
-    """Reads one value of the context as it is, whatever its size. A template copies what two of them would share."""
+    """Reads one value of the context unchanged, whatever its size. A template copies what two of them would share."""
 
     def __init__(self, path: StaticPath) -> None:
         self.root, self.keys = path
@@ -239,7 +240,7 @@ class _PathReader:
 
 
 class _Evaluator:
-    """Gives CEL only what the expression reads, within bounds, and takes back only what JSON can hold."""
+    """Passes CEL only what the expression reads, within limits, and returns only what JSON can hold."""
 
     def __init__(self, program: Program, tree: Node, resolved: Resolved) -> None:
         self.program, self.tree, self.resolved = program, tree, resolved
@@ -248,7 +249,7 @@ class _Evaluator:
     def __call__(self, context: Context, budget: CostBudget) -> Json:
         data = self._data(context)
         weight = data_weight(data)
-        # Not before: at publication expressions are compiled by the thousand and none is evaluated.
+        # Not earlier: at publication thousands of expressions are compiled and none is evaluated.
         traits = self.traits = self.traits or traits_of(self.tree)
         may_hold_null = weight.may_hold_null or traits.makes_null
         budget.spend(weight.reading_cost)
@@ -286,7 +287,7 @@ def _projected(value: Any, tree: Tree | None) -> Any:
 
 
 def _to_json(value: Any) -> Json:
-    """The result as plain JSON, with the keys of maps in order: CEL's own order changes from process to process."""
+    """The result as plain JSON, with the keys of maps sorted: CEL's own order changes from process to process."""
     if not isinstance(value, (dict, list)):
         return _scalar(value)
     holder: list[Any] = [value]
@@ -357,7 +358,7 @@ def _kind(value: Any) -> str:
 
 
 class Template:
-    """A value with expressions in it. Each rendering is a value of its own; no two share a list or a mapping."""
+    """A value with expressions. Each rendering is a new value; no two share a list or a mapping."""
 
     __slots__ = ("_root", "expressions", "reads", "references", "uses_input", "uses_run")
 
@@ -371,7 +372,7 @@ class Template:
 
     @property
     def is_constant(self) -> bool:
-        """Whether there is no expression in it."""
+        """Whether it has no expression."""
         return not self.expressions
 
     def render(self, context: Context, budget: CostBudget | None = None) -> Json:
@@ -413,13 +414,13 @@ class _ConstantJson:
         self._value, self._encoded = value, b""
 
     def render(self) -> Any:
-        # Not before: at publication a template is compiled and never rendered.
+        # Not earlier: at publication a template is compiled and never rendered.
         self._encoded = self._encoded or _encode(self._value)
         return _decode(self._encoded)
 
 
 class _Copied(msgspec.Struct, frozen=True):
-    """An expression that reads what another one of the same template reads, too."""
+    """An expression that reads what another one of the same template also reads."""
 
     expression: Expression
 
@@ -440,7 +441,7 @@ _Piece: TypeAlias = _Constant | _ConstantJson | Expression | _Copied | _Text | _
 
 
 def _apart(piece: _Piece, overlapping: frozenset[Expression]) -> _Piece:
-    """The piece with nothing in it that two renderings, or two parts of one, would share."""
+    """The piece, without anything that two renderings, or two parts of one, would share."""
     match piece:
         case _Constant() if isinstance(piece.value, dict | list):
             return _ConstantJson(piece.value)
@@ -488,7 +489,7 @@ def _rendered(piece: _Piece, context: Context, budget: CostBudget) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """A deep copy of JSON, without recursion: data may be nested as deep as its decoder lets it."""
+    """A deep copy of JSON, without recursion: data may be nested as deep as its decoder allows."""
     root = [value]
     waiting: list[tuple[Any, Any]] = [(root, 0)]
     while waiting:
@@ -561,7 +562,7 @@ class _TemplateCompiler:
         return _Text(tuple(parts))
 
     def _is_done(self) -> bool:
-        """Enough was found, or nothing more may be compiled."""
+        """Enough problems were found, or the budget is spent."""
         budget = self.scope.budget
         return len(self.findings) >= MAX_FINDINGS or (budget is not None and budget.is_spent)
 

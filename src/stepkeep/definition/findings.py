@@ -1,7 +1,7 @@
-"""Findings: what a check has to say, and about which part of the data, before anyone knows the line.
+"""Findings of checks: a message and the path of the value it concerns, before its line is known.
 
-Checks collect findings and go on, so that people see all that is wrong at once. A `Source` (a document, or
-the Python calls of a workflow) turns them into problems with a place. Nothing here decides what is wrong.
+Checks collect findings and continue, so that all problems are shown at once. A `Source` (a document, or the Python
+calls of a workflow) turns them into problems with a position. Nothing here decides what is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Path = tuple[str | int, ...]
 _KINDS = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", int: "a whole number"}
 
 MAX_PROBLEMS = 50
-"""Nobody reads more than this at once, and a document can hold a hundred thousand mistakes."""
+"""Limit on shown problems: a document can hold a hundred thousand mistakes."""
 
 
 class Finding(NamedTuple):
-    """One thing to say about the value at `path` (or its key, or a character inside its text)."""
+    """One message about the value at `path` (or its key, or a character inside its text)."""
 
     path: Path
     message: str
@@ -31,13 +31,13 @@ class Finding(NamedTuple):
 
 
 class Source(Protocol):
-    """Whatever people wrote: it can point at a part of itself."""
+    """The origin of a definition, which can give the position of a part."""
 
     def problem(self, path: Path, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem: ...
 
 
 def located(source: Source, findings: Iterable[Finding]) -> tuple[Problem, ...]:
-    """Findings as problems in the order of the text, each said once, and no more of them than a person can read."""
+    """Findings as problems in the order of the text, without duplicates, up to the limit."""
     found = [
         source.problem(finding.path, finding.message, finding.hint, key=finding.key, inside=finding.inside)
         for finding in findings
@@ -50,7 +50,7 @@ def located(source: Source, findings: Iterable[Finding]) -> tuple[Problem, ...]:
 
 
 def as_written(path: Path, data: Any) -> Path:
-    """The way to a value through data that may hold short forms, which were widened by keys that nobody wrote."""
+    """The path to a value in data with short forms, whose expanded keys were not written."""
     value, way = data, list[str | int]()
     for part in path:
         match value:
@@ -71,14 +71,14 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What people call a value of this type."""
+    """The name of a value's type for messages."""
     if value is None:
         return "empty"
     return next((name for kind, name in _KINDS.items() if type(value) is kind), "a number")
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a sentence: short, and on one line."""
+    """A value for a message: short, and on one line."""
     if isinstance(value, dict | list) or value is None:
         return kind_of(value)
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""The shape of a plan: seed 000 section 5.2's rules, and who comes before whom.
+"""The graph of a plan: the rules of seed 000 section 5.2, and the ancestors of each step.
 
-Iterative throughout: a chain of ten thousand steps is as good as one of three. It knows names and edges and
-nothing else about steps; the native front end, the Python API and the dialects call it.
+It is iterative, so that a chain of ten thousand steps needs no deep stack. It knows only names and edges. The native
+front end, the Python API and the dialects call it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CYCLES = 10
 
 
 class Node(NamedTuple):
-    """A step by name, the steps it waits for, and where each of these words stands."""
+    """A step by name, its dependencies, and the position of each name."""
 
     name: str
     path: Path
@@ -26,10 +26,10 @@ class Node(NamedTuple):
 
 
 def check_graph(nodes: Sequence[Node]) -> list[Finding]:
-    """Everything that keeps these steps from being a plan.
+    """Every problem of the graph.
 
-    Seed 000 section 5.2: no cycles, all dependencies exist, at least one root, all steps reachable from a
-    root. The last two follow from the first two, so they never need words of their own.
+    Seed 000 section 5.2: no cycles, all dependencies exist, at least one root, all steps reachable from a root. The
+    last two follow from the first two, so they need no findings of their own.
     """
     edges = sum(len(node.after) for node in nodes)
     if len(nodes) > MAX_STEPS:
@@ -58,7 +58,7 @@ def _bad_edges(nodes: Sequence[Node]) -> Iterable[Finding]:
             if name == node.name:
                 yield Finding(path, f"Step `{name}` depends on itself.", "Remove it here.")
             elif name not in names:
-                # Looking for the nearest of ten thousand names takes a while; a few hints are enough.
+                # Finding the nearest of ten thousand names takes time; a few hints are enough.
                 hint = did_you_mean(name, names) if hints > 0 else ""
                 hints -= 1
                 yield Finding(path, f"There is no step `{name}` to depend on.", hint)
@@ -68,7 +68,7 @@ def _bad_edges(nodes: Sequence[Node]) -> Iterable[Finding]:
 
 
 def _cycles(nodes: Sequence[Node]) -> Iterable[Finding]:
-    """One finding per knot of steps that wait for each other, naming a shortest way round."""
+    """One finding per group of steps that wait for each other, naming a shortest cycle."""
     places = {node.name: node for node in nodes}
     after = {node.name: [name for name, _ in node.after if name in places and name != node.name] for node in nodes}
     numbers = {name: number for number, name in enumerate(places)}
@@ -79,7 +79,7 @@ def _cycles(nodes: Sequence[Node]) -> Iterable[Finding]:
         way = _cycle_in(left, after)
         first = min(way, key=numbers.__getitem__)
         at = way.index(first)
-        # Edges point from a step to what it waits for; people read the other way, in the order of running.
+        # Edges point from a step to its dependency; the finding shows the order of execution.
         ring = [first, *reversed([*way[at + 1 :], *way[:at]]), first]
         shown = [*ring[:_SHOWN], "…", ring[-1]] if len(ring) > _SHOWN + 1 else ring
         yield Finding(
@@ -91,7 +91,7 @@ def _cycles(nodes: Sequence[Node]) -> Iterable[Finding]:
 
 
 def _left_after_sorting(after: Mapping[str, Sequence[str]]) -> set[str]:
-    """The steps on a cycle or between cycles: what is left when all that can be first, or last, was taken away."""
+    """The steps on a cycle or between cycles: what is left after repeatedly removing first and last steps."""
     left = _peel(after)
     backwards: dict[str, list[str]] = {name: [] for name in left}
     for name in left:
@@ -121,7 +121,7 @@ def _peel(after: Mapping[str, Sequence[str]]) -> set[str]:
 
 
 def _cycle_in(left: set[str], after: Mapping[str, Sequence[str]]) -> list[str]:
-    """Some cycle: follow dependencies until a step comes round again, then find its shortest way back to itself."""
+    """A cycle: follow dependencies until a step repeats, then find its shortest path back to itself."""
     seen: set[str] = set()
     name = next(name for name in after if name in left)
     while name not in seen:
@@ -148,7 +148,7 @@ def _shortest_back(start: str, after: Mapping[str, Sequence[str]], left: set[str
 
 
 class Ancestry:
-    """Which steps have always settled before a given one is looked at: all that it waits for, near and far."""
+    """The steps that have always settled before a given one: its direct and indirect dependencies."""
 
     def __init__(self, after: Mapping[str, Sequence[str]]) -> None:
         self._index = {name: number for number, name in enumerate(after)}
@@ -175,10 +175,10 @@ class Ancestry:
         return sets
 
     def precedes(self, earlier: str, later: str) -> bool:
-        """Whether `later` waits, near or far, for `earlier`."""
+        """Whether `later` depends, directly or indirectly, on `earlier`."""
         return bool(self._sets[later] >> self._index[earlier] & 1)
 
     def of(self, name: str) -> tuple[str, ...]:
-        """All ancestors of a step, in the order in which the steps were given."""
+        """All ancestors of a step, in the given order of steps."""
         found = self._sets[name]
         return tuple(other for number, other in enumerate(self._names) if found >> number & 1)

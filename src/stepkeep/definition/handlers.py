@@ -1,8 +1,7 @@
-"""`@step` and `@agent`: how a plain function becomes a handler that definitions can name.
+"""`@step` and `@agent`: register plain functions as handlers that definitions can name.
 
-A decorated function stays what it was, so that tests can call it; only the registry learns of it. Workers
-find it there by name. The values themselves live in `registry`, `retry` and `apps`, and are named again here
-for users.
+A decorated function is unchanged, so that tests can call it; only the registry knows it. Workers find it there by name.
+`registry`, `retry` and `apps` hold the values, which are exported again here for users.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _retry(given: Retry | None) -> kernel.Retry | None:
 
 
 def name_of(function: Function, registry: Registry) -> str:
-    """The name a function is registered under; an undecorated one is registered under its own."""
+    """The name of a registered function; an undecorated one is registered under its own name."""
     known = registry.of(function)
     if known is None:
         known = HandlerSpec(name=_own_name(function), function=function, description=_first_line(function))
@@ -158,7 +157,7 @@ def name_of(function: Function, registry: Registry) -> str:
 
 
 def registry_of(given: object) -> Registry:
-    """The registry that was named, or the one that decorators fill."""
+    """The given registry, or the default one."""
     if given is not None and not isinstance(given, Registry):
         raise InvalidInput(f"registry is a stepkeep.Registry, not a value of type {type_name(given)}.")
     return default_registry if given is None else given
