@@ -52,11 +52,13 @@ PUBLISHED = {
         1: "7e94ff30deee1002c8def4d96c33eb87f005d0d05d5a3b74b64d4cce6c44a125",
         2: "2054923fd9dfc1cca6bb23d39ecdc8bf5bd1e04970c587e50ebf7bead9c963a1",
         3: "bb8107f445477fb9c6177ddcc3827f16c2699529082ff98c15fdc37c9cd408dd",
+        4: "e905e06331fdebe3150d4df26974c02a2e7be6ab98143abab2a58d4b88e9ce03",
     },
     "stepkeep.store.postgres": {
         1: "cd3b4fce982e5cd940d78397e3d77c1f02b0cf05a739a6a7fd6078a96e60fbe2",
         2: "5b718e5d05b5584ae6c4f40a64e7380e0fc79c6eef0b60aa05f2fdaa547bc608",
         3: "c9a191eae70f994a4d9a8aa49e963ded95939c045aa3d9d4a0e3f64e1d520e21",
+        4: "e463dc2b2129ea5cebe1660fb6348dadd4f81f4adaf4d01e5cead1bc42acb87e",
     },
 }
 """Databases remember these checksums and are refused when a text has changed: a published file stays as it is."""
