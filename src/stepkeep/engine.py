@@ -1,6 +1,6 @@
-"""The engine as a host program holds it: open a database, publish, start, run, decide, look.
+"""The engine for host programs: open a database, publish, start, run, decide, read.
 
-`AsyncEngine` does the work; `Engine` is the same face for programs without an event loop and has no logic of its own.
+`AsyncEngine` does the work; `Engine` has the same methods for programs without an event loop and no logic of its own.
 Both call operations and the worker, nothing else.
 """
 
@@ -59,12 +59,12 @@ MOST_AT_ONCE = 10_000
 LONGEST_WAIT = 10 * 365 * 86_400
 
 Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
-"""What can be started: a workflow object, a definition, the path of a definition file, a published name, or what
-`publish` returned, which is the quickest for whoever starts many runs of the same workflow."""
+"""What can be started: a workflow object, a definition, the path of a definition file, a published name, or the
+result of `publish`, which is fastest for many runs of the same workflow."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands: `state`, its `output` once it has succeeded, and everything else in `view`."""
+    """The state of a run: `state`, its `output` once it has succeeded, and everything else in `view`."""
 
     id: str
     state: RunState
@@ -114,7 +114,7 @@ class AsyncEngine:
         self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
-        WorkerSettings(**self.policies)  # refuses what makes no sense, before a worker is needed
+        WorkerSettings(**self.policies)  # refuse invalid policies before a worker is needed
         self.tenant = edge.key("the tenant", tenant)
         self.actor = edge.key("the actor", current_user() if actor is None else actor)
         self.registry = default_registry if registry is None else registry_of(registry)
@@ -160,10 +160,10 @@ class AsyncEngine:
 
     # -- definitions -------------------------------------------------------------------------------------------------
     async def publish(self, workflow: Runnable) -> Plan:
-        """Publish a workflow, or find it published; a plain name finds the highest published version."""
+        """Publish a workflow, or return the published one; a plain name finds the highest published version."""
         if isinstance(workflow, Plan):
             return workflow
-        # Whoever holds a Workflow has loaded it; a worker that meets none need not.
+        # A caller with a Workflow has imported it; a worker without one need not.
         from stepkeep.definition.python import Workflow
 
         if isinstance(workflow, Workflow):
@@ -214,13 +214,13 @@ class AsyncEngine:
         return await start_idle(self.transactor, edge.run_id(run_id), tenant=self.tenant, actor=self.actor)
 
     async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
-        """Start a run and work on it here until it ends, or until only people or messages can move it."""
+        """Start a run and work on it here until it ends, or until only people or messages can change it."""
         started = await self.start(workflow, input, **options)
         await retention.require_kept(self.store, started, tenant=self.tenant)
         return await self.work_on(started.run_id)
 
     async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
-        """Be a worker until this run has ended (or, with `until_blocked`, waits for somebody else)."""
+        """Work on this run until it has ended (or, with `until_blocked`, is blocked)."""
         settled = RUN_TERMINAL | (
             {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
         )
@@ -255,13 +255,13 @@ class AsyncEngine:
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
 
     async def result(self, run_id: str) -> Result:
-        """How a run stands now."""
+        """The current state of a run."""
         view = await self.show(run_id)
         run = view["run"]
         return Result(id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
 
     async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
-        """Everything about a run, in canonical words or in a dialect's own shape."""
+        """Everything about a run, in canonical names or in the shape of a dialect."""
         run_id = edge.run_id(run_id)
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
@@ -292,12 +292,12 @@ class AsyncEngine:
         return await views.list_runs(self.transactor, which)
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
-        """The run's exported log, in canonical names or in a dialect's words."""
+        """The run's exported log, in canonical names or in a dialect."""
         lines = export_run(self.transactor, edge.run_id(run_id), tenant=self.tenant, dialect=as_)
         return [encode_line(line) async for line in lines]
 
     async def certify(self, run_id: str) -> Certificate:
-        """The judge's word on a run: on its journal, its log in the words of every dialect, and its definition."""
+        """The judge's certificate of a run: its journal, its log in every dialect, and its definition."""
         from stepkeep.conformance.certificate import Published, certify
 
         stored = await stored_definition(self.transactor, edge.run_id(run_id), tenant=self.tenant)
@@ -307,12 +307,12 @@ class AsyncEngine:
             try:
                 canonical = await self.log(run_id)
             except DefinitionChanged:
-                # Nothing can be told in a dialect's words without a definition to go by.
+                # A projection needs the definition.
                 nameless = export_without_names(self.transactor, edge.run_id(run_id), tenant=self.tenant)
                 log = [encode_line(line) async for line in nameless]
                 return certify(log, {}, canonical_machines(), judged, published)
             tellings = {name: await self.log(run_id, as_=name) for name in judged}
-            # A run that goes on may have moved between two exports: all of them must speak of the same journal.
+            # An unfinished run may have changed between two exports: all of them must cover the same journal.
             if await self.log(run_id) == canonical:
                 return certify(canonical, tellings, canonical_machines(), judged, published)
 
@@ -421,19 +421,20 @@ class AsyncEngine:
         return decisions.record_of(accepted)
 
     async def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
-        """Set a run aside, readable or not: nothing claims, moves or deletes it until it is released. Say why."""
+        """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is
+        required."""
         return await quarantines.quarantine(
             self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
         )
 
     async def release(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
-        """End a run's quarantine; it goes on where it stood."""
+        """End a run's quarantine; it continues where it was."""
         return await quarantines.release(
             self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
         )
 
     async def quarantined(self, *, history: bool = False) -> dict[str, Any]:
-        """The runs that are set aside; with `history` every quarantine, also those that ended."""
+        """The quarantined runs; with `history` every quarantine, ended ones included."""
         return await quarantines.quarantined(
             self.transactor, tenant=self.tenant, history=arguments.flag("quarantined: history", history)
         )
@@ -452,7 +453,7 @@ class AsyncEngine:
 
 
 def encode_payload(value: Any) -> bytes:
-    """The JSON of something a caller hands over, refused where it cannot be stored."""
+    """The JSON of a caller's value; refused if it cannot be stored."""
     try:
         return encode(value, what="what was passed", limit=MAX_INPUT_BYTES)
     except Unstorable as problem:
@@ -460,7 +461,7 @@ def encode_payload(value: Any) -> bytes:
 
 
 def current_user() -> str:
-    """The operating system's name for the user of this process; a container may have no entry for it."""
+    """The operating system's name of the user of this process; a container may have no entry for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -484,7 +485,7 @@ def _duration(what: str, text: str) -> int:
 
 
 def _states(given: object) -> tuple[RunState, ...]:
-    """States by their own name; a name that no state has would find nothing, which reads as an answer."""
+    """States by their own name; an unknown name is refused, because it would silently find nothing."""
     named = arguments.items("runs: states", given)
     for one in named:
         if not isinstance(one, str) or one not in list(RunState):
@@ -540,7 +541,7 @@ class Engine:
         return thread.call(work)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Every method of AsyncEngine, called and waited for."""
+        """Every method of AsyncEngine, called and awaited."""
         method = getattr(AsyncEngine, name, None)
         if method is None or name.startswith("_") or not asyncio.iscoroutinefunction(method):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -552,7 +553,7 @@ class Engine:
         return call
 
     def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
-        """Start a run and work on it here until it ends, or until only people or messages can move it."""
+        """Start a run and work on it here until it ends, or until only people or messages can change it."""
         return self._call(self._engine.run(workflow, input, **options))
 
     def start(self, workflow: Runnable, input: Any = None, **options: Any) -> Started:  # noqa: A002

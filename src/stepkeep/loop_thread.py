@@ -1,7 +1,7 @@
 """An event loop in a thread of its own, for programs that call the engine without one.
 
-Calls from other threads are made on the loop and waited for. It knows nothing about the engine, and it must never leave
-a caller waiting: not after the loop was stopped, not after it ended, not in the child of a fork. `Engine` holds one.
+Calls from other threads are made on the loop and awaited. It knows nothing about the engine, and it must never leave a
+caller waiting: not after the loop was stopped, not after it ended, not in the child of a fork. `Engine` holds one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LoopThread:
         return self._pid != os.getpid()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have work done on the loop and wait for it."""
+        """Run work on the loop and wait for it."""
         if (refusal := self._refusal()) is not None:
             work.close()
             raise refusal
@@ -58,14 +58,14 @@ class LoopThread:
             return answer.result()
         except BaseException:
             if not answer.done():
-                # Interrupted (Ctrl-C): the work must not go on unwatched. It is called off, and hands back what it
+                # Interrupted (Ctrl-C): the work must not continue unobserved. It is cancelled, and releases what it
                 # holds.
                 self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
                 wait([answer])
             raise
 
     def end(self) -> None:
-        """Call off what other threads have not waited for, then end the loop and the thread."""
+        """Cancel tasks that other threads have not awaited, then end the loop and the thread."""
         if self.is_inherited:
             return
         with self._guard:
@@ -111,7 +111,7 @@ def _tell(task: asyncio.Task[T], answer: Future[T]) -> None:
 
 
 async def end_tasks() -> None:
-    """Call off every other task of this loop and wait until each has ended."""
+    """Cancel every other task of this loop and wait until each has ended."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

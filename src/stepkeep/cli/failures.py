@@ -1,4 +1,4 @@
-"""Errors become words and an exit status: what happened, to which thing, what to do next. Never a traceback.
+"""Turns errors into text and an exit status: what happened, to which thing, what to do next. Never a traceback.
 
 Pure: from an exception to a value. `main` prints it, as text on standard error or as JSON on standard output.
 """
@@ -32,7 +32,7 @@ from stepkeep.safe_text import exception_message, exception_text, type_name
 
 
 class Failure(NamedTuple):
-    """An error as a command answers it."""
+    """An error as a command reports it."""
 
     status: int
     code: str
@@ -44,7 +44,7 @@ class Failure(NamedTuple):
 
 
 def explain(error: BaseException) -> Failure:
-    """What to say about an error, and with which status to end."""
+    """The text for an error, and the exit status."""
     if isinstance(error, DefinitionError):
         return Failure(BAD_USAGE, "definition", _said(error), {"problems": [problem_view(p) for p in error.problems]})
     if isinstance(error, ExpressionError):

@@ -1,6 +1,6 @@
-"""What somebody should type next: from a run's view to the exact commands. Pure.
+"""Suggests the next commands for a run's view. Pure.
 
-`run` and `show` print it, so that nobody has to look up how a gate is approved or a token is used.
+`run` and `show` print them: how to approve a gate, or how to use a token.
 """
 
 from __future__ import annotations

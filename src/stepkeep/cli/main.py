@@ -1,4 +1,4 @@
-"""The program `stepkeep`: its commands, and the one place where errors become words and an exit status.
+"""The program `stepkeep`: its commands, and the only place where errors become text and an exit status.
 
 Importing it must stay cheap (`--help` answers at once), so commands import what they need when they are called.
 """
@@ -116,10 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unwritten(error: BaseException) -> OutputFailed | None:
-    """Whether an error of the system came from standard output, which libraries such as the help's write to."""
+    """Whether an OSError came from standard output, to which libraries such as the help write."""
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         try:
-            say("")  # the stream forgets what it could not write, and has to be asked again
+            say("")  # the stream forgets what it could not write, so try again
             flush()
         except OutputFailed as problem:
             return problem
@@ -127,7 +127,7 @@ def _unwritten(error: BaseException) -> OutputFailed | None:
 
 
 def _unheard(problem: OutputFailed | BrokenPipeError) -> int:
-    """Standard output is gone or full. What the command did is done; only its words are lost."""
+    """Standard output is closed or full. The command's work is done; only its output is lost."""
     discard_output()
     if isinstance(problem, BrokenPipeError) or problem.is_closed:
         return READER_GONE

@@ -1,6 +1,6 @@
-"""What steps may do on this machine: the options of `worker`, `run` and `rerun`, declared once and added to each.
+"""The options that restrict steps on this machine, for `worker`, `run` and `rerun`; declared once and added to each.
 
-It reads the options and decides nothing; the worker holds steps to them. Light on purpose: importing it costs nothing.
+It reads the options and decides nothing; the worker enforces them. It imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Policies(NamedTuple):
     process_memory: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """The same as the engine takes them; raises InvalidInput."""
+        """The same as engine values; raises InvalidInput."""
         return {
             "http": self._http(),
             "commands": self._commands(),
@@ -155,7 +155,7 @@ class Policies(NamedTuple):
 def with_policies(
     function: Callable[Concatenate[Settings, Policies, P], int],
 ) -> Callable[Concatenate[Settings, P], int]:
-    """Make a function whose second parameter is Policies into one that has their options instead."""
+    """Turn a function whose second parameter is Policies into one that has their options instead."""
 
     def command(settings: Settings, **given: Any) -> int:
         policies = Policies(**{name: given.pop(name) for name in OPTIONS})
@@ -174,7 +174,7 @@ def with_policies(
 
 
 def parse_size(option: str, text: str | None) -> int | None:
-    """A number of bytes as people write it.
+    """A written number of bytes.
 
     >>> parse_size("--process-memory", "2GiB"), parse_size("--process-memory", "512m")
     (2147483648, 536870912)

@@ -1,9 +1,8 @@
-"""Where words go: text or one JSON object on standard output, everything else on standard error.
+"""Output: text or one JSON object on standard output, everything else on standard error.
 
-The only file that knows the streams. All text passes `safe_text` here, so that a command is safe without remembering
-it: `say` and `warn` write one line, `page` several, `console` tables and pictures, `answer` JSON. No other file of the
-command line writes to a stream. With `--json`, whatever handlers print is sent to standard error, so that standard
-output holds the object and nothing else.
+The only file that uses the streams. All text passes `safe_text` here, so that a command is safe by default: `say` and
+`warn` write one line, `page` several, `console` tables and pictures, `answer` JSON. With `--json`, output of handlers
+goes to standard error, so that standard output holds only the object.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class OutputFailed(Exception):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console for text; wide enough to be read where it is no terminal."""
+    """A console for text; wide enough to be readable without a terminal."""
     from stepkeep.cli.render.consoles import InertConsole
 
     stream = sys.stderr if stderr else sys.stdout
@@ -40,19 +39,19 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(line: str) -> None:
-    """One plain line of an answer; line breaks in it are escaped."""
+    """One plain line of output; line breaks in it are escaped."""
     Guarded(sys.stdout).write(f"{inert_line(line)}\n")
 
 
 def page(text: str) -> None:
-    """Several plain lines of an answer. Only for text whose line breaks are our own."""
+    """Several plain lines of output. Only for text whose line breaks are our own."""
     for line in text.split("\n"):
         say(line)
 
 
 def warn(line: str) -> None:
-    """One plain line for people, which no program reads; line breaks in it are escaped."""
-    # Where standard error cannot be written, there is nobody left to tell.
+    """One plain line for people on standard error; line breaks in it are escaped."""
+    # If standard error cannot be written either, the line is lost.
     with suppress(OSError, ValueError):
         sys.stderr.write(f"{inert_line(line)}\n")
 
@@ -77,7 +76,7 @@ def json_text(value: Any) -> str:
     try:
         encoded = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        # The name of a file that is not UTF-8: half surrogates stand for its bytes.
+        # A file name that is not UTF-8: lone surrogates stand for its bytes.
         encoded = msgspec.json.encode(_without_surrogates(msgspec.to_builtins(value)))
     text = inert_json(msgspec.json.format(encoded, indent=2).decode())
     if (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8":
@@ -101,12 +100,12 @@ def binary_output() -> BinaryIO:
 
 
 def flush() -> None:
-    """Write out what was said so far; raises OutputFailed where that is not possible."""
+    """Flush the output; raises OutputFailed if that is not possible."""
     Guarded(sys.stdout).flush()
 
 
 class Guarded:
-    """A stream whose failures to write are told apart from all other errors of the system."""
+    """A stream whose write errors can be told apart from all other OSErrors."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -129,7 +128,7 @@ class Guarded:
 
 @contextmanager
 def quiet_stdout(wanted: bool = True) -> Iterator[None]:
-    """Send what user code prints, here or in its processes, to standard error."""
+    """Send output of user code, here or in its processes, to standard error."""
     if not wanted:
         yield
         return

@@ -1,6 +1,6 @@
-"""How a run is getting on, folded from its journal: what each step does now, and a line for each thing that happened.
+"""The progress of a run, folded from its journal: what each step does now, and a line for each event.
 
-Pure: it is given entries and names, and keeps no clock. `follow` feeds it; `screens` shows it.
+Pure: it receives entries and names, and has no clock. `follow` feeds it; `screens` shows it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MICROS = 1_000_000
 
 
 class Told(NamedTuple):
-    """One thing that happened, in words; `lasting` when nothing that follows makes it old news."""
+    """One event as text; `lasting` if no later event replaces it."""
 
     at: int
     who: str
@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
 
 class StepNow(NamedTuple):
-    """What a step does at the moment. Times are microseconds of the database's clock."""
+    """What a step does now. Times are microseconds of the database clock."""
 
     name: str
     state: str
@@ -50,7 +50,7 @@ class StepNow(NamedTuple):
 
 
 class Progress:
-    """The fold. `name_of` gives a step's name by its number; `size` is how many main steps there are."""
+    """The fold. `name_of` gives a step's name by its number; `size` is the number of main steps."""
 
     def __init__(self, name_of: Callable[[int], str], size: int) -> None:
         self.name_of, self.size = name_of, size
@@ -60,7 +60,7 @@ class Progress:
         self.settled = 0
 
     def take(self, entry: Entry) -> list[Told]:
-        """Learn what one journal entry says; returns what is worth telling."""
+        """Process one journal entry; returns the lines to show."""
         self.seq = entry.seq
         told = []
         for hop in entry.hops:
@@ -92,7 +92,7 @@ class Progress:
         return Told(at, name, hop.target, _words(hop, at), lasting=hop.target in SETTLED or hop.target == "retrying")
 
     def active(self) -> Iterator[StepNow]:
-        """Steps that are not settled, those that move first."""
+        """Steps that have not settled, runnable ones first."""
         order = ("running", "validating", "retrying", "awaiting_approval", "awaiting_event", "awaiting_completion")
         rank = {state: place for place, state in enumerate(order)}
         yield from sorted(self.now.values(), key=lambda step: (rank.get(step.state, len(rank)), step.since))

@@ -1,6 +1,6 @@
-"""Progress as people watch it: a moving picture on a terminal, plain lines anywhere else, nothing with `--json`.
+"""Shows progress: animated on a terminal, plain lines elsewhere, nothing with `--json`.
 
-Screens draw what `Progress` knows and know nothing of databases or workers.
+Screens draw a `Progress` and know nothing of databases or workers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIDEST_NAME = 40
 
 
 class Screen(Protocol):
-    """Somewhere to show progress."""
+    """A display for progress."""
 
     def __enter__(self) -> Self: ...
 
@@ -35,7 +35,7 @@ class Screen(Protocol):
     ) -> None: ...
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
-        """Show this run from now on; `clock_offset` is how far the database's clock is ahead of ours (µs)."""
+        """Show this run from now on; `clock_offset` is how far the database clock is ahead of ours (µs)."""
         ...
 
     def tell(self, told: Sequence[Told]) -> None: ...
@@ -44,7 +44,7 @@ class Screen(Protocol):
 
 
 class Silence:
-    """For `--json`: nobody watches."""
+    """For `--json`: shows nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +65,7 @@ class Silence:
 
 
 class Lines(Silence):
-    """For logs and pipes: one plain line for each thing that happens."""
+    """For logs and pipes: one plain line per event."""
 
     def begin(self, title: str, progress: Progress, clock_offset: int) -> None:
         say(title)
@@ -79,7 +79,7 @@ class Lines(Silence):
 
 
 class Moving(Silence):
-    """For terminals: what is over scrolls away, what goes on stays below it, with clocks that run."""
+    """For terminals: finished events scroll away, current steps stay below, with running clocks."""
 
     def __init__(self, screen: Console) -> None:
         from rich.live import Live

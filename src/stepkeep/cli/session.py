@@ -1,4 +1,4 @@
-"""From settings to an open engine, and from what people type to what the engine knows.
+"""Opens the engine from settings, and translates command line values for it.
 
 All heavy imports of the command line happen behind these functions. Nothing here prints.
 """
@@ -27,7 +27,7 @@ FULL_ID = 36
 SHORTEST_ID = 4
 LOOK_BACK = 1000
 MAX_JSON_BYTES = 4 * 1024 * 1024
-"""Of a file or a pipe that holds JSON. The engine bounds the value itself; this bounds what is read."""
+"""Limit on a file or pipe that holds JSON. The engine limits the value itself; this limits the read."""
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
@@ -35,7 +35,7 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 async def open_engine(
     settings: Settings, policies: Policies | None = None, *, wait_for_database: bool = False
 ) -> AsyncIterator[AsyncEngine]:
-    """The engine for the database that was named, acting as the user of this process."""
+    """The engine for the given database, acting as the user of this process."""
     from stepkeep.engine import AsyncEngine
 
     options = {} if policies is None else policies.options()
@@ -45,7 +45,7 @@ async def open_engine(
 
 
 def actor() -> str:
-    """The operating system's name for whoever runs this."""
+    """The operating system's name of the current user."""
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container may have no entry for its user
@@ -53,7 +53,7 @@ def actor() -> str:
 
 
 def load_handlers(apps: Sequence[str]) -> Registry:
-    """Import the user's code and that of installed packages; returns where its handlers are registered."""
+    """Import the user's code and that of installed packages; returns the registry with its handlers."""
     from stepkeep.definition.apps import load_app, load_entry_points
     from stepkeep.definition.registry import default_registry
 
@@ -129,7 +129,7 @@ def read_file(name: str, option: str, limit: int) -> bytes:
 
 
 def _refuse_repeated_keys(content: str | bytes, option: str) -> None:
-    """Refuse an object that has a key twice: a decoder keeps the last value and drops the other without a word."""
+    """Refuse an object with a duplicate key: a decoder would silently keep the last value."""
     import json
 
     def pairs(items: list[tuple[str, Any]]) -> None:

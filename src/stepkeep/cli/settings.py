@@ -1,6 +1,6 @@
-"""What every command is told: which database, which tenant, how to answer. Declared once, added to each command.
+"""The options of every command: database, tenant, output format. Declared once, added to each command.
 
-It reads the options and decides nothing; `session` opens what they name. Light on purpose: importing it costs nothing.
+It reads the options and decides nothing; `session` opens the database. It imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ class Settings(NamedTuple):
     db_was_typed: bool = False
 
     def command(self, *words: str) -> str:
-        """A command as one would type it now, with the same database and tenant."""
+        """A command line with the same database and tenant."""
         where = ["--db", database_url(self.db)] if self.db_was_typed else []
         whose = ["--tenant", self.tenant] if self.tenant != "default" else []
         return shlex.join(["stepkeep", *words, *where, *whose])
 
 
 def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable[..., int]:
-    """Make a function whose first parameter is Settings into one that has the shared options instead."""
+    """Turn a function whose first parameter is Settings into one that has the shared options instead."""
 
     def command(**given: Any) -> int:
         source = given.pop("ctx").get_parameter_source("db")

@@ -1,7 +1,7 @@
-"""The process's streams before and after a command: closed ones, narrow encodings, hooks of the interpreter.
+"""Prepares the process's streams before and after a command: closed ones, narrow encodings, interpreter hooks.
 
-`main` calls it. What is written goes through `printer`; what the interpreter itself would print (warnings, errors of
-threads and of destructors) is sent there, too, because its text may come from user code.
+`main` calls it. Output goes through `printer`; what the interpreter itself would print (warnings, errors of threads and
+of destructors) is sent there too, because its text may come from user code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def prepare_streams() -> None:
 
 
 def discard_output() -> None:
-    """Let what is still buffered for standard output go nowhere, so that the interpreter ends without complaint."""
+    """Discard buffered output, so that the interpreter ends without an error."""
     with suppress(OSError, ValueError, AttributeError):
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, sys.stdout.fileno())
@@ -53,7 +53,7 @@ def _open_closed_streams() -> None:
 
 
 def _tolerate_narrow_encodings() -> None:
-    """A terminal that cannot show a mark shows a question mark, instead of ending the command."""
+    """A terminal that cannot show a character shows a question mark, instead of ending the command."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -1,6 +1,6 @@
-"""Completion tokens that were issued in this process: the database keeps only their hashes, so they are noted here.
+"""Completion tokens that were issued in this process: the database has only their hashes, so they are kept here.
 
-Imported only where work is done. Nothing is written down; whoever runs the command sees them once.
+Imported only by commands that run steps. Nothing is stored; the user of the command sees each token once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NotingSeams(Seams):
-    """The worker's own, but it remembers the tokens that it drew."""
+    """The worker's runtime, which also keeps the tokens that it created."""
 
     def __init__(self) -> None:
         self.tokens: list[str] = []
@@ -28,7 +28,7 @@ class NotingSeams(Seams):
 
 
 async def open_tokens(engine: AsyncEngine, run_id: str, plan: Plan, drawn: list[str]) -> dict[str, str]:
-    """Which of these tokens opens which waiting step."""
+    """Which of these tokens belongs to which waiting step."""
     if not drawn:
         return {}
     by_hash = {token_hash(token): token for token in drawn}

@@ -1,7 +1,7 @@
-"""Work on one run in this process, watched: what `run`, `rerun` and `demo` have in common.
+"""Works on one run in this process and shows its progress: shared by `run`, `rerun` and `demo`.
 
-A worker does the work and the run's own journal tells how it goes. It ends when the run has, when only people or
-messages can move it, or when somebody interrupts; an interrupted run is left whole for whoever resumes it.
+A worker runs the steps, and the run's journal shows the progress. It ends when the run has ended, when only people or
+messages can change it, or on an interrupt. An interrupted run stays consistent and can be resumed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GRACE = 5.0
 
 
 class Worked(NamedTuple):
-    """How work on a run ended: its view, the completion tokens issued here, and whether somebody interrupted."""
+    """How work on a run ended: its view, the completion tokens issued here, and whether it was interrupted."""
 
     view: dict[str, Any]
     tokens: dict[str, str]
@@ -38,7 +38,7 @@ class Worked(NamedTuple):
 async def work_on(
     engine: AsyncEngine, run_id: str, screen: Screen, *, concurrency: int, resumed: bool = False
 ) -> Worked:
-    """Be a worker for this run until there is nothing to do here any more."""
+    """Be a worker for this run until there is nothing left to do here."""
     from stepkeep.cli.tokens import NotingSeams, open_tokens
     from stepkeep.kernel.states import RUN_TERMINAL, RunState
     from stepkeep.operations.decisions import plan_of
@@ -80,7 +80,7 @@ async def work_on(
 
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
-    """Refuse to work on a run whose code is not here: it would wait for ever without a word."""
+    """Refuse to work on a run without its handlers: it would wait for ever."""
     from stepkeep.kernel.definition import Agent, Command, Handler, Http
     from stepkeep.kernel.states import STEP_TERMINAL
 
@@ -109,7 +109,7 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
 
 @contextlib.contextmanager
 def _stopped_by_signals(worker: Worker, interrupted: asyncio.Event, screen: Screen) -> Any:
-    """The first signal lets running steps finish for a moment; the second does not."""
+    """The first signal gives running steps a moment to finish; the second does not."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -137,7 +137,7 @@ class Follower:
         self._progress = Progress(lambda no: plan.at(no).name, plan.size)
 
     async def begin(self, *, resumed: bool) -> None:
-        """Show the run from here on; what happened before it was resumed is not told again."""
+        """Show the run from here on; events before it was resumed are not shown again."""
         while resumed and (page := await self._pages()):
             for sealed in page:
                 self._progress.take(open_entry(sealed.body))
@@ -159,13 +159,13 @@ class Follower:
 
     async def go_on(self) -> None:
         while True:
-            # An outage is the worker's to report; here it only means that there is nothing new to show.
+            # The worker reports an outage; here it only means that there is nothing new to show.
             with contextlib.suppress(StoreError):
                 await self.look()
             await asyncio.sleep(LOOK)
 
     async def look(self) -> None:
-        """Show what was recorded since the last look."""
+        """Show what was recorded since the last read."""
         while page := await self._pages():
             for sealed in page:
                 self._screen.tell(self._progress.take(open_entry(sealed.body)))

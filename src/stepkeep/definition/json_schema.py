@@ -1,7 +1,7 @@
-"""JSON Schemas that come with a definition: whether one can be used at all, and whether a value fits it.
+"""JSON Schemas of a definition: whether a schema can be used, and whether a value matches it.
 
-The one door to the schema library. Nothing is ever fetched, neither from the network nor from files, and patterns run
-in linear time, so that a schema can neither reach out nor hang a worker. Front ends and workers call it.
+The only module that uses the schema library. Nothing is ever fetched, neither from the network nor from files, and
+patterns run in linear time, so that a schema can neither reach out nor hang a worker. Front ends and workers call it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LONGEST = 200
 
 
 class InvalidSchema(ValueError):
-    """A schema that cannot be used; says why in one line."""
+    """A schema that cannot be used; the text says why in one line."""
 
 
 class Shape:
@@ -32,7 +32,7 @@ class Shape:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        # Loaded when the first schema is met: most definitions have none.
+        # Imported with the first schema: most definitions have none.
         from jsonschema_rs import RegexOptions, ValidationError, validator_for
 
         try:
@@ -43,8 +43,8 @@ class Shape:
             raise InvalidSchema(_one_line(getattr(problem, "message", None) or str(problem))) from None
 
     def complaints(self, value: Any) -> list[str]:
-        """What is wrong with a value, a few things at most; nothing when it fits. The value itself is not quoted: a
-        complaint ends in the journal."""
+        """The problems of a value, a few at most; none if it matches. The value itself is not quoted, because the
+        text ends in the journal."""
         return [_said(error) for error in islice(self._validator.iter_errors(value), MAX_COMPLAINTS)]
 
 

@@ -1,7 +1,7 @@
-"""Reads JSON strictly and without recursion, with the place of every value.
+"""Parses JSON strictly and without recursion, with the position of every value.
 
-The standard library's reader keeps the last of two equal keys, accepts NaN and knows no places; it is used
-here for single strings only. Called by `document` for `.json` files.
+The standard library's parser keeps the last of two equal keys, accepts NaN and knows no positions; it is used here for
+single strings only. `document` calls it for `.json` files.
 """
 
 from __future__ import annotations

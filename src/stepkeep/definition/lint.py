@@ -1,7 +1,6 @@
-"""Advice on a definition that is correct and may still hurt: seed 000 section 6, one function per guideline.
+"""Advice on a correct definition that may still cause trouble: seed 000 section 6, one function per guideline.
 
-Warnings stop nothing. They look at what was written rather than at the defaults that filled the gaps. Shown
-by `stepkeep check` and wherever a definition is published.
+Warnings stop nothing. They consider written values, not defaults. `stepkeep check` shows them, and so does publication.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _step_without_timeout(written: WorkflowBlock, definition: Definition) -> Ite
 
 
 def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
-    """Guideline 1, for what waits on people and the outside world."""
+    """Guideline 1, for waits on people and messages."""
     for number, step in enumerate(definition.steps):
         for key, waiting in (("approval", step.approval), ("wait", step.wait)):
             if waiting is not None and waiting.deadline is None:
@@ -73,7 +72,7 @@ def _many_steps(definition: Definition) -> Iterator[Finding]:
 
 
 def _write_without_undo(definition: Definition) -> Iterator[Finding]:
-    """Guideline 3: compensations are for mutations, so a mutation wants one."""
+    """Guideline 3: compensations are for mutations, so a mutation needs one."""
     for number, step in enumerate(definition.steps):
         if step.effect is Effect.WRITE and step.undo is None:
             said = f"Step `{step.name}` changes something and has no `undo`: a rollback stays partial."
@@ -92,7 +91,7 @@ def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -
 
 
 def _gate_that_promises_more(definition: Definition) -> Iterator[Finding]:
-    """Guideline 7: whoever relies on a second pair of eyes must know that nothing counts them yet."""
+    """Guideline 7: roles and quorum of an approval are not enforced yet."""
     for number, step in enumerate(definition.steps):
         if step.approval is None:
             continue

@@ -1,7 +1,7 @@
-"""The native front end: YAML or JSON in, the kernel's definition out, or everything that is wrong with it at once.
+"""The native front end: YAML or JSON in, the kernel's definition or all problems out.
 
-It lines the checks up and owns none of them. What is written never runs here. The command line, the API and
-the tests come in by `load_file`, `load_text` and `check_file`; the Python API comes in by `examine`.
+It runs the checks in order and contains none of them. Nothing of the document is executed. The command line, the engine
+and the tests call `load_file`, `load_text` and `check_file`; the Python API calls `examine`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def load_text(text: str, file_name: str, handlers: Registry | None = None) -> De
 
 
 def check_file(path: str | FilePath, handlers: Registry | None = None) -> CheckReport:
-    """Everything there is to say about a file. Never raises for what is written in it."""
+    """Every problem and warning of a file. Never raises for its content."""
     try:
         document = read_document(path)
     except DefinitionError as error:
@@ -59,7 +59,7 @@ def check_file(path: str | FilePath, handlers: Registry | None = None) -> CheckR
 
 
 def check_text(text: str, file_name: str, handlers: Registry | None = None) -> CheckReport:
-    """Everything there is to say about a text."""
+    """Every problem and warning of a text."""
     try:
         syntax: Syntax = "json" if file_name.lower().endswith(".json") else "yaml"
         document = parse_document(text, file=file_name, syntax=syntax)
@@ -69,9 +69,9 @@ def check_text(text: str, file_name: str, handlers: Registry | None = None) -> C
 
 
 def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_known: bool = True) -> CheckReport:
-    """Check data of the native format, wherever it comes from; `source` says where each part of it stands.
+    """Check data of the native format, whatever its origin; `source` has the position of each part.
 
-    `all_known` says that `handlers` are all there are, so that any other name is a slip.
+    `all_known` means that `handlers` is complete, so that any other name is a mistake.
     """
     if not isinstance(data, dict):
         said = "A workflow is a mapping that begins with `workflow: NAME`."
@@ -112,7 +112,7 @@ def _numbered(written: WorkflowBlock) -> Iterator[tuple[Path, StepBlock]]:
 
 
 def _steps(data: dict[str, Any]) -> Iterator[tuple[Path, StepBlock]]:
-    """The steps that have the right shape by themselves, so that one bad key hides nothing else."""
+    """The steps that are valid on their own, so that one wrong key hides no other finding."""
     steps = data.get("steps")
     for place, step in enumerate(steps if isinstance(steps, list) else ()):
         try:
@@ -122,7 +122,7 @@ def _steps(data: dict[str, Any]) -> Iterator[tuple[Path, StepBlock]]:
 
 
 def _outline(data: dict[str, Any]) -> Iterator[Node]:
-    """Names and dependencies, as far as they can be read."""
+    """Names and dependencies, as far as they are readable."""
     steps = data.get("steps")
     known = [
         (("steps", place), step)

@@ -1,8 +1,7 @@
-"""Workflows written in Python: each call adds a step, and `definition()` ends where YAML ends.
+"""Workflows written in Python: each call adds a step, and `definition()` gives the canonical definition.
 
-The calls only collect the data that YAML would hold, and remember who made them; the native front end checks
-it, so both ways of writing obey the same rules and defaults. Problems point at the line of the call. Nothing
-runs here.
+The calls only collect the data that YAML would hold, and record the calling line. The native front end checks it, so
+both formats have the same rules and defaults. Problems point at the line of the call. Nothing runs here.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ class StepRef(msgspec.Struct, frozen=True):
     allowed: tuple[str, ...] = ()
 
     def allow(self, *endings: str) -> StepRef:
-        """The same step as a dependency that these endings satisfy, too: `after=check.allow("skipped")`."""
+        """The same step as a dependency that these endings satisfy too: `after=check.allow("skipped")`."""
         return StepRef(self.name, endings)
 
     @property
     def output(self) -> str:
-        """The expression for what this step returned: `inputs={"account": account.output}`."""
+        """The expression for the output of this step: `inputs={"account": account.output}`."""
         return own_output(self.name)
 
 
@@ -55,7 +54,7 @@ After = StepRef | str | Iterable[StepRef | str]
 
 
 class StepOptions(TypedDict, total=False):
-    """What every kind of step may say; the words and defaults are those of YAML."""
+    """The options of every kind of step; names and defaults are those of YAML."""
 
     after: After
     if_: str
@@ -65,7 +64,7 @@ class StepOptions(TypedDict, total=False):
 
 
 class WorkOptions(StepOptions, total=False):
-    """What a step that does something may say besides."""
+    """Further options of a step with a handler."""
 
     timeout: Duration
     retry: Retry
@@ -79,7 +78,7 @@ class WorkOptions(StepOptions, total=False):
 
 
 class HandlerOptions(WorkOptions, total=False):
-    """What a step that is given inputs may say besides."""
+    """Further options of a step with inputs."""
 
     inputs: Any
 
@@ -156,7 +155,7 @@ class Workflow:
         return self._add(name, work, options)
 
     def agent(self, name: str, agent: str, action: str, /, **options: Unpack[HandlerOptions]) -> StepRef:
-        """Ask an agent to do something, in words."""
+        """Ask an agent to perform an action, given as text."""
         return self._add(name, {"agent": agent, "action": action}, options)
 
     def command(
@@ -169,7 +168,7 @@ class Workflow:
         cwd: str | None = None,
         **options: Unpack[WorkOptions],
     ) -> StepRef:
-        """Run a program with arguments; no shell reads them."""
+        """Run a program with arguments, without a shell."""
         given = {} if env is None else arguments.mapping("env", env)
         block: dict[str, Any] = {"argv": arguments.items("argv", argv), "env": given}
         if cwd is not None:
@@ -291,7 +290,7 @@ def _after(given: After) -> list[Any]:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The value as YAML would have brought it: durations as text, tuples as lists, no types of Python's own."""
+    """The value as YAML would give it: durations as text, tuples as lists, no Python types."""
     if depth > MAX_DEPTH:
         raise InvalidInput(f"a value in a workflow is nested more than {MAX_DEPTH} levels deep, or holds itself.")
     match value:

@@ -1,7 +1,7 @@
-"""Expressions in a definition: each one compiles, and reads only what is sure to be there when it is evaluated.
+"""Checks the expressions of a definition: each compiles, and reads only what surely exists when it is evaluated.
 
-A step may read the steps it waits for, near or far; its undo and its rules may read the step itself, too; the
-run's own rules and output may read all. It evaluates nothing. Called by the native front end.
+A step may read its direct and indirect dependencies; its undo and its rules may also read the step itself; the run's
+own rules and output may read all. It evaluates nothing. The native front end calls it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ MayRead = Callable[[str], bool]
 def check_expressions(
     data: Mapping[str, Any], steps: Mapping[Path, StepBlock], ancestry: Ancestry | None, names: set[str]
 ) -> Iterator[Finding]:
-    """All that is wrong with the expressions of a workflow. Without ancestry (of a bad graph), order is not judged.
+    """Every problem of the expressions of a workflow. Without ancestry (of an invalid graph), order is not checked.
 
-    All expressions share one budget; the check ends where it is spent.
+    All expressions share one budget; the check ends when it is spent.
     """
     budget = ExpressionBudget()
     scopes = scopes_of(names, _declared(data.get("input")), budget)
@@ -34,7 +34,7 @@ def check_expressions(
         for finding in _in_step(step, path, scopes, ancestry):
             yield finding
             found += 1
-        # Each finding looks for the nearest of all names; nobody reads thousands, so nobody waits for them.
+        # Limit the findings: each one compares a name with all known names.
         if found > MAX_PROBLEMS or budget.is_spent:
             return
     yield from _rules(data.get("rules"), ("rules",), scopes, output="output" in data)
@@ -134,7 +134,7 @@ def _too_early(name: str, path: Path, who: str) -> Finding:
 
 
 def _place_of(name: str, value: Any, scope: Scope) -> Path:
-    """Where in a value a step is read."""
+    """The path in a value at which a step is read."""
     waiting: list[tuple[Path, Any]] = [((), value)]
     while waiting:
         path, part = waiting.pop()

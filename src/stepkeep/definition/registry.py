@@ -1,7 +1,6 @@
-"""Handlers as data: which function answers to which name, and what its author said about running it.
+"""Handlers as data: the function of each name, and its settings.
 
-A registry remembers and looks up; it calls nothing. Decorators fill the default one, workers and front ends
-read it.
+A registry stores and looks up; it calls nothing. Decorators fill the default one; workers and front ends read it.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ Kind = Literal["python", "agent"]
 
 @dataclass(frozen=True, kw_only=True)
 class HandlerSpec:
-    """A function under a name. What is None was left open and falls back to the definition's own defaults.
+    """A function under a name. None means that the definition's own default applies.
 
-    `mode` says where it runs: `async` on the event loop, `thread`, or `process`; `auto` chooses by `async
-    def`. `undo` names the handler that takes its effect back.
+    `mode` tells where it runs: `async` on the event loop, `thread`, or `process`; `auto` chooses by `async def`. `undo`
+    names the handler that reverses its effect.
     """
 
     name: str
@@ -72,7 +71,7 @@ class Registry:
     _agents: dict[str, HandlerSpec] = field(default_factory=dict)
 
     def register(self, spec: HandlerSpec) -> None:
-        """Add a handler or an agent. The same function may come twice (a module loaded again), no other."""
+        """Add a handler or an agent. The same function may be added twice (a module loaded again), no other."""
         if not isinstance(spec.name, str):
             raise InvalidInput(f"the name of a handler is a text, not a value of type {type_name(spec.name)}.")
         if not HANDLER_NAME.fullmatch(spec.name):
@@ -115,11 +114,11 @@ class Registry:
         return tuple(sorted(self._agents))
 
     def nearest(self, name: str) -> str | None:
-        """The handler that was probably meant."""
+        """The nearest handler name."""
         return nearest(name, self._handlers)
 
     def nearest_agent(self, name: str) -> str | None:
-        """The agent that was probably meant."""
+        """The nearest agent name."""
         return nearest(name, self._agents)
 
     def __iter__(self) -> Iterator[HandlerSpec]:
@@ -128,7 +127,7 @@ class Registry:
 
 
 default_registry = Registry()
-"""Where the decorators put what they find."""
+"""The registry that decorators fill."""
 
 
 def _is_async(function: Function) -> bool:
@@ -137,8 +136,8 @@ def _is_async(function: Function) -> bool:
 
 
 def _is_same(one: Function, other: Function) -> bool:
-    # A file that is both run and imported, or a cell that is run again, yields two functions of one definition. A
-    # closure is another matter: one `def` in a factory makes many handlers that only look alike.
+    # A file that is both run and imported, or a cell that is run again, gives two functions of one definition. A
+    # closure is different: one `def` in a factory creates many handlers that only look alike.
     if one is other:
         return True
     if getattr(one, "__closure__", None) is not None or getattr(other, "__closure__", None) is not None:

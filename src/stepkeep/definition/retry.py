@@ -1,7 +1,6 @@
-"""`Retry`, as people write it in Python, with durations as text; it ends in the kernel's own `Retry`.
+"""`Retry` as written in Python, with durations as text; it converts to the kernel's `Retry`.
 
-It refuses what is out of bounds where it is written, and decides nothing about when to retry: the kernel
-does.
+It refuses values out of bounds where they are written. The kernel decides when to retry.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category
 
 Duration = str | timedelta
-"""How people give a length of time: `"1m30s"`, or a timedelta. A bare number says no unit and is refused."""
+"""A duration: `"1m30s"`, or a timedelta. A bare number has no unit and is refused."""
 
 
 def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
@@ -58,7 +57,7 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.on is not None:
-            # What can be gone through only once would be empty the second time: no failure would ever be retried.
+            # An iterator would be empty the second time: no failure would ever be retried.
             object.__setattr__(self, "on", tuple(arguments.items("Retry: on", self.on)))
         self.to_kernel()
 

@@ -1,6 +1,6 @@
-"""Holds the input of a new run to what its definition declares, at the door rather than in the middle of a run.
+"""Checks the input of a new run against the declared fields, before the run is created.
 
-It changes nothing and fills nothing in. Called by whatever starts runs.
+It changes nothing and fills nothing in. Every start calls it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def schema_text() -> str:
 
 
 def tidied(node: Any, *, names: bool = False) -> Any:
-    """Without the titles that repeat each key, and without nulls that nobody may write."""
+    """Without titles that repeat each key, and without optional nulls."""
     if isinstance(node, list):
         return [tidied(item) for item in node]
     if not isinstance(node, dict):

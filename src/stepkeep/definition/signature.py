@@ -1,9 +1,9 @@
-"""How a step's inputs become a function call: by the function's own signature.
+"""Maps a step's inputs to the arguments of a function, by its signature.
 
-A first parameter named `ctx` or `context` (or annotated `Context`) is given the context. Inputs that are an
-object are passed by keyword: those whose names are parameters, or all of them where the function takes
-`**anything`; the rest is left out, which is why a step without `with` may simply be given the whole run
-input. Any other input value goes to the one remaining parameter. Called by the worker; calls nothing itself.
+A first parameter named `ctx` or `context` (or annotated `Context`) receives the context. An object is passed by
+keyword: the fields that are parameters, or all of them if the function takes `**anything`; other fields are dropped, so
+a step without `with` can receive the whole run input. Any other input value goes to the one remaining parameter. The
+worker calls it; it calls nothing itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """What a handler takes, apart from its context."""
+    """The parameters of a handler, without its context."""
 
     takes_context: bool
     names: tuple[str, ...]
@@ -36,7 +36,7 @@ class Signature:
         return [name for name in self.required if name not in names]
 
     def arguments(self, context: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What to call the function with. Missing parameters are left to Python's own TypeError."""
+        """The arguments of the call. Missing parameters are left to Python's own TypeError."""
         first = (context,) if self.takes_context else ()
         if inputs is None:
             return first, {}
@@ -47,7 +47,7 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any]) -> Signature:
-    """Read a function's parameters. What cannot be read (some built-ins) is taken to accept anything."""
+    """Read a function's parameters. If they cannot be read (some built-ins), it is assumed to accept anything."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):

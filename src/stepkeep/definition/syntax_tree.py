@@ -1,7 +1,7 @@
-"""The syntax tree of a CEL expression, decoded from the form in which CEL itself writes it down.
+"""Decodes the syntax tree of a CEL expression from its serialised form.
 
-The binding shows no tree, but a compiled expression serialises to the public `cel.expr` protocol buffers; the few
-messages of those that matter are read here. Nothing is judged. Called by `expressions` alone.
+The binding exposes no tree, but a compiled expression serialises to the public `cel.expr` protocol buffers. The few
+relevant messages are decoded here. Nothing is checked. Only `expressions` calls it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class MapOf(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """What `map`, `filter`, `all`, `exists` and `exists_one` stand for."""
+    """The expansion of `map`, `filter`, `all`, `exists` and `exists_one`."""
 
     at: int
     variable: str
@@ -212,11 +212,11 @@ def _constant(body: bytes) -> str | int | float | bool | bytes | None:
 
 
 def _fields(message: bytes) -> _Fields:
-    """The fields of a protocol buffer: numbers as int, everything else as the bytes it holds."""
+    """The fields of a protocol buffer: numbers as int, everything else as bytes."""
     found: _Fields = []
     position, end = 0, len(message)
     while position < end:
-        # Most of a tree is short messages in messages: numbers that fit one byte are read without a call.
+        # Most of a tree is short nested messages: numbers of one byte are read without a call.
         key = message[position]
         position += 1
         if key >= 0x80:

@@ -1,7 +1,7 @@
 """Finds `${{ … }}` in text: where an expression starts, and where it ends whatever braces and quotes it holds.
 
-It reads CEL's tokens, not its grammar, and judges nothing inside the braces. The YAML reader calls it to keep
-unquoted expressions whole, and the expression compiler to take templates apart.
+It reads CEL's tokens, not its grammar, and checks nothing inside the braces. The YAML parser calls it to keep unquoted
+expressions together, and the expression compiler to split templates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 OPENING: Final = "${{"
 
 WHOLE_INPUT: Final = "${{ input }}"
-"""What a handler or agent is given when its step has no `with`; its parameters pick what they need."""
+"""The inputs of a handler or agent whose step has no `with`; its parameters select from them."""
 
 # A comment ends at `}}` too: text on one line has no other end for it. Raw strings know no escapes.
 _TOKEN = re.compile(

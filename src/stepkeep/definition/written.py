@@ -1,8 +1,7 @@
-"""The native format as people write it: one strict model per block, unknown keys refused.
+"""The models of the native format: one strict model per block, unknown keys refused.
 
-These models say what may be written and where; `build` fills in the defaults that hang on other parts. Short
-forms (a name for `{step: name}`, a text for `{event: text}`) are widened here. The published JSON Schema
-comes from them.
+`build` fills in the defaults that depend on other parts. Short forms (a name for `{step: name}`, a text for `{event:
+text}`) are expanded here. The published JSON Schema is generated from these models.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ OnFailure = Literal["abort", "skip", "continue", "compensate"]
 
 
 def _filled(value: Any) -> Any:
-    # `retry:` with nothing after it is a slip, not a wish for the default.
+    # `retry:` with nothing after it is a mistake, not a request for the default.
     if value is None:
         raise PydanticCustomError("empty", "is empty")
     return value
 
 
 def _given(shape: Any) -> BeforeValidator:
-    """A key that may be left out, but not left empty."""
+    """A key that may be omitted, but not empty."""
     return BeforeValidator(_filled, json_schema_input_type=shape)
 
 
@@ -91,7 +90,7 @@ class Block(BaseModel):
 class RetryBlock(Block):
     """How often and how patiently a step is tried; `max_attempts` counts all executions, the first included."""
 
-    # What is not written keeps the value it has without this block, so the defaults here only inform the schema.
+    # Missing values keep their value without this block, so the defaults here only document the schema.
     max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
     max_losses: int = Field(default=3, ge=1, le=bounds.MAX_LOSSES)
     backoff: Literal["constant", "linear", "exponential"] = "exponential"

@@ -1,7 +1,7 @@
-"""Reads YAML as a stream of events: YAML 1.2 scalars, and none of what makes YAML dangerous or surprising.
+"""Parses YAML as a stream of events: YAML 1.2 scalars, without YAML's dangerous or surprising features.
 
-No anchors, aliases, tags, merge keys, directives or second documents: nothing is built but what is written.
-PyYAML's own constructors are not used: they recurse, resolve YAML 1.1 and keep the last of two equal keys.
+No anchors, aliases, tags, merge keys, directives or second documents. PyYAML's own constructors are not used: they
+recurse, resolve YAML 1.1 and keep the last of two equal keys.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _HINTS: Final = {
 def read_yaml(text: str) -> Builder:
     """Build the one document in `text`.
 
-    What YAML accepts means what YAML says. Only text that it refuses is read again with each `${{ … }}` held
-    together: people write `{ email: ${{ input.email }} }`, and the braces of an expression break that.
+    Valid YAML is read as YAML. Only text that YAML refuses is read again with each `${{ … }}` kept together: in `{
+    email: ${{ input.email }} }`, the braces of the expression break YAML.
     """
     builder, broken_at = _read(text, _Shield("", (), ()))
     if broken_at is None or OPENING not in text:
@@ -52,7 +52,7 @@ def read_yaml(text: str) -> Builder:
 
 
 class _Shield:
-    """Which stretches of the text were covered with a filler, and what stood there."""
+    """The parts of the text that were replaced by a filler, and their original text."""
 
     def __init__(self, filler: str, starts: tuple[int, ...], originals: tuple[str, ...]) -> None:
         self.filler, self.starts, self.originals = filler, starts, originals
@@ -71,7 +71,7 @@ class _Shield:
 
 
 def _shielded(text: str) -> tuple[str, _Shield]:
-    # Fillers are as long as what they cover, so that every place in the text stays the same.
+    # Fillers are as long as what they replace, so that every position stays the same.
     filler = next(chr(point) for point in range(0xE000, 0xF8FF) if chr(point) not in text)
     starts, originals, pieces, position = [], [], [], 0
     while (start := text.find(OPENING, position)) >= 0:
@@ -79,7 +79,7 @@ def _shielded(text: str) -> tuple[str, _Shield]:
         line_end = newline if newline >= 0 else len(text)
         end = expression_end(text, start, line_end)
         if end < 0:
-            # The rest of the line stays as it is, too: trying each opening in it would be quadratic.
+            # The rest of the line stays unchanged too: trying each opening in it would be quadratic.
             pieces.append(text[position:line_end])
             position = line_end
             continue

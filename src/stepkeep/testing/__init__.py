@@ -1,4 +1,4 @@
-"""Help for testing workflows, and for running Stepkeep against a real database.
+"""Tools for testing workflows.
 
     from stepkeep.testing import Workbench
 

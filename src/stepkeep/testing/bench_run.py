@@ -1,7 +1,7 @@
-"""`BenchRun`: one run on a workbench. People act on it, and tests say what should have become of it.
+"""`BenchRun`: one run on a workbench, with actions of people and assertions.
 
-Every act lets the run go on at once. An assertion that does not hold tells what was expected, what happened instead,
-and the whole story of the run, so that nobody has to start a debugger for it.
+Every action lets the run continue at once. A failed assertion shows what was expected, what happened instead, and the
+whole history of the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MICROS = 1_000_000
 
 
 class BenchRun:
-    """A run to act on and to ask about. Made by `Workbench.run` and `Workbench.start`."""
+    """A run with actions and assertions. Created by `Workbench.run` and `Workbench.start`."""
 
     def __init__(self, bench: Workbench, run_id: str) -> None:
         self._bench, self.id = bench, run_id
@@ -38,7 +38,7 @@ class BenchRun:
         return self._bench.call(self._bench.engine.show(self.id))
 
     def show(self, as_: str) -> dict[str, Any]:
-        """The run in the words of a dialect."""
+        """The run in a dialect."""
         return self._bench.call(self._bench.engine.show(self.id, as_=as_))
 
     @property
@@ -68,7 +68,7 @@ class BenchRun:
 
     @property
     def undone(self) -> list[str]:
-        """The steps whose hooks succeeded, in the order in which they were undone."""
+        """The steps whose undo steps succeeded, in the order in which they were undone."""
         return [name.removeprefix("undo:") for name in self._names(Phase.UNDO, {StepState.SUCCEEDED})]
 
     @property
@@ -93,7 +93,7 @@ class BenchRun:
 
     @property
     def story(self) -> str:
-        """All that happened, one line each, with the time since the run was created."""
+        """Everything that happened, one line each, with the time since the run was created."""
         entries = self._entries()
         plan = self._plan()
         lines = []
@@ -152,7 +152,7 @@ class BenchRun:
         )
 
     def send(self, name: str, payload: Any = None, *, message_id: str | None = None) -> None:
-        """A message arrives."""
+        """Send a message to the run."""
         self._act(self._bench.engine.send(self.id, name, payload, message_id=message_id))
 
     def cancel(self, *, compensate: bool = False, reason: str = "") -> None:
@@ -207,7 +207,7 @@ class BenchRun:
             self._fail(f"step {name} should have failed for {category}, and did for {found['category']}")
 
     def assert_attempts(self, name: str, number: int) -> None:
-        """This step was attempted so often; wake-ups after a wait do not count."""
+        """This step had so many attempts; wake-ups after a wait do not count."""
         __tracebackhide__ = True
         found = self.step(name)
         if found["attempts"] != number:

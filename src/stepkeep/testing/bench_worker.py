@@ -1,7 +1,7 @@
 """The worker of a workbench: one attempt at a time, no polling, no sleeping, the production code for everything else.
 
-Claims, inputs, rules, outcomes and reports are the worker's own; only the loop around them is missing, and the clock is
-moved instead of waited for. User code runs in a thread with an event loop of its own, as it does in production.
+Claims, inputs, rules, outcomes and reports are the worker's own. Only its loop is replaced, and the clock is set
+instead of awaited. User code runs in a thread with an event loop of its own, as in production.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PassTime = Callable[[int], Any]
 
 
 class BenchWorker:
-    """Runs what is ready. `find` gives the replacement for a step; `pass_time` moves the clock to a moment."""
+    """Runs ready steps. `find` gives the replacement for a step; `pass_time` sets the clock."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class BenchWorker:
 
     # -- working -----------------------------------------------------------------------------------------------------
     async def work(self) -> None:
-        """Attempt everything that is ready, and what becomes ready by it, one after the other."""
+        """Run everything that is ready, and what becomes ready by it, one after the other."""
         assert self._claimer is not None
         store = self._transactor.store
         queues = frozenset(number for number, _ in await store.list_queues(self._tenant))
@@ -82,7 +82,7 @@ class BenchWorker:
                 await self._attempt(claim)
 
     async def sweep(self) -> bool:
-        """Let time act on everything that is due; says whether it did."""
+        """Handle all due timers. Returns whether there were any."""
         acted = False
         while due := await self._transactor.store.find_due(DUE_AT_ONCE):
             events = [TimeCame(tenant=one.tenant, run_id=one.run_id, actor="sweep", no=one.no) for one in due]
@@ -133,7 +133,7 @@ class BenchWorker:
         return await self._hand.do(job, act)
 
     async def _tell(self, job: Job, outcome: Outcome) -> None:
-        """Report; where the step has rules, they are judged next under the same lease."""
+        """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
         reply = await self._report(claim, settle.sign(outcome, job), judging=job.code.is_rules)
         if not isinstance(reply, Accepted) or job.code.is_rules or not isinstance(outcome, Completed):
@@ -169,7 +169,7 @@ class BenchWorker:
 
     # -- what a handler needs ------------------------------------------------------------------------------------------
     async def _prepare(self, job: Job) -> None:
-        """Everything a handler, a template or a rule may ask for, read beforehand."""
+        """Everything that a handler, a template or a rule may read, loaded beforehand."""
         claim = job.claim
         await self._inputs.load([job])
         if job.details is None:
@@ -199,7 +199,7 @@ class BenchWorker:
 
     # -- time ----------------------------------------------------------------------------------------------------------
     async def _take_time(self, claim: Claim, micros: int) -> None:
-        """The attempt lasts this long on the virtual clock, its lease renewed all the while."""
+        """The attempt takes this long on the virtual clock, and its lease is renewed meanwhile."""
         if micros <= 0:
             return
         micros = min(micros, claim.planned.timeout)
@@ -222,7 +222,7 @@ class BenchWorker:
 
 
 class _Hand:
-    """Where user code runs: a thread, with an event loop for what is awaited. It is its own crew, of one."""
+    """Where user code runs: a thread, with an event loop for coroutines."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="workbench")
@@ -276,7 +276,7 @@ async def _awaited(answer: Any) -> Any:
 
 
 def stub(**inputs: Any) -> NoReturn:
-    """Stands in the registry for a name that only its replacement answers to."""
+    """Registered for a name that only a replacement serves."""
     raise AssertionError("a replaced handler was called for real")
 
 

@@ -1,7 +1,7 @@
-"""What answers in a handler's place: a value, a failure, a few failures and then a value, a wait, silence.
+"""Replacements of handlers: a value, a failure, a few failures and then a value, a wait, no answer.
 
-A replacement is asked once per attempt and remembers every call. Its script is counted for each step of each run by
-itself, so that two runs of one test do not share their failures. It runs no clock and touches no database.
+A replacement is called once per attempt and records every call. Its script is counted per step and run, so that two
+runs of one test do not share their failures. It has no clock and touches no database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALWAYS = 10_000
 
 
 class Silence(Enum):
-    """What an attempt may come to without its handler saying so."""
+    """How an attempt may end without an answer of its handler."""
 
     TIMES_OUT = "times out"
     LOSES_WORKER = "loses its worker"
@@ -37,11 +37,11 @@ class Silence(Enum):
 TIMES_OUT = Silence.TIMES_OUT
 """In a script: the attempt runs past its timeout."""
 LOSES_WORKER = Silence.LOSES_WORKER
-"""In a script: the worker dies with the attempt, and its lease runs out."""
+"""In a script: the worker dies with the attempt, and its lease expires."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt that came to a replacement."""
+    """One attempt that reached a replacement."""
 
     run_id: str
     step: str
@@ -91,7 +91,7 @@ class Replacement:
         return len(self.calls)
 
     def answer(self, job: Job, known: HandlerSpec | None) -> Any:
-        """What this attempt comes to: a value, a wish, a Silence, or an exception that is raised."""
+        """The result of this attempt: a value, a wait or retry, a Silence, or an exception that is raised."""
         context, inputs = job.make_context(), job.code.render(job)
         if known is not None and not isinstance(job.claim.planned.executor, Agent):
             check_fit(known, inputs)

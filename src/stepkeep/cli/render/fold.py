@@ -1,7 +1,7 @@
-"""Large plans made small enough to draw: steps that look alike become one node, until the picture fits.
+"""Folds large plans until they can be drawn: similar steps become one node.
 
-Pure. First what may be folded without losing anybody's attention (siblings with the same neighbours, stretches of a
-chain in one state), then, if that is not enough, whole levels of the graph; so ten thousand steps always fit.
+Pure. First it folds what needs no attention (siblings with the same neighbours, parts of a chain in one state). If that
+is not enough, it folds whole levels of the graph, so that ten thousand steps always fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Node(NamedTuple):
 
     @property
     def state(self) -> str:
-        """The state that the mark shows: the first that somebody should look at, or the most common."""
+        """The state that the mark shows: the first one that needs attention, or the most common."""
         if len(self.members) == 1:
             return str(self.members[0]["state"])
         counts = Counter(str(step["state"]) for step in self.members)
@@ -60,7 +60,7 @@ def _node(step: StepView) -> Node:
 
 
 def _sorted(nodes: Sequence[Node]) -> list[Node]:
-    """Dependencies before dependents, otherwise as they came. Iterative: chains may be ten thousand long."""
+    """Dependencies before dependents, otherwise in the given order. Iterative: chains may be ten thousand long."""
     followers = _followers(nodes)
     unmet = {node.name: len(set(node.after)) for node in nodes}
     by_name = {node.name: node for node in nodes}
@@ -86,7 +86,7 @@ def _followers(nodes: Iterable[Node]) -> dict[str, list[str]]:
 
 
 def _siblings(nodes: Sequence[Node], limit: int) -> list[Node]:
-    """Fold steps that follow the same steps and are followed by the same ones; those to look at stay by themselves."""
+    """Fold steps with the same predecessors and successors; those that need attention stay separate."""
     followers = _followers(nodes)
     groups: dict[Any, list[Node]] = defaultdict(list)
     apart = limit // 2
@@ -98,7 +98,7 @@ def _siblings(nodes: Sequence[Node], limit: int) -> list[Node]:
 
 
 def _chains(nodes: Sequence[Node], _limit: int) -> list[Node]:
-    """Fold stretches in which each step has one neighbour on either side and all are in one state."""
+    """Fold parts in which each step has one neighbour on either side and all are in one state."""
     followers = _followers(nodes)
     stretches: list[list[Node]] = []
     of: dict[str, list[Node]] = {}
@@ -119,7 +119,7 @@ def _chains(nodes: Sequence[Node], _limit: int) -> list[Node]:
 
 
 def _levels(nodes: Sequence[Node], _limit: int) -> list[Node]:
-    """Fold everything that is equally far from the start; the picture becomes a chain of levels."""
+    """Fold everything at the same distance from the start; the picture becomes a chain of levels."""
     depth: dict[str, int] = {}
     levels: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:
@@ -129,7 +129,7 @@ def _levels(nodes: Sequence[Node], _limit: int) -> list[Node]:
 
 
 def _evenly(nodes: Sequence[Node], limit: int) -> list[Node]:
-    """Fold neighbours of a chain of levels, evenly: the last resort, which always fits."""
+    """Fold neighbours of a chain of levels evenly: the last resort, which always fits."""
     size = -(-len(nodes) // limit)
     return _in_a_row(_together(nodes[start : start + size]) for start in range(0, len(nodes), size))
 

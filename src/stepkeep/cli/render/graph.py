@@ -22,15 +22,15 @@ COLUMNS, NAME, GAP = 5, 1, 2
 LONGEST_NAME, SHORTEST_NAME = 48, 12
 ROOM_TO_WRAP = 32
 LANES = 16
-"""More lanes than this cannot be followed by eye: what comes after what is then said in words."""
+"""More columns than this cannot be followed by eye: dependencies are then given as text."""
 
 
 def draw_graph(
     view: Mapping[str, Any], *, rows: int = ROWS, now: datetime | None = None, width: int | None = None
 ) -> Table:
-    """The main steps with their dependencies, then the hooks that undid them, in the order they ran.
+    """The main steps with their dependencies, then the undo steps, in the order they ran.
 
-    Where `width` leaves little room behind the states, remarks are cut to one line: the errors are told below anyway.
+    If `width` leaves little space behind the states, remarks are cut to one line: errors are shown below anyway.
     """
     waits = {wait["step"]: wait.get("event") for wait in view["run"].get("waiting_for", ())}
     steps = [{**step, "event": waits.get(step["name"])} for step in view["steps"]]

@@ -1,6 +1,6 @@
-"""The lines of a graph, as text: one lane per step that somebody still leads to, as version control tools draw them.
+"""The lines of a graph, as text: one column per step that still has successors, as version control tools draw them.
 
-Pure and ignorant of steps: it is given names and what each comes after, and returns rows of characters.
+Pure, and knows nothing of steps: it receives names and predecessors, and returns rows of characters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def draw_lanes(after: Mapping[str, Sequence[str]], mark: Mapping[str, str]) -> l
 
 
 def _free(lanes: list[str | None], name: str) -> int:
-    """Give a node the first free lane."""
+    """Give a node the first free column."""
     if None in lanes:
         place = lanes.index(None)
         lanes[place] = name
@@ -51,7 +51,7 @@ def _cell(character: str, join: str = " ") -> str:
 
 
 def _branch(lanes: list[str | None], here: int, children: Sequence[str]) -> list[Line]:
-    """Lead from a node to what follows it: straight on, into new lanes, or into lanes that lead there already."""
+    """Draw the edges of a node: straight on, into new columns, or into columns that lead there already."""
     if not children:
         lanes[here] = None
         return []

@@ -1,6 +1,6 @@
-"""How each state looks: its mark, its style and its words. One table, so that every picture agrees.
+"""The style of each state: mark, colour and text. One table, so that every picture agrees.
 
-Names and styles only; who draws what is the business of the other files here.
+Names and styles only; the other files of this folder draw.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Look(NamedTuple):
-    """One state as people see it."""
+    """One state as it is shown."""
 
     mark: str
     style: str
@@ -51,11 +51,11 @@ LOOKS = {
 }
 
 QUIET = frozenset({"pending", "succeeded", "skipped", "cancelled"})
-"""Step states that nobody has to look at: the first to be folded away."""
+"""Step states that need no attention: the first to be folded."""
 
 
 def look(state: str) -> Look:
-    """How a state looks; one this table does not know looks like its name."""
+    """The style of a state; an unknown one is shown by its name."""
     return LOOKS.get(state) or Look("?", "", state.replace("_", " "))
 
 

@@ -1,7 +1,7 @@
-"""What there is to say about a step beside its state: its error, who decided, what it waits for, when it goes on.
+"""Remarks about a step beside its state: its error, decision, wait, or next attempt.
 
-Pure: from a step's view (and the time, for countdowns) to a few words. The graph, the timeline and the live
-progress all say it the same way.
+Pure: from a step's view (and the time, for countdowns) to a short text. The graph, the timeline and the live progress
+use the same text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER_ACTIVE = frozenset({"pending", "ready", "succeeded", "failed", "skipped", 
 
 
 def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
-    """The most useful sentence about a step; empty when its state says it all."""
+    """The most useful remark about a step; empty if its state is enough."""
     state = str(step["state"])
     if state in {"failed", "skipped"}:
         return shorten(failure(step))
@@ -38,7 +38,7 @@ def failure(step: Mapping[str, Any]) -> str:
 
 
 def decided(step: Mapping[str, Any]) -> str:
-    """Who or what settled a step, and how: `approved by ada: looks fine`, `event paid`."""
+    """What settled a step, and how: `approved by ada: looks fine`, `event paid`."""
     record = step.get("record")
     if not record:
         return ""
@@ -52,14 +52,14 @@ def decided(step: Mapping[str, Any]) -> str:
 
 
 def tries(step: Mapping[str, Any]) -> str:
-    """How often it was tried, when once did not do."""
+    """The number of attempts, if it was more than one."""
     attempts, losses = int(step["attempts"]), int(step.get("losses") or 0)
     said = f"{attempts} attempts" if attempts > 1 else ""
     return f"{said}, {losses} lost" if said and losses else said
 
 
 def began(step: Mapping[str, Any]) -> bool:
-    """Whether anything was ever done for it, or waited for; a step that was only cancelled never began."""
+    """Whether the step ever began or waited; a step that was only cancelled did not."""
     return any(entered["state"] not in NEVER_ACTIVE for entered in step["states"])
 
 
@@ -68,7 +68,7 @@ def took(step: Mapping[str, Any]) -> str:
 
 
 def in_time(text: str | None, now: datetime | None) -> str:
-    """`in 3.2s`, or at which time when nobody said what time it is."""
+    """`in 3.2s`, or the time of day if the current time is unknown."""
     due = moment(text)
     if due is None:
         return "soon"
@@ -79,7 +79,7 @@ def in_time(text: str | None, now: datetime | None) -> str:
 
 
 def clock_of(text: str | None, now: datetime | None = None) -> str:
-    """The time of day, with the date when it is known not to be today's."""
+    """The time of day, with the date unless it is today."""
     if text is None:
         return ""
     if now is None or text[:10] == now.astimezone(UTC).date().isoformat():
@@ -88,6 +88,6 @@ def clock_of(text: str | None, now: datetime | None = None) -> str:
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
-    """The first line of a text, cut where nobody reads on."""
+    """The first line of a text, truncated."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
