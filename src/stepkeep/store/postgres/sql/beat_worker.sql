@@ -1,4 +1,4 @@
--- Note that this incarnation of a worker is alive.
+-- Record a heartbeat of this incarnation of a worker.
 update workers
 set heard_at = greatest(heard_at, stepkeep_now() + $4::bigint)
 where tenant = $1 and no = $2 and incarnation = $3 and state <> 'shutdown'

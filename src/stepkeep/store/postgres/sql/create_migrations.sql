@@ -1,4 +1,4 @@
--- Make the table that remembers which migrations were applied.
+-- Create the table of applied migrations.
 create table if not exists migrations (
     version integer primary key,
     name text not null,

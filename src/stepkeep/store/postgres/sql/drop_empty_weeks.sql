@@ -1,2 +1,2 @@
--- Drop weeks of the journal that have passed and take no room any more.
+-- Drop past weekly partitions of the journal that use no disk space any more.
 select stepkeep_drop_empty_weeks()

@@ -1,4 +1,4 @@
--- Find runs of a workflow between two ids that ended by a moment, oldest first.
+-- Find runs of a workflow between two ids that ended by a given time, oldest first.
 select run.id::text
 from run_details as details
 cross join lateral (

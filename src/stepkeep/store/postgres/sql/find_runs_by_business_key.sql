@@ -1,4 +1,4 @@
--- Find runs that were given a business key, in certain states and perhaps of one workflow, newest first, before a run.
+-- Find runs with a business key, in certain states and perhaps of one workflow, newest first, before a run.
 select run.id::text
 from run_details as details
 cross join lateral (

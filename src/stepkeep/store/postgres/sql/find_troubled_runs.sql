@@ -1,4 +1,5 @@
--- Find runs that were stopped by a failure, a timeout or a cancel, in certain states and perhaps of one workflow, newest first, before a run.
+-- Find runs that were stopped by a failure, a timeout or a cancel, in certain states and perhaps of one workflow,
+-- newest first, before a run.
 select runs.id::text
 from runs
 cross join lateral (

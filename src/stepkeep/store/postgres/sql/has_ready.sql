@@ -1,4 +1,4 @@
--- Tell whether any of these queues has a step to claim.
+-- Tell whether any of these queues has a claimable step.
 select exists (
     select
     from unnest($1::text::int[]) as asked (queue)

@@ -1,4 +1,4 @@
--- Put messages into the inboxes of runs; one that is there already breaks the transaction. $1 holds all payloads.
+-- Insert messages into the inboxes of runs; a duplicate fails the transaction. $1 holds all payloads.
 insert into messages (tenant, run_id, id, number, name, payload, sender, arrived_at, consumed_by)
 select tenant, run_id, id, number, name, substring($1::bytea from payload_from for payload_for), sender, arrived_at,
     consumed_by

@@ -1,4 +1,4 @@
--- Put entries into the outbox. $1 holds all payloads.
+-- Insert outbox entries. $1 holds all payloads.
 insert into outbox (tenant, run_id, seq, number, name, payload, created_at)
 select tenant, run_id, seq, number, name, substring($1::bytea from payload_from for payload_for), created_at
 from unnest(

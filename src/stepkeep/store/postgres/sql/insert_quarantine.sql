@@ -1,5 +1,5 @@
--- Set a run aside, whatever its rows are like; nothing where there is no such run or it is set aside already.
--- The run is locked first: whoever holds it has written before this returns.
+-- Quarantine a run without reading its rows; no row if there is no such run or it is quarantined already.
+-- The run is locked first, so that a concurrent transaction on it has ended.
 with locked as materialized (
     select tenant, id from runs where runs.tenant = $1 and runs.id = $2::uuid for update
 )

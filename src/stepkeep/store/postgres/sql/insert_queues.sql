@@ -1,4 +1,4 @@
--- Add queues that are not there yet; in order, so that two transactions cannot wait for each other.
+-- Insert missing queues; in order, so that two transactions cannot deadlock.
 insert into queues (tenant, spec)
 select $1, spec
 from unnest($2::text[]) as asked (spec)

@@ -1,6 +1,6 @@
--- Insert runs that come into being: with what they were given, all their steps and the first entry of their journal.
--- The parameters are like those of `write_hot`; who has not looked says when they begin ($9), which must have come. A hint
--- ($11) goes out with it.
+-- Insert new runs with their details, all their steps and the first entry of their journal. The parameters are like
+-- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. A
+-- notification ($11) is sent with it.
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,

@@ -1,4 +1,4 @@
--- Insert the hooks and checks that runs have come to need. The parameters are like those of `write_hot`.
+-- Insert undo steps and final checks. The parameters are like those of `write_hot`.
 insert into steps (
     tenant, run_id, no, queue, priority, state, ready_at, due_at, fence, worker, claimed_at, attempts, losses, unmet,
     settled, category, error, note)

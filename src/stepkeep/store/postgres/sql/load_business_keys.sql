@@ -1,4 +1,4 @@
--- Look up which runs hold business keys.
+-- Read which runs hold business keys.
 select held.tenant, held.key, held.run_id::text
 from unnest($1::text[], $2::text[]) as wanted (tenant, key)
 cross join lateral (

@@ -1,4 +1,4 @@
--- Look idempotency keys up.
+-- Read idempotency keys.
 select held.tenant, held.operation, held.key, held.fingerprint, held.run_id::text
 from unnest($1::text[], $2::text[], $3::text[]) as wanted (tenant, operation, key)
 cross join lateral (

@@ -1,4 +1,4 @@
--- Read the messages of the wanted runs that nothing has consumed yet, in order of arrival.
+-- Read the unconsumed messages of the wanted runs, in order of arrival.
 select wanted.place, message.*
 from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (

@@ -1,4 +1,4 @@
--- Read what runs were given.
+-- Read the details of runs.
 select wanted.place, detail.input
 from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (

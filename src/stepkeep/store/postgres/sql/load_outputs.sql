@@ -1,5 +1,5 @@
--- Read what steps produced: the note that may hold it, and the output of the attempt that succeeded under the fence
--- that counts.
+-- Read outputs of steps: the note that may hold one, and the output of the attempt that succeeded under the current
+-- fence.
 select wanted.place, step.note, attempt.output
 from unnest($1::text::text[], $2::text::uuid[], $3::text::int[]) with ordinality as wanted (tenant, run_id, no, place)
 cross join lateral (

@@ -1,4 +1,4 @@
--- Tell which of the messages asked for are in the inbox already, consumed or not.
+-- Tell which of these messages are in the inbox already, consumed or not.
 select wanted.place
 from unnest($1::text::text[], $2::text::uuid[], $3::text[]) with ordinality as wanted (tenant, run_id, id, place)
 cross join lateral (

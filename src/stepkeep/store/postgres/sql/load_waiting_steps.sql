@@ -1,4 +1,4 @@
--- Read the steps of the wanted runs that only a person, the outside world or a deadline moves.
+-- Read the steps of the wanted runs that wait for a person, a message or a deadline.
 select wanted.place, step.*
 from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)
 cross join lateral (

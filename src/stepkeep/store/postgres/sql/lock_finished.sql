@@ -1,4 +1,4 @@
--- Lock those of the runs asked for that are finished and that nobody else holds.
+-- Lock those of the given runs that are finished and not locked.
 select run.id::text
 from unnest($2::text::uuid[]) as wanted (run_id)
 cross join lateral (

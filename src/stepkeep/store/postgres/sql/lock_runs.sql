@@ -1,4 +1,5 @@
--- Lock the wanted runs, one after the other in the order given, and read them, whether each is set aside, and the clock as it stands afterwards.
+-- Lock the wanted runs one after the other in the given order; then read them, whether each is quarantined, and the
+-- clock.
 with locked as materialized (
     select wanted.place, run.*
     from unnest($1::text::text[], $2::text::uuid[]) with ordinality as wanted (tenant, run_id, place)

@@ -1,6 +1,6 @@
--- Find claimable steps in claim order and lock their runs, passing over runs that another transaction holds.
+-- Find claimable steps in claim order and lock their runs, skipping runs that another transaction holds.
 --
--- More candidates than asked for are looked at, so that workers that ask at the same moment do not all come away with
+-- More candidates than asked for are read, so that workers that claim at the same time do not all come away with
 -- nothing. The locks need no order: nothing here ever waits. What is proposed may be stale; its steps are read again.
 with candidates as materialized (
     select candidate.*

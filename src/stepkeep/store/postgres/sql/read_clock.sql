@@ -1,2 +1,2 @@
--- Read the clock that judges leases and timers.
+-- Read the database clock.
 select stepkeep_now() + $1::bigint

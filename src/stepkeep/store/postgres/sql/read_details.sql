@@ -1,4 +1,4 @@
--- Read what runs were given.
+-- Read the details of runs.
 select details.tenant, details.run_id::text, details.workflow, details.version, details.dialect, details.input,
     details.correlation_id, details.created_at, details.created_by, details.business_key, details.rerun_of::text,
     details.labels

@@ -1,4 +1,4 @@
--- Read the journals of runs, in the order asked for.
+-- Read the journals of runs, in the given order.
 select child.*
 from unnest($2::text::uuid[]) with ordinality as wanted (run_id, place)
 cross join lateral (

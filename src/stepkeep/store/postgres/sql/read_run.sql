@@ -1,4 +1,4 @@
--- Read one run with what it was given.
+-- Read one run with its details.
 select runs.tenant, runs.id::text, runs.definition_id, runs.state, runs.priority, runs.seq, runs.head, runs.open,
     runs.moving, runs.leased, runs.failed, runs.undoing, runs.inbox, runs.cause, runs.policy, runs.category, runs.error,
     runs.rollback, runs.due_at, runs.started_at, runs.ended_at, runs.business_key, runs.moved_at,

@@ -1,4 +1,4 @@
--- Read runs with what they were given, in the order asked for.
+-- Read runs with their details, in the given order.
 select run.*
 from unnest($2::text::uuid[]) with ordinality as wanted (run_id, place)
 cross join lateral (

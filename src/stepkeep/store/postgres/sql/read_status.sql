@@ -1,2 +1,2 @@
--- Tell whether migrations were ever applied, how much room the database takes, and the schema in which names are found.
+-- Read whether migrations were ever applied, the size of the database, and the current schema.
 select to_regclass('migrations') is not null, pg_database_size(current_database()), current_schema()

@@ -1,4 +1,5 @@
--- Count the weeks of the journal that are missing, this one and so many ahead; and tell whether this role may make them.
+-- Count the missing weekly partitions of the journal, this one and so many ahead; and tell whether this role may
+-- create them.
 with this_week as (
     select date_trunc('week', to_timestamp(stepkeep_now() / 1000000.0) at time zone 'UTC') as monday
 )

@@ -1,4 +1,4 @@
--- Extend the leases that still stand, each under its run's lock, and tell the state of those runs.
+-- Renew the leases that are still valid, each under its run's lock, and return the state of those runs.
 with locked as materialized (
     select asked.run_id, asked.no, asked.fence, asked.lease, asked.tenant, run.state
     from unnest($1::text::text[], $2::text::uuid[], $3::text::int[], $4::text::int[], $5::text::bigint[])

@@ -1,4 +1,4 @@
--- List workers of any tenant that were not heard for a time and are not shut down, longest silence first.
+-- List workers of any tenant without a heartbeat for a given time that are not shut down, longest silence first.
 select tenant, id, no, state, incarnation, capacity, capabilities, queues, heard_at, started_at, seq, head
 from workers
 where state <> 'shutdown' and heard_at <= (select stepkeep_now() + $1::bigint) - $2::bigint

@@ -1,5 +1,5 @@
--- List unfinished runs that nothing will move: no claimable step, no lease, no timer, no declared wait.
--- A run's timeout is no cause to move; the end of its grace period is.
+-- List unfinished runs without a cause to progress: no claimable step, no lease, no timer, no declared wait.
+-- A run's timeout is not a cause; the end of its grace period is.
 select runs.tenant, runs.id::text
 from runs
 where runs.ended_at is null and runs.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')

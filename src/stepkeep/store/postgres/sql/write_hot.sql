@@ -1,8 +1,10 @@
--- Write what nearly every transaction writes: runs found where they were left, their steps, attempts and journal.
+-- Write the rows of nearly every transaction: runs that are at their expected journal sequence, their steps, attempts
+-- and journal entries.
 --
--- All rows are of one tenant, $2. The rows of a table travel as one array of numbers, row after row. A number may stand
--- for a run ($3), a word ($4) or a part of the bytes ($1); -1 means that there is none. Whoever has not locked the runs
--- asks ($9) that each be found, and that every lease which is written over still stand. A hint ($13) goes out with it.
+-- All rows are of one tenant, $2. The rows of a table are sent as one array of numbers, row after row. A number may
+-- refer to a run ($3), a word ($4) or a part of the bytes ($1); -1 means none. If the runs are not locked, $9
+-- requires that each is found unchanged and that every overwritten lease is still valid. A notification ($13) is sent
+-- with it.
 with changed_runs as (
     update runs
     set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,

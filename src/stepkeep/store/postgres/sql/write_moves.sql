@@ -1,5 +1,5 @@
--- Write what `write_hot` writes, with the same parameters, where runs and steps only move and no attempt has failed: half
--- of the columns, and as much less to send, to read and to set up.
+-- Write what `write_hot` writes, with the same parameters, if only hot columns change and no attempt has failed: half
+-- of the columns to send, read and write.
 with changed_runs as (
     update runs
     set state = changed.state, seq = changed.seq, head = changed.head, open = changed.open, moving = changed.moving,

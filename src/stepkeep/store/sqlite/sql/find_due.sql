@@ -1,4 +1,4 @@
--- Find steps and runs whose time has come, oldest first.
+-- Find steps and runs with a due timer, oldest first.
 select tenant, run_id, no
 from (
     select * from (

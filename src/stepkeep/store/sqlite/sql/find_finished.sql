@@ -1,4 +1,4 @@
--- Find runs of a tenant between two ids that ended by a moment, oldest first.
+-- Find runs of a tenant between two ids that ended by a given time, oldest first.
 select id
 from runs
 where tenant = ?1 and id > ?2 and id < ?3 and ended_at <= ?4

@@ -1,4 +1,4 @@
--- Find runs of a workflow between two ids that ended by a moment, oldest first.
+-- Find runs of a workflow between two ids that ended by a given time, oldest first.
 select d.run_id
 from run_details d
 cross join runs r on r.tenant = d.tenant and r.id = d.run_id

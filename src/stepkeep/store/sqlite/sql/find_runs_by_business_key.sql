@@ -1,4 +1,4 @@
--- Find runs that were given a business key, in certain states and perhaps of one workflow, newest first, before a run.
+-- Find runs with a business key, in certain states and perhaps of one workflow, newest first, before a run.
 -- ?4 is JSON: [state, ...].
 select d.run_id
 from run_details d

@@ -1,5 +1,5 @@
--- Find runs by what they belong to, in certain states and perhaps by workflow and business key, newest first, before a
--- run. A run that was given no correlation id belongs to itself (?8) and is in no index. ?4 is JSON: [state, ...].
+-- Find runs by correlation id, in certain states and perhaps by workflow and business key, newest first, before a
+-- run. A run without a correlation id is its own (?8) and is in no index. ?4 is JSON: [state, ...].
 select d.run_id
 from (
     select tenant, run_id, workflow, business_key

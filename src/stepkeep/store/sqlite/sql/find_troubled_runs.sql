@@ -1,5 +1,5 @@
--- Find runs that were stopped by a failure, a timeout or a cancel, in certain states and perhaps of one workflow, newest first, before a run.
--- ?4 is JSON: [state, ...].
+-- Find runs that were stopped by a failure, a timeout or a cancel, in certain states and perhaps of one workflow,
+-- newest first, before a run. ?4 is JSON: [state, ...].
 select runs.id
 from runs indexed by runs_troubled
 where runs.tenant = ?1 and runs.id < ?2 and runs.cause is not null and runs.state in (select value from json_each(?4))

@@ -1,4 +1,4 @@
--- Forget idempotency keys of runs that are gone and were started before a moment, oldest first.
+-- Delete idempotency keys of runs that were deleted and were started before a given time, oldest first.
 delete from idempotency_keys
 where (tenant, operation, key) in (
     select k.tenant, k.operation, k.key

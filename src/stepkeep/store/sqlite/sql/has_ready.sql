@@ -1,4 +1,4 @@
--- Tell whether any of these queues has a step to claim. ?1 is JSON: [queue, ...].
+-- Tell whether any of these queues has a claimable step. ?1 is JSON: [queue, ...].
 select exists (
     select 1
     from json_each(?1) asked

@@ -1,2 +1,2 @@
--- Take business keys for new runs.
+-- Insert business keys of new runs.
 insert into business_keys (tenant, key, run_id) values (?, ?, ?)

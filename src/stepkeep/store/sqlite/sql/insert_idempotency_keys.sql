@@ -1,2 +1,2 @@
--- Take idempotency keys for new runs.
+-- Insert idempotency keys of new runs.
 insert into idempotency_keys (tenant, operation, key, fingerprint, run_id) values (?, ?, ?, ?, ?)

@@ -1,2 +1,2 @@
--- Put entries into the outbox.
+-- Insert outbox entries.
 insert into outbox (tenant, run_id, seq, number, name, payload, created_at) values (?, ?, ?, ?, ?, ?, ?)

@@ -1,4 +1,4 @@
--- Set a run aside, whatever its rows are like; nothing where there is no such run or it is set aside already.
+-- Quarantine a run without reading its rows; no row if there is no such run or it is quarantined already.
 insert into quarantine (tenant, run_id, quarantined_at, quarantined_by, reason)
 select runs.tenant, runs.id, ?3, ?4, ?5
 from runs

@@ -1,3 +1,3 @@
--- Add queues that are not there yet.
+-- Insert missing queues.
 insert into queues (tenant, spec) values (?, ?)
 on conflict (tenant, spec) do nothing

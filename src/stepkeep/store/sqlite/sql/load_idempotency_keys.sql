@@ -1,4 +1,4 @@
--- Read the idempotency keys asked about that are taken. ?1 is JSON: [[tenant, operation, key], ...].
+-- Read those of these idempotency keys that exist. ?1 is JSON: [[tenant, operation, key], ...].
 select k.tenant, k.operation, k.key, k.fingerprint, k.run_id
 from json_each(?1) w
 cross join idempotency_keys k

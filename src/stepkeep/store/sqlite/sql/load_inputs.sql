@@ -1,4 +1,4 @@
--- Read what runs were given. ?1 is JSON: [[tenant, run id], ...].
+-- Read the details of runs. ?1 is JSON: [[tenant, run id], ...].
 select d.tenant, d.run_id, d.input
 from json_each(?1) w
 cross join run_details d on d.tenant = w.value ->> 0 and d.run_id = w.value ->> 1

@@ -1,5 +1,5 @@
--- Read what steps produced: the note that may hold it, and the output of the attempt that succeeded under the fence
--- that counts. ?1 is JSON: [[tenant, run id, no], ...].
+-- Read outputs of steps: the note that may hold one, and the output of the attempt that succeeded under the current
+-- fence. ?1 is JSON: [[tenant, run id, no], ...].
 select s.tenant, s.run_id, s.no, s.note, a.output
 from json_each(?1) w
 cross join steps s on s.tenant = w.value ->> 0 and s.run_id = w.value ->> 1 and s.no = w.value ->> 2

@@ -1,4 +1,4 @@
--- Read the steps that wait for people or the outside world. ?1 is JSON: [[tenant, run id], ...].
+-- Read the steps that wait for people or messages. ?1 is JSON: [[tenant, run id], ...].
 select s.tenant, s.run_id, s.no, s.queue, s.priority, s.state, s.ready_at, s.due_at, s.fence, s.worker,
        s.claimed_at, s.attempts, s.losses, s.unmet, s.settled, s.category, s.error, s.note
 from json_each(?1) w

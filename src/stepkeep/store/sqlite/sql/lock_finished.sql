@@ -1,4 +1,4 @@
--- Find those of the runs asked for that are finished; the transaction itself is the lock. ?2 is JSON: [run id, ...].
+-- Find those of the given runs that are finished; the transaction itself is the lock. ?2 is JSON: [run id, ...].
 select id
 from runs
 where tenant = ?1 and id in (select value from json_each(?2)) and ended_at is not null

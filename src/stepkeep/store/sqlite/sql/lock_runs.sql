@@ -1,4 +1,5 @@
--- Read the runs wanted, and whether each is set aside; the transaction itself is the lock. ?1 is JSON: [[tenant, run id], ...].
+-- Read the wanted runs, and whether each is quarantined; the transaction itself is the lock. ?1 is JSON: [[tenant,
+-- run id], ...].
 select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.open, r.moving, r.leased, r.failed,
        r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
        r.business_key, r.moved_at,

@@ -1,5 +1,5 @@
--- Write run rows that are still at the journal sequence they were read at and that move within no index: what is due,
--- ended or troubled stays so. Most changes are of this kind, and cost half of those that rewrite three indexes.
+-- Write run rows that are still at the journal sequence they were read at and whose indexed columns are unchanged
+-- (due, ended, stopped). Most changes are of this kind, and cost half of those that rewrite three indexes.
 update runs
 set state = ?4, priority = ?5, seq = ?6, head = ?7, open = ?8, moving = ?9, leased = ?10, failed = ?11, undoing = ?12,
     inbox = ?13, policy = ?15, category = ?16, error = ?17, rollback = ?18, started_at = ?20, business_key = ?22,

@@ -1,5 +1,5 @@
--- Write what moves in steps that nobody could claim and that nobody can claim now, so that the index of what is claimable
--- is left alone; where a moment is given, over leases only that still stand at it.
+-- Write the hot columns of steps that were not and are not claimable, so that the index of claimable steps is
+-- unchanged. If a time is given, only over leases that are still valid at it.
 update steps
 set state = ?4, due_at = ?5, fence = ?6, worker = ?7, claimed_at = ?8, unmet = ?9, settled = ?10
 where tenant = ?1 and run_id = ?2 and no = ?3 and ready_at is null

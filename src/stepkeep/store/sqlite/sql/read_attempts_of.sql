@@ -1,4 +1,4 @@
--- Read all attempts of runs, in the order asked for. ?2 is JSON: [run id, ...].
+-- Read all attempts of runs, in the given order. ?2 is JSON: [run id, ...].
 select t.tenant, t.run_id, t.no, t.fence, t.number, t.state, t.worker, t.started_at, t.ended_at, t.category,
        t.error, t.output, t.cost
 from json_each(?2) w

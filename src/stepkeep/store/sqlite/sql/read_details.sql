@@ -1,4 +1,4 @@
--- Read what runs were given. ?1 is JSON: [[tenant, run id], ...].
+-- Read the details of runs. ?1 is JSON: [[tenant, run id], ...].
 select d.tenant, d.run_id, d.workflow, d.version, d.dialect, d.input, d.correlation_id, d.created_at,
        d.created_by, d.business_key, d.rerun_of, d.labels
 from json_each(?1) w

@@ -1,4 +1,4 @@
--- Read what a run has told the outside world.
+-- Read the outbox of a run.
 select tenant, run_id, seq, number, name, payload, created_at
 from outbox
 where tenant = ?1 and run_id = ?2

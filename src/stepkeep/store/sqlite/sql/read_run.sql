@@ -1,4 +1,4 @@
--- Read one run with what it was given.
+-- Read one run with its details.
 select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.open, r.moving, r.leased, r.failed,
        r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
        r.business_key, r.moved_at,

@@ -1,3 +1,3 @@
--- Give business keys back.
+-- Delete business keys.
 delete from business_keys
 where tenant = ?1 and key = ?2

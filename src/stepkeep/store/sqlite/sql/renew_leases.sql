@@ -1,4 +1,4 @@
--- Extend a lease that still stands and tell the state of its run.
+-- Renew a lease that is still valid and return the state of its run.
 update steps
 set due_at = max(due_at, ?5 + ?6)
 where tenant = ?1 and run_id = ?2 and no = ?3 and fence = ?4

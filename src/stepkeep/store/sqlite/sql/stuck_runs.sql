@@ -1,5 +1,5 @@
--- List unfinished runs that nothing will move: no claimable step, no lease, no timer, no declared wait.
--- A run's timeout is no cause to move; the end of its grace period is.
+-- List unfinished runs without a cause to progress: no claimable step, no lease, no timer, no declared wait.
+-- A run's timeout is not a cause; the end of its grace period is.
 select r.tenant, r.id
 from runs r indexed by runs_live
 where r.ended_at is null and r.state in ('queued', 'running', 'blocked', 'validating', 'stopping', 'compensating')
