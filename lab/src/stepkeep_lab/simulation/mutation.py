@@ -49,7 +49,8 @@ def planted(mutant: Mutant) -> Iterator[None]:
 
 def _find(where: str) -> FunctionType:
     module, _, path = where.partition(":")
-    found: Any = import_module(f"stepkeep.{module}")
+    package = "stepkeep_lab" if module.startswith("simulation.") else "stepkeep"
+    found: Any = import_module(f"{package}.{module}")
     for name in path.split("."):
         found = inspect.getattr_static(found, name)
     function = found.__func__ if isinstance(found, staticmethod | classmethod) else inspect.unwrap(found)
