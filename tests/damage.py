@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-GUARDED = ("runs", "steps", "attempts", "journal", "messages", "run_details", "outbox")
+GUARDED = ("definitions", "runs", "steps", "attempts", "journal", "messages", "run_details", "outbox")
 
 
 async def damage(url: str, statement: str) -> None:

@@ -17,6 +17,7 @@ SHORT = {
     "expressions": 600,
     "handlers": 20,
     "api": 200,
+    "databases": 25,
     "logs": 60,
     "terminal": 15,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound
+from stepkeep.errors import Broken, Conflict, InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, digest_of, encode_definition
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, MessageArrived, StepReported, TimeCame
@@ -187,7 +187,7 @@ def test_a_definition_that_cannot_be_read_stops_no_claim_of_the_others(
         bench.transactor.plans._plans.clear()
         claims = await bench.claim(limit=10)
         assert sorted(claim.run_id for claim in claims) == sorted(good)
-        with pytest.raises(Broken, match="unreadable"):
+        with pytest.raises(Unreadable, match="its definition is unreadable"):
             await bench.transactor.submit(CancelRequested(tenant=TENANT, run_id=bad, actor=ACTOR))
 
     on(database_url, act)

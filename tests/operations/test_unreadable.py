@@ -7,11 +7,12 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotFound, Unreadable
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.definition import Approval, Definition
+from stepkeep.kernel.definition import Approval, Definition, Handler
 from stepkeep.kernel.events import GateDecided, TimeCame
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations.expire import sweep_timers
@@ -229,3 +230,40 @@ def test_text_that_is_not_unicode_is_the_damage_of_one_run(tmp_path: Any) -> Non
             await bench.store.read_steps(TENANT, runs[0])
 
     on(url, act)
+
+
+DEFINITIONS = {
+    "queues": "update definitions set queues = '{{' where name = 'signed'",
+    "missing": "delete from definitions where name = 'signed'",
+}
+
+
+@pytest.mark.parametrize("how", DEFINITIONS)
+def test_runs_of_a_definition_that_cannot_be_read_are_refused_and_others_go_on(database_url: str, how: str) -> None:
+    async def act(bench: Bench) -> None:
+        bad = await bench.start(await bench.publish(SIGNED))
+        good = await bench.start(await bench.publish(replace(SIGNED, name="other")))
+        await damage(database_url, DEFINITIONS[how].format())
+        fresh = Bench(type(bench.transactor)(bench.store))  # a process that has not read the definition yet
+        replies = await fresh.transactor.submit_all([approval(bad), approval(good)])
+        assert [type(reply) for reply in replies] == [Unreadable, Accepted]
+        assert str(replies[0]).startswith(f"run {bad} cannot be read: its row in definitions (id ")
+
+    on(database_url, act)
+
+
+def test_a_queue_that_cannot_be_read_keeps_no_worker_from_the_others(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(bench: Bench) -> None:
+        await bench.publish(chain("one", 1))
+        await bench.publish(Definition(name="two", version=1, steps=(task("s", executor=Handler(name="other")),)))
+        before = await bench.store.list_queues(TENANT)
+        assert len(before) == 2
+        await damage(database_url, "update queues set spec = '{' where spec like '%other%'")
+        assert await bench.store.list_queues(TENANT) == [
+            (number, spec) for number, spec in before if spec.name != "other"
+        ]
+
+    on(database_url, act)
+    assert "a row of queues (number" in caplog.text

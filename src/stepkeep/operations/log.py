@@ -24,6 +24,7 @@ from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, sub
 from stepkeep.operations.lines import Scribe, unfold
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, StoredDefinition
+from stepkeep.store.reading import unreadable
 
 JOURNAL_PAGE = 1000
 RUNS_PAGE = 200
@@ -74,9 +75,13 @@ async def _export_run(
     at = found.details.created_at
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):
         at = entry.at
-        for move in unfold(entry):
-            for line in teller.lines(move):
-                yield line
+        try:
+            lines = [line for move in unfold(entry) for line in teller.lines(move)]
+        except (LookupError, ValueError, TypeError) as problem:
+            # Each row can be read, and they contradict each other: a hop of a step that the plan does not have.
+            raise unreadable("journal", (tenant, run_id), (tenant, run_id, entry.seq), problem) from problem
+        for line in lines:
+            yield line
     yield teller.head(tenant, found.run.seq, found.run.head, found.run.state, at)
 
 

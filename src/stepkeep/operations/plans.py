@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from stepkeep.definition.conditions import compile_condition
-from stepkeep.errors import Broken, DefinitionChanged, StepkeepError
+from stepkeep.errors import DefinitionChanged, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.store.protocol import StoredDefinition
@@ -57,8 +57,9 @@ class PlanCache:
 
     def refusal(self, run_id: str, definition_id: int) -> StepkeepError:
         """Why a run without a plan cannot continue."""
-        kind = DefinitionChanged if isinstance(self._problems.get(definition_id), DefinitionChanged) else Broken
-        return kind(f"run {run_id} cannot go on here: {self.problem(definition_id)}")
+        if isinstance(self._problems.get(definition_id), DefinitionChanged):
+            return DefinitionChanged(f"run {run_id} cannot go on here: {self.problem(definition_id)}")
+        return Unreadable("definitions", f"id {definition_id}", self.problem(definition_id), run_id=run_id)
 
     def problem(self, definition_id: int) -> str:
         """Why there is no plan."""

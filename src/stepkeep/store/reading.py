@@ -6,7 +6,8 @@ rows inside `read_row`, and catch conversion errors where a batch is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
 from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import RunKey, RunRecord, WholeRun
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -96,6 +99,41 @@ def named(table: str, tenant: str, run_ids: Sequence[str]) -> Iterator[None]:
 def unreadable_worker(row: Sequence[Any], problem: object) -> Unreadable:
     """The error for the row of a worker, which begins with its tenant and its id."""
     return Unreadable("workers", f"id {row[1]!a:.80}", reason(problem), tenant=None)
+
+
+def read_definition(convert: Callable[[Any], T], row: Sequence[Any]) -> T:
+    """A published definition, or Unreadable. The row begins with tenant and id."""
+    where = f"id {row[1]!a:.40}"
+    try:
+        value = convert(row)
+        said = misfit(value)
+    except Exception as problem:
+        raise Unreadable("definitions", where, reason(problem)) from problem
+    if said is not None:
+        raise Unreadable("definitions", where, said)
+    return value
+
+
+def read_definitions(convert: Callable[[Any], T], rows: Iterable[Sequence[Any]]) -> list[T]:
+    """Definitions for a batch of decisions, without those that cannot be read: their runs alone are refused."""
+    found = []
+    for row in rows:
+        try:
+            found.append(read_definition(convert, row))
+        except Unreadable as problem:
+            log.error("%s", problem)  # noqa: TRY400 - the message names the row; the traceback is that of a decoder
+    return found
+
+
+def read_queues(decode: Callable[[Any], T], rows: Iterable[Sequence[Any]]) -> list[tuple[int, T]]:
+    """Queues with what they ask of a worker, without those that cannot be read: no worker serves them."""
+    found = []
+    for number, text in rows:
+        try:
+            found.append((number, decode(text)))
+        except msgspec.MsgspecError as problem:
+            log.error("%s", Unreadable("queues", f"number {number!a:.40}", reason(problem)))  # noqa: TRY400 - as above
+    return found
 
 
 def damage_of(whole: WholeRun) -> Unreadable | None:

@@ -25,7 +25,7 @@ from stepkeep.kernel.states import (
 )
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, json_text, names, numbers, packed, words
 from stepkeep.store.protocol import Loaded, RunKey, RunRecord, StoredDefinition
-from stepkeep.store.reading import read_row, unreadable, unreadable_worker
+from stepkeep.store.reading import read_definition, read_row, unreadable, unreadable_worker
 
 RUN_STATES = {state.value: state for state in RunState}
 STEP_STATES = {state.value: state for state in StepState}
@@ -419,6 +419,11 @@ def outbox_from(columns: Sequence[Any]) -> OutboxEntry:
 
 
 def definition_from(columns: Sequence[Any]) -> StoredDefinition:
+    """A definition, or Unreadable."""
+    return read_definition(unchecked_definition, columns)
+
+
+def unchecked_definition(columns: Sequence[Any]) -> StoredDefinition:
     values = dict(zip(StoredDefinition.__struct_fields__, columns, strict=True))
     values["queues"] = _numbers(values["queues"])
     return StoredDefinition(**values)

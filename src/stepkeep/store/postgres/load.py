@@ -14,7 +14,7 @@ from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
-from stepkeep.store.reading import quarantined, unreadable
+from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
@@ -62,8 +62,9 @@ class Loading:
             await self._load(more.wants, ())
         loaded = self.loaded
         if more.definitions:
-            for row in await fetch(self.connection, SQL.load_definitions, numbers(more.definitions)):
-                loaded.definitions[row[1]] = columns.definition_from(row)
+            found = await fetch(self.connection, SQL.load_definitions, numbers(more.definitions))
+            for definition in read_definitions(columns.unchecked_definition, found):
+                loaded.definitions[definition.id] = definition
         if more.idempotency:
             asked = zip(*more.idempotency, strict=True)
             for row in await fetch(self.connection, SQL.load_idempotency_keys, *asked):

@@ -53,7 +53,7 @@ from stepkeep.store.protocol import (
     WorkerChange,
     Write,
 )
-from stepkeep.store.reading import read_row
+from stepkeep.store.reading import read_queues, read_row
 
 T = TypeVar("T")
 
@@ -215,7 +215,7 @@ class PostgresStore:
         return columns.claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
-        return await self._read(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
+        return read_queues(_decode_spec, await self._read(tuple, SQL.list_queues, tenant))
 
     # -- read ------------------------------------------------------------------------------------------------
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:

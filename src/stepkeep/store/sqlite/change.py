@@ -17,7 +17,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, Want, Write
-from stepkeep.store.reading import quarantined, unreadable
+from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.statements import load_statements
@@ -118,8 +118,8 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     """Load what the callback still needs."""
     load_wants(connection, more.wants, loaded)
     if more.definitions:
-        for row in _read(connection, SQL.load_definitions, more.definitions):
-            definition = rows.to_definition(row)
+        found = _read(connection, SQL.load_definitions, more.definitions)
+        for definition in read_definitions(rows.definition_from, found):
             loaded.definitions[definition.id] = definition
     if more.idempotency:
         for row in _read(connection, SQL.load_idempotency_keys, more.idempotency):

@@ -24,7 +24,7 @@ from stepkeep.kernel.states import (
     WorkerState,
 )
 from stepkeep.store.protocol import IdempotencyKey, RunKey, RunRecord, StoredDefinition
-from stepkeep.store.reading import read_row, unreadable_worker
+from stepkeep.store.reading import read_definition, read_row, unreadable_worker
 
 Row = tuple[Any, ...]
 
@@ -251,6 +251,11 @@ def to_idempotency(row: Row) -> IdempotencyKey:
 
 
 def to_definition(row: Row) -> StoredDefinition:
+    """A definition, or Unreadable."""
+    return read_definition(definition_from, row)
+
+
+def definition_from(row: Row) -> StoredDefinition:
     named = dict(zip(StoredDefinition.__struct_fields__, row, strict=True))
     named["queues"] = _decode_numbers(named["queues"])
     return StoredDefinition(**named)

@@ -47,7 +47,7 @@ from stepkeep.store.protocol import (
     WorkerChange,
     Write,
 )
-from stepkeep.store.reading import read_row
+from stepkeep.store.reading import read_queues, read_row
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.bell import SqliteBell
@@ -220,7 +220,7 @@ class SqliteStore:
         return await self._look(look)
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
-        return await self._rows(lambda row: (row[0], _decode_spec(row[1])), SQL.list_queues, tenant)
+        return read_queues(_decode_spec, await self._rows(tuple, SQL.list_queues, tenant))
 
     # -- read ------------------------------------------------------------------------------------------------
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
