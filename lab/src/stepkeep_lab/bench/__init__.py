@@ -1,1 +1,1 @@
-"""What it costs, measured: the same work on both databases, beside peers and beside the bound: `stepkeep bench`."""
+"""Benchmarks: the same workloads on both databases, beside peers and beside the bound: `stepkeep bench`."""

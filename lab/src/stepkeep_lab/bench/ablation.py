@@ -1,4 +1,4 @@
-"""What each shortcut of the hot path gains: the engine with all of them beside the engine without one, taking turns.
+"""Measures the gain of each shortcut of the hot path: the engine with all of them and without one, in alternation.
 
 A shortcut is switched off by replacing one attribute, in this process and in the workers. Run as a program it is a
 worker like any other, without the shortcuts that `STEPKEEP_BENCH_WITHOUT` names. `stepkeep lab ablation` calls it.

@@ -1,7 +1,7 @@
-"""A long queue: what a claim costs when ten thousand, or three million, runs are ready, and a million are finished.
+"""Measures claims from a long queue: ten thousand or three million ready runs, and a million finished ones.
 
-The queue is filled by copying the rows of a recorded run inside the database; claims go through the operations, with
-the worker's own low-water mark, and hand back what they took.
+The queue is filled by copying the rows of a recorded run inside the database. Claims go through the operations, with
+the worker's own low-water mark, and are released afterwards.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The bound: the rows that the engine writes, written inside the server by one session with no client to wait for.
+"""The bound: the rows that the engine writes, written inside the server by one session without a client.
 
-A procedure replays a recorded run in batches, a commit per stage and batch: the same inserts and updates, of the same
-width, without locking, reading, deciding, sealing or a single round trip. No engine on this schema can be faster.
+A procedure replays a recorded run in batches, with one commit per stage and batch: the same inserts and updates of the
+same width, without locks, reads, decisions, sealing or round trips. No engine on this schema can be faster.
 """
 
 from __future__ import annotations

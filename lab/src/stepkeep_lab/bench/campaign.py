@@ -1,4 +1,5 @@
-"""A campaign: all works and all peers, round after round, so that a slow minute of the machine falls on all alike."""
+"""A campaign: all workloads and all peers, round after round, so that a slow minute of the machine affects all of
+them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bars, drawn by hand: as text for a terminal and as SVG for a page. Both on a logarithmic scale. Pure.
+"""Draws bars on a logarithmic scale: as text for a terminal and as SVG for a page. Pure.
 
-Engines differ by factors of a hundred; on a linear scale most of them would not be seen.
+Engines differ by factors of a hundred; on a linear scale most bars would be invisible.
 """
 
 from __future__ import annotations

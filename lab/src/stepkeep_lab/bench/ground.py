@@ -1,7 +1,7 @@
-"""Where a measurement takes place: a fresh database, and worker processes as anybody would start them.
+"""Provides fresh databases and worker processes for a measurement.
 
-Servers are durable (`fsync`, `synchronous_commit`, SQLite's `synchronous=FULL`), because nothing else is worth
-measuring. Whatever is started here is gone when its block ends.
+Servers are durable (`fsync`, `synchronous_commit`, SQLite's `synchronous=FULL`). Everything that is started here ends
+with its block.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The handler that the measured steps run: it does nothing and returns a kilobyte. Worker processes import it."""
+"""The handler of measured steps: it does nothing and returns a kilobyte. Worker processes import it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a worker costs that has nothing to do, and how often a busy one asks the server.
+"""Measures the cost of an idle worker, and the statements per step of a busy one.
 
-Statements are counted in the server's own log, which one database is told to keep in full.
+Statements are counted in the server's log, which records all statements of one database.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long one run takes, from the call that starts it to the moment its client sees that it has ended.
+"""Measures the duration of one run, from the call that starts it until its client sees the end.
 
-One run at a time is watched; the load beside it, where there is one, is started by the clock, whatever comes back.
+One run at a time is measured; the load beside it, if any, has a fixed start rate (open loop).
 """
 
 from __future__ import annotations

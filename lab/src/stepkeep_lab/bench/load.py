@@ -1,4 +1,4 @@
-"""Runs by the thousand: started by concurrent callers, awaited without getting in the way, verified afterwards."""
+"""Starts thousands of runs from concurrent callers, waits for them, and verifies their journals afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""On what it was measured: processor, cores, memory and versions. No names and no paths: a report travels."""
+"""Describes the machine: processor, cores, memory and versions. No names and no paths, because reports are
+published."""
 
 from __future__ import annotations
 

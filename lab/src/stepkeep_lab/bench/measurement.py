@@ -1,4 +1,4 @@
-"""Measurements as values: what was measured, on what, round by round; medians and spreads are computed, never kept."""
+"""Measurements as values: what was measured, where, round by round; medians and spreads are computed on demand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The engine without notifications, to see what they cost: hints are not rung, work is found by polling alone.
+"""The engine without notifications, to measure their cost: work is found by polling alone.
 
-Run as a program it is a worker like any other, but for that.
+Run as a program, it is a worker without notifications.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What each party spends: CPU time and memory of the worker, the client and the database server, from /proc.
+"""CPU time and memory of the worker, the client and the database server, from /proc.
 
-On a machine that others share, CPU time is the steadier figure. It reads and computes; it starts and stops nothing.
+On a shared machine, CPU time is steadier than elapsed time. It only reads; it starts and stops nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Peers: other engines doing the same work, each from one file and in an environment of its own.
+"""Peers: other engines with the same workloads, each from one file and in its own environment.
 
-The file says at its top what it needs (inline script metadata) and which databases it can use. It is told what to do by
-one JSON argument and answers with JSON lines. A peer that cannot be installed or does not run is reported with the
-reason; no figure is ever filled in.
+The file names its requirements at its top (inline script metadata) and the databases it can use. It receives one JSON
+argument and answers with JSON lines. A peer that cannot be installed or does not run is reported with the reason; no
+figure is ever filled in.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One real run, recorded change by change, so that its rows can be written again by the million without an engine.
+"""Records one real run, change by change, so that its rows can be copied by the million without an engine.
 
-It is played through the operations themselves, and every table that holds rows of runs is looked at after each commit:
-whatever the engine writes today is what gets copied. The backlog and the bound are made of this.
+The run goes through the operations, and every table with rows of runs is read after each commit, so the copies match
+what the engine writes. The backlog and the bound use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a campaign found, ratios first: one object for programs, tables and bars for people, a page that can travel."""
+"""The report of a campaign, ratios first: one JSON object, tables and bars for people, and a page without local
+paths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Plain SQL on the database that is measured, for what no API offers: to see rows as they are, and multiply them.
+"""Plain SQL on the measured database, for what no API offers: reading raw rows and multiplying them.
 
-Two drivers behind one small face. Nothing that is timed as ours goes through it.
+Two drivers behind one small interface. Nothing that is timed as ours uses it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is aimed at, as a table over measurements, and whether it was met. Pure.
+"""The targets, as a table over measurements, and whether each was met. Pure.
 
-A target that names a peer is judged only where that peer was measured in the same campaign.
+A target that names a peer is evaluated only if that peer was measured in the same campaign.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The shapes that are measured: steps in a row, and one step that fans out to many which another one awaits."""
+"""The measured workflows: steps in sequence, and one step that fans out to many and joins them."""
 
 from __future__ import annotations
 

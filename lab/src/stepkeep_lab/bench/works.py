@@ -1,4 +1,4 @@
-"""The works that are measured, as data: a name, a measure, its size, where, how often, and whether it is quick."""
+"""The workloads, as data: a name, a measure, its size, databases, rounds, and whether it is quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepkeep bench`: what it costs, on databases and processes of its own."""
+"""`stepkeep bench`: measures on databases and processes of its own."""
 
 from __future__ import annotations
 

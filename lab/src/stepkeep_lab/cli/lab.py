@@ -1,4 +1,4 @@
-"""`stepkeep lab`: the engine put to the test. Simulation and planted bugs are here, the other commands beside it."""
+"""`stepkeep lab`: simulation and planted bugs are here, the other commands beside it."""
 
 from __future__ import annotations
 

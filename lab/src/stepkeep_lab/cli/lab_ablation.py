@@ -1,4 +1,4 @@
-"""`stepkeep lab ablation`: what each shortcut of the hot path gains."""
+"""`stepkeep lab ablation`: measures the gain of each shortcut of the hot path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepkeep lab check`: visit every state of a family of small runs and say whether a promise fails in any of them."""
+"""`stepkeep lab check`: visits every state of a family of small runs and reports violated properties."""
 
 from __future__ import annotations
 

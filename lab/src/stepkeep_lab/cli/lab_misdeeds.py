@@ -1,4 +1,4 @@
-"""`stepkeep lab misdeeds`: one worker, many runs with misbehaving handlers, and what the worker has lost by them."""
+"""`stepkeep lab misdeeds`: one worker, many runs with misbehaving handlers, and a check of the worker's resources."""
 
 from __future__ import annotations
 

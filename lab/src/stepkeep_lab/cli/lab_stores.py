@@ -1,4 +1,4 @@
-"""`stepkeep lab stores`: bugs planted in the stores' SQL, one at a time, and whether each shows on a real database."""
+"""`stepkeep lab stores`: plants bugs in the stores' SQL, one at a time, and checks that a real database shows each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stepkeep lab torture`: real faults on real processes and databases of its own, and what became of the work."""
+"""`stepkeep lab torture`: real faults on real processes and databases of its own, followed by an audit."""
 
 from __future__ import annotations
 

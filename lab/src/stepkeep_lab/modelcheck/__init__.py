@@ -1,1 +1,1 @@
-"""Exhaustive exploration of small runs through the production `decide`: every state, every promise, every way out."""
+"""Exhaustive exploration of small runs through the production `decide`: every state and every property."""

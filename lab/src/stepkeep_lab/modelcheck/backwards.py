@@ -1,4 +1,4 @@
-"""From the ends of a graph backwards: which nodes have no way to any of them. Knows numbers only, no states."""
+"""Finds the nodes of a graph from which no end is reachable. It knows numbers only, no states."""
 
 from __future__ import annotations
 

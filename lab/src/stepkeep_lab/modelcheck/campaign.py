@@ -1,4 +1,4 @@
-"""All cases together: as many states of each as are asked for, and the figures to publish."""
+"""Runs all cases, with a limit on the states of each, and collects the figures to publish."""
 
 from __future__ import annotations
 

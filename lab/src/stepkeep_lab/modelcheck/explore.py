@@ -1,8 +1,8 @@
-"""Breadth first through every state of a case, checking each decision and each state on the way.
+"""Explores every state of a case breadth first, and checks each decision and each state.
 
-Every successor is what the production `decide` answered. When all states are known the graph is walked backwards: from
-everywhere a terminal state must be reachable by what time, workers and declared waits bring, without a cancel, a run
-timeout or a fault to help. Where a limit cuts the walk off, each state at the edge is driven on to an end first.
+Every successor is a result of the production `decide`. When all states are known, the graph is walked backwards. From
+every state a terminal state must be reachable through timers, workers and declared waits, without a cancel, a run
+timeout or a fault. If a limit ends the exploration, each unexplored state is first driven to an end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The small definitions whose every state is visited. Together they use every feature that a decision knows.
+"""The small definitions whose states are explored. Together they use every feature that a decision knows.
 
-Limits are low (two attempts, two losses) because what happens at a limit matters, not how far away it is.
+Limits are low (two attempts, two losses), because only the behaviour at a limit matters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What may happen to a run in a given state: everything that time, workers, people and the outside world can bring.
+"""Everything that can happen to a run in a given state: timers, workers, people and messages.
 
-A move is an event for `decide`, or something that only the outside sees (a worker dies, a lease runs out). A probe is
-an event that must change nothing: stale reports, sweeps that come too early, strangers, wrong tokens, duplicates.
+A move is an event for `decide`, or something that the engine does not see (a worker dies, a lease expires). A probe is
+an event that must change nothing: stale reports, early sweeps, unknown workers, wrong tokens, duplicates.
 """
 
 from __future__ import annotations

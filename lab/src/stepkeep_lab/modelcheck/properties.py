@@ -1,7 +1,7 @@
-"""What must hold in every state and on every way between two of them. Shares no code with the kernel's own checks.
+"""Properties of every state and every transition. Shares no code with the kernel's own checks.
 
-`between` looks at one decision against the state it was made in, `at` at a state on its own. Each finding has a name
-(I1 to I12 as in the documentation), so that a planted defect can be shown to be caught by the property that is meant.
+`between` checks one decision against the state it was made in, `at` checks a state on its own. Each finding has a name
+(I1 to I12 as in the documentation), so that a planted defect can be shown to be caught by the right property.
 """
 
 from __future__ import annotations

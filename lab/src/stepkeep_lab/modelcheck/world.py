@@ -1,9 +1,9 @@
-"""A run as the model checker sees it: the kernel's own rows, with everything that no decision hangs on made the same.
+"""A run as a state of the model checker: the kernel's own rows, with everything normalised that no decision depends on.
 
-Times become "due" or "not due", fences are counted anew from the oldest that a row knows, the journal has no head. What
-is left is finite, and is packed into a few bytes without loss: two states are one only if they are equal. Of workers
-nothing is kept but which leases are held by one that lives: a zombie can do nothing but report, and that is tried in
-every state, for every step that was ever claimed (`moves.probes`).
+Times become "due" or "not due", fences are renumbered from the oldest in a row, and the journal has no head. The result
+is finite and is packed into a few bytes without loss: two states are equal only if their rows are equal. Of workers, a
+state only records which leases belong to a live one. A late worker can only report, and `moves.probes` tries that in
+every state, for every step that was ever claimed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Simulated user code: handlers that complete, fail, hang, wait, emit, or take their whole worker down.
+"""Simulated user code: handlers that complete, fail, hang, wait, emit, or end their whole worker.
 
-What an attempt does is drawn from a hash of seed, run, step and fence, so that nobody else's doings change it. Handlers
-are ordinary registered coroutines and run through the real executor; `SimulatedCrew` gives them a place to run.
+The behaviour of an attempt is drawn from a hash of seed, run, step and fence, so that it does not depend on other
+events. Handlers are ordinary registered coroutines and run through the real executor; `SimulatedCrew` runs them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What really happened, kept outside the database: effects of handlers, answers given to callers, secrets issued.
+"""The ledger: effects of handlers, answers to callers and issued secrets, kept outside the database.
 
-The engine never sees it. At the end `verdict` holds the database against it: what was acknowledged must be there, what
-was accepted must be what a handler said, and no effect may be without its reason.
+The engine never reads it. At the end `verdict` compares the database with it: everything acknowledged must be there,
+every accepted outcome must be what a handler returned, and no effect may be without a cause.
 """
 
 from __future__ import annotations

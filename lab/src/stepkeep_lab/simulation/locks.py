@@ -1,6 +1,7 @@
-"""Row locks of the model database: first come, first served, held to the end of the transaction, deadlocks found.
+"""Row locks of the model database: first come, first served, held until the end of the transaction, with deadlock
+detection.
 
-Keys are whatever names a row. It knows sessions and keys and nothing of what the rows hold; `database` asks it.
+Keys are opaque. It knows sessions and keys, not rows; `database` calls it.
 """
 
 from __future__ import annotations

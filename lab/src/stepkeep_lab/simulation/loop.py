@@ -1,7 +1,7 @@
-"""An event loop with virtual time and processes: which process runs next is drawn from a seed, and nothing else varies.
+"""An event loop with virtual time and processes: the seed determines which process runs next; nothing else varies.
 
-Within a process callbacks run in the order asyncio promises; between processes any order may come up. A process can be
-paused (everything it would do waits) or killed (nothing of it ever runs again, not even its `finally`).
+Within a process, callbacks run in the order that asyncio guarantees; between processes any order is possible. A process
+can be paused (its callbacks wait) or killed (nothing of it ever runs again, not even its `finally`).
 """
 
 from __future__ import annotations

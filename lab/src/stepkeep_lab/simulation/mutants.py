@@ -1,6 +1,6 @@
-"""Planted bugs: each is a mistake that somebody could make, and each must be caught within a bounded number of seeds.
+"""Planted bugs: each is a plausible mistake, and each must be caught within a limited number of seeds.
 
-A simulator that misses a bug is the bug. The list is data; `mutation` plants, `campaign` hunts.
+The list is data; `mutation` plants the bugs, and `campaign` hunts them.
 """
 
 from __future__ import annotations

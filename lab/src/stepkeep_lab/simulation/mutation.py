@@ -1,6 +1,6 @@
-"""Planting a bug in memory: a piece of a function's text is replaced, and the function gets the code of the result.
+"""Plants a bug in memory: a piece of a function's source is replaced, and the function gets the compiled result.
 
-Files are never touched. A mutant that no longer fits the text it was written for says so, instead of testing nothing.
+Files are never changed. A planted bug whose text is not found exactly once is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""People and the outside world: they start runs, approve, reject, complete, send, cancel, often at the wrong moment.
+"""People and other programs: they start runs, approve, reject, complete, send and cancel, often at a bad moment.
 
-While there is chaos they act at random, twice, out of order and on the wrong thing. Afterwards they are fair: whatever
-waits for somebody and has no deadline of its own is served, so that every run can end. All goes through the server.
+During the faults they act at random, twice, out of order and on the wrong thing. Afterwards they answer every wait
+without a deadline, so that every run can end. All requests go through the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One seed from its scenario to its result: chaos, then calm until every run has ended, then the verdict.
+"""Runs one seed from its scenario to its result: faults, then calm until every run has ended, then the verdict.
 
-The same scenario always gives the same result, byte for byte: `digest` covers all journals, all rows' heads and the log
-of faults. Campaigns, the shrinker, the mutants and the tests call `play`.
+The same scenario always gives the same result, byte for byte: `digest` covers all journals, the heads of all rows and
+the log of faults. Campaigns, the shrinker, the planted bugs and the tests call `play`.
 """
 
 from __future__ import annotations

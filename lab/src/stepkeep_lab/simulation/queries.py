@@ -1,4 +1,4 @@
-"""The reading side of the model database: what the real stores ask in SQL, asked of tables in memory."""
+"""The reads of the model database: what the real stores read with SQL, from tables in memory."""
 
 from __future__ import annotations
 

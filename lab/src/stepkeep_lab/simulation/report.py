@@ -1,4 +1,4 @@
-"""The report of a long campaign: JSON for programs, a page for people. It names no paths and nobody: it travels."""
+"""The report of a long campaign: JSON for programs, a page for people, without paths and names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What one seed plays out: how many of everything, and how often each kind of thing goes wrong.
+"""The parameters of one seed: how many of everything, and the rate of each kind of fault.
 
 Swarm testing: each seed draws its own rates, many of them zero, because faults hide each other. A scenario is plain
-data, so that a failing one can be made smaller field by field and handed on as JSON.
+data, so that a failing one can be reduced field by field and passed on as JSON.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the model database refuses, as the real schemas do: half-written rows, and any change of what is finished.
+"""The rules of the model database, as in the real schemas: no half-written rows, and no change of finished runs.
 
-Written from the schemas' own lines and not from the kernel's checks, so that each can catch the other's mistakes.
+They are written from the schemas and not from the kernel's checks, so that each can catch mistakes of the other.
 """
 
 from __future__ import annotations

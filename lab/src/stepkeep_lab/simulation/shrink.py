@@ -1,7 +1,7 @@
-"""Making a failing scenario smaller: fewer runs, workers, steps and faults, as long as it fails in the same way.
+"""Reduces a failing scenario: fewer runs, workers, steps and faults, as long as it fails in the same way.
 
-Greedy and bounded: it tries one reduction after the other and keeps what still fails. The result is handed on as the
-seed and the fields that differ from what the seed draws.
+Greedy and limited: it tries one reduction after the other and keeps those that still fail. The result is the seed and
+the fields that differ from the seed's own values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The stage of one seed: loop, database, processes, and the means to hurt them.
+"""The environment of one seed: loop, database, processes, and the means to inject faults.
 
-Everything that plays on it (workers, server, people, handlers) reaches the rest of the world through it, so that what
-is paused, killed or cut off stays so. It plays no part itself; `play` does.
+Workers, server, people and handlers reach everything else through it, so that a paused, killed or disconnected process
+stays so. It has no behaviour of its own; `play` runs it.
 """
 
 from __future__ import annotations

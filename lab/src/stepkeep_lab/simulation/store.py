@@ -1,7 +1,7 @@
-"""The model store: the stores' protocol on the model database, one round trip of a wire for each statement.
+"""The model store: the stores' protocol on the model database, with one round trip for each statement.
 
-It follows the PostgreSQL store statement by statement, so that what can happen between two statements there can happen
-here. On a plain wire it passes the stores' contract suite; in a simulation the wire brings faults.
+It follows the PostgreSQL store statement by statement, so that the same interleavings are possible. Without faults it
+passes the stores' contract suite; in a simulation each round trip may have faults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rows of the model database, and the two things done to them: check what is to be written, and write it.
+"""The rows of the model database, with two operations: check a write, and apply it.
 
-Rows are frozen values, so that whoever has read one keeps it as it was. Nothing here waits or locks; a transaction
-(`session`) decides when to check and when to write.
+Rows are frozen values, so that a reader keeps what it has read. Nothing here waits or locks; a transaction (`session`)
+decides when to check and when to apply.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The last look at a seed: the database held against the ledger, and the exported logs given to the judge.
+"""The final check of a seed: the database against the ledger, and the exported logs against the judge.
 
-It runs when everything has come to rest. What was acknowledged must be there, what was accepted must be what a handler
-said, and the logs of all runs and workers must tell a story that the judge believes.
+It runs after everything has ended. Everything acknowledged must be there, every accepted outcome must be what a handler
+returned, and the logs of all runs and workers must pass the judge.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""The real stores put to the test: compared with the model, met by rivals, and given bugs that must show."""
+"""Checks of the real stores: compared with the model store, with concurrent locks, and with planted bugs that must
+be found."""

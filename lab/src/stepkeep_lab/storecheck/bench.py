@@ -1,6 +1,6 @@
-"""A small bench: one opening of a database, with the operations of workers and people in one line each.
+"""A test bench: one open database, with the operations of workers and people as one call each.
 
-The hunters of this room do everything through it; it decides and checks nothing.
+All checks of this package use it; it decides and checks nothing.
 """
 
 from __future__ import annotations

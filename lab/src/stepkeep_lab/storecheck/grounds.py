@@ -1,7 +1,7 @@
-"""Where a hunt takes place: fresh databases of one kind, with a clock that stands still unless it is moved.
+"""Provides fresh databases of one kind, with a clock that stands still unless it is set.
 
-SQLite files are new each time; on PostgreSQL one database is made per hunt, because migrating is what a bug may be in,
-and emptied between lives. The model beside them has the same clock.
+SQLite files are new each time. On PostgreSQL one database is created per hunt, because a bug may be in a migration, and
+emptied between seeds. The model store has the same clock.
 """
 
 from __future__ import annotations

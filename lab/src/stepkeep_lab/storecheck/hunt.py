@@ -1,7 +1,7 @@
-"""The hunt: every planted bug in the stores' SQL must show on a real database, within a bounded number of lives.
+"""The hunt: every planted bug in the stores' SQL must be found on a real database, within a limited number of seeds.
 
-A bug counts only where the store without it passes the very same hunters to the very same bound: that is tried first.
-Rivals play their scenes (PostgreSQL alone can make two transactions wait for each other), then lives are lived.
+A bug counts only if the unchanged store passes the same checks to the same bound: that is tried first. Lock scenarios
+run first (only PostgreSQL lets two transactions wait for each other), then differential seeds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What no engine would ask for, put to a store all the same: each lie has an answer that the model gives too.
+"""Invalid requests that no engine would make; the model store gives the expected answer to each.
 
-A rule that matters is refused in two places, the kernel and the store; behind a kernel that never asks, only lies show
-whether the second place still stands. Each returns what it was answered, or None where there is nothing to lie about.
+Important rules are enforced twice, by the kernel and by the store. The kernel never makes an invalid request, so only
+these show whether the store still refuses it. Each returns the answer, or None if it does not apply.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Seeded lives: the same operations at the same moments on the model and on a real store, and no difference at all.
+"""Differential test: the same operations at the same times on the model store and on a real store must not differ.
 
-The model is the oracle. A life publishes, starts, claims, reports, renews, sweeps, decides, sends, cancels, lies, and
-looks at what a transaction gets to see, for two tenants whose runs have the same ids. Every answer is compared, and
-every few operations everything that can be read. The hypothesis machine in `tests/store/test_oracle.py` shrinks what
-it finds; this needs nothing but a seed, and runs against planted bugs.
+The model store is the oracle. A seed publishes, starts, claims, reports, renews, sweeps, decides, sends, cancels, makes
+invalid requests, and reads what a transaction can see, for two tenants whose runs have the same ids. Every answer is
+compared, and every few operations everything that can be read. The hypothesis machine in `tests/store/test_oracle.py`
+shrinks what it finds; this needs only a seed, and runs against planted bugs.
 """
 
 from __future__ import annotations

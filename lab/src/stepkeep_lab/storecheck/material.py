@@ -1,4 +1,5 @@
-"""What lives are made of: definitions that between them wait, fail, check, undo and time out, and what workers report.
+"""Material for differential tests: definitions that together wait, fail, check, undo and time out, and reports of
+workers.
 
 Plain values; `lives` draws from them.
 """

@@ -1,7 +1,7 @@
-"""Bugs for the stores' own SQL: each is a slip that somebody could make in one line of a `.sql` file.
+"""Planted bugs in the stores' SQL: each is a plausible mistake in one line of a `.sql` file.
 
 The list is data; `planting` plants, `hunt` hunts. The texts are short, so that a statement may change around them.
-Where both stores can have the same bug, both do. What was left out, and why, is in `docs/proof.md`.
+Where both stores can have the same bug, both do. `docs/proof.md` lists what was left out, and why.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Planting a bug in a store's SQL: a piece of a statement, or of a migration, is replaced in memory.
+"""Plants a bug in a store's SQL: a piece of a statement, or of a migration, is replaced in memory.
 
-Files are never touched. A bug whose text is not found exactly once says so, so that the list cannot rot unnoticed.
+Files are never changed. A planted bug whose text is not found exactly once is an error.
 """
 
 from __future__ import annotations

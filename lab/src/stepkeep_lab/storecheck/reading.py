@@ -1,7 +1,7 @@
-"""Everything that can be read of a store, as values that two stores can be compared by.
+"""Everything that can be read from a store, as values that can be compared between two stores.
 
-The numbers that each store gives to queues and definitions are its own, and so is the order of timers that fall due
-at the same moment; all else must be equal to the byte.
+Two things may differ: the numbers that a store gives to queues and definitions, and the order of timers that are due at
+the same time. All else must be equal to the byte.
 """
 
 from __future__ import annotations

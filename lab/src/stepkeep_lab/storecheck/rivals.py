@@ -1,8 +1,8 @@
-"""Scenes with a rival: somebody else holds a lock on a real PostgreSQL server, and a store must do the right thing.
+"""Lock scenarios: another session holds a lock on a real PostgreSQL server, and a store must react correctly.
 
-Each scene is a script in which nothing is left to chance: the rival takes its lock, the store is set to work, the
-server is asked whether it waits, time passes by the server's own clock, the rival lets go. A scene raises `Failed` when
-the store waits where it must not, judges by a time that is over, or would wait in a circle.
+Each scenario is a deterministic script: the other session takes its lock, the store starts, the server is asked whether
+it waits, time passes by the server's own clock, the lock is released. A scenario raises `Failed` if the store waits
+where it must not, decides by an old time, or could deadlock.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Real faults on real processes and databases, and the proof of what became of the work: `stepkeep lab torture`."""
+"""Real faults on real processes and databases, followed by an audit: `stepkeep lab torture`."""

@@ -1,7 +1,7 @@
-"""The reckoning after the faults: what the database says against what was acknowledged and what really happened.
+"""The audit after the faults: compares the database with what was acknowledged and what really happened.
 
-It reads only: rows, journals, the ledger and the tally. Each finding is a sentence; none may be left. It shares
-nothing with the kernel's decisions; journals are judged by the judge.
+It only reads: rows, journals, the ledger and the tally. Each finding is a sentence; none may remain. It shares nothing
+with the kernel's decisions; the judge verifies the journals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The campaign: scenario after scenario, each on a fresh database with processes of its own, all from one seed.
+"""The campaign: one scenario after the other, each on a fresh database with its own processes, all from one seed.
 
-It stops for nothing: a scenario that breaks is a finding, one that cannot be run here says why. The command line and
-the tests run this, the tests with fewer scenarios and less time.
+It always continues: a scenario that breaks is a finding, one that cannot run here says why. The command line and the
+tests call it, the tests with fewer scenarios and less time.
 """
 
 from __future__ import annotations

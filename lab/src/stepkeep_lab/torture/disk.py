@@ -1,6 +1,6 @@
-"""SQLite's own file system layer with a trap in it: the process ends at its nth write, sync or truncation.
+"""SQLite's file system layer with a trap: the process ends at its nth write, sync or truncation.
 
-Made the default in torture processes only, so that the store under test opens its files through it unawares.
+It is the default layer in torture processes only, so that the store under test opens its files through it.
 """
 
 from __future__ import annotations

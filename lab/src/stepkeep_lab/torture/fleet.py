@@ -1,4 +1,4 @@
-"""Torture processes as the harness sees them: launched, signalled, waited for, and gone when the block ends."""
+"""Torture processes as the harness sees them: launched, signalled, awaited, and ended with their block."""
 
 from __future__ import annotations
 

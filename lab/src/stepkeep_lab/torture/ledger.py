@@ -1,7 +1,7 @@
-"""Two files outside any database: what handlers really did, and what worker processes met.
+"""Two files outside any database: the effects of handlers, and the counts of worker processes.
 
 Both are appended to, one line per write, by processes that may be killed at any moment. The ledger is synced before a
-handler goes on, so it is the truth about effects; the tally only has to outlive its process.
+handler continues, so it is the truth about effects; the tally only has to outlive its process.
 """
 
 from __future__ import annotations

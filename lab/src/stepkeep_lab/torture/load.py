@@ -1,7 +1,7 @@
-"""The load: runs of every kind, each started under a key of its own until somebody acknowledges it.
+"""The load: runs of every kind, each started with its own key until the start is acknowledged.
 
-What was acknowledged is kept here, outside the database: it is what must be found again. A start whose outcome is
-unknown is simply asked for again with the same key, as any client would.
+Acknowledged starts are kept here, outside the database: they must be found again. A start with an unknown result is
+repeated with the same key, as any client would do.
 """
 
 from __future__ import annotations

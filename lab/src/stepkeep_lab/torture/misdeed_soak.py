@@ -1,6 +1,6 @@
-"""One worker serves very many runs whose handlers misbehave, mixed with honest ones, and is asked what it has lost.
+"""One worker serves very many runs with misbehaving handlers, mixed with correct ones; then its resources are checked.
 
-Every run must end as its misdeed says; afterwards all slots are free, and threads, descriptors, processes and memory
+Every run must end as its misdeed says. Afterwards all slots are free, and threads, descriptors, processes and memory
 are what they were. The worker runs in this process, so that its threads can be counted. `stepkeep lab misdeeds` and a
 test call it.
 """

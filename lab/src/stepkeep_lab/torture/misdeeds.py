@@ -1,7 +1,7 @@
-"""Handlers that misbehave, each with the outcome that its attempt must have: one table, read from top to bottom.
+"""Misbehaving handlers, each with the outcome that its attempt must have, in one table.
 
-None of them harms another attempt when the worker does its part; what necessarily does (breaking the event loop,
-cancelling the tasks of others) is left to tests of its own. `misdeed_soak` runs them; processes find them here by name.
+None of them harms another attempt if the worker does its part. Those that must harm others (breaking the event loop,
+cancelling other tasks) have tests of their own. `misdeed_soak` runs them; processes find them here by name.
 """
 
 from __future__ import annotations

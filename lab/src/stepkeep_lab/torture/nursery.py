@@ -1,7 +1,7 @@
-"""The nursery: a process that has everything imported and forks a new torture process in milliseconds.
+"""The fork server: a process that has everything imported and forks a torture process in milliseconds.
 
-It takes orders as JSON lines on standard input and answers on standard output. It signals its own children only, which
-is why a process id can never have come to belong to someone else; when its standard input ends, so do they all.
+It takes requests as JSON lines on standard input and answers on standard output. It signals only its own children, so a
+process id can never belong to another program. When its standard input ends, all children end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Labelled points at which a process ends itself with SIGKILL, put around the store by torture processes only.
+"""Labelled points at which a torture process ends itself with SIGKILL.
 
-Production code has no hooks: a wrapper of the store sees what every operation asks of the database, SQLite's own
-commit hook and a patched COMMIT on PostgreSQL (in this process alone) show the moment before a commit.
+Production code has no hooks. A wrapper of the store sees every operation. SQLite's own commit hook, and a patched
+COMMIT on PostgreSQL (in this process alone), give the moment before a commit.
 """
 
 from __future__ import annotations

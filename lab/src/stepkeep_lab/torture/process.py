@@ -1,7 +1,7 @@
-"""What a torture process does with its life: be a worker, start runs, or do a small job on a treacherous disk.
+"""The torture process: a worker, a client that starts runs, or a small job on a faulty disk.
 
-It is the production engine with three things put around it: a transactor that counts, a store that may end the process
-at a labelled point, and a log whose errors are findings. The nursery forks these.
+It is the production engine with three additions: a transactor that counts, a store that may end the process at a
+labelled point, and a log whose errors are findings. The fork server starts it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A line to PostgreSQL that breaks around COMMIT: before the server has heard it, after it has answered, or in silence.
+"""A proxy for PostgreSQL that breaks the connection around COMMIT: before it, after the answer, or without an answer.
 
-It speaks just enough of the protocol to see a COMMIT pass, or a write that is a transaction by itself. What it did to
-each is counted, because the server's answer that it kept to itself is the truth which the client has to find out.
+It knows just enough of the protocol to see a COMMIT, or a write that is a transaction by itself. Each fault is counted
+with the server's real answer, which the client has to find out.
 """
 
 from __future__ import annotations

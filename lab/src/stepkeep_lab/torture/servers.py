@@ -1,7 +1,7 @@
-"""Databases to harm: a PostgreSQL server of our own, an SQLite file in a folder of our own, and a pooler between.
+"""Databases for faults: a PostgreSQL server of our own, an SQLite file in our own folder, and a pooler in between.
 
-Nothing here touches a server that it did not start itself: before each blow the process, its lock file and the data
-folder that the server names must all be ours.
+Nothing here touches a server that it did not start itself: before each fault the process, its lock file and the data
+folder of the server are verified.
 """
 
 from __future__ import annotations

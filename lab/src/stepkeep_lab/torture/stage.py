@@ -1,7 +1,7 @@
-"""One scenario's stage: a fresh database, processes, load, and the account of what was done to them.
+"""The environment of one scenario: a fresh database, processes, load, and a record of the faults.
 
-A scenario strikes, then calls nothing more; `reckon` lets the work finish without faults and audits everything. A
-scenario that cannot show that its fault really struck has proved nothing, and fails.
+A scenario injects its faults and returns; `reckon` then lets all runs finish without faults and audits everything. A
+scenario that cannot show that its fault happened proves nothing, and fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The transactor of a torture process: it counts what is refused, and writes on where a good worker would be silent.
+"""The transactor of a torture process: it counts refusals, and reports on lost claims like a defective worker.
 
-A worker that has lost a lease drops what its handler says. This one says it all the same, several times, as a program
-with a defect would: every one of those writes must be refused.
+A worker that has lost a lease drops the result of its handler. This one reports it several times: every such report
+must be refused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is run under torture: a chain, a fan, a step that fails at first, a rollback, and slow steps side by side.
+"""The workflows under torture: a chain, a fan, a step that fails at first, a rollback, and slow parallel steps.
 
-Every handler records its effect in the ledger and returns the effect's name, so that whatever the database accepted
-can be found outside of it.
+Every handler records its effect in the ledger and returns the effect's name, so that every accepted outcome can be
+found outside the database.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One function per fault: it strikes at a stage for a while and leaves the reckoning to it."""
+"""One function per fault: it injects the fault for a while; the stage audits the result."""

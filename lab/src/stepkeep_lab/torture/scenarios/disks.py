@@ -1,4 +1,5 @@
-"""The disk under SQLite: a process that ends at every single write and sync, and a disk that is full for a while."""
+"""Faults of the disk under SQLite: a process that ends at every single write and sync, and a disk that is full for a
+while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that end as in a power cut: in a storm, at labelled points, and how soon others notice."""
+"""Processes that end as in a power failure: in a storm, at labelled points, and the time until others take over."""
 
 from __future__ import annotations
 

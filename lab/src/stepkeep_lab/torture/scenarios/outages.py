@@ -1,4 +1,4 @@
-"""PostgreSQL that goes away: crashes, ended sessions, a line that is cut around COMMIT, a pooler between."""
+"""Outages of PostgreSQL: crashes, ended sessions, connections cut around COMMIT, a pooler in between."""
 
 from __future__ import annotations
 

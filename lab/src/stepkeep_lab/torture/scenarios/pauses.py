@@ -1,4 +1,4 @@
-"""Workers that sleep past their leases, and workers that live in another hour."""
+"""Workers that pause past their leases, and workers with a wrong clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No fault but strain: rolling restarts, an old snapshot, more work than the workers can do, and a long quiet while."""
+"""Load without faults: rolling restarts, an old snapshot, overload, and a long soak."""
 
 from __future__ import annotations
 
