@@ -235,9 +235,9 @@ class AsyncEngine:
         return await self.result(run_id)
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
-        """Wait until a run has ended (or, with `until_blocked`, waits for somebody else), whoever works on it.
+        """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        After so many `seconds`, how it stands by then is returned: look at `finished`.
+        After so many `seconds` the current state is returned: check `finished`.
         """
         settled = RUN_TERMINAL | (
             {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()

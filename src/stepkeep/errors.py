@@ -1,15 +1,15 @@
 """Every error Stepkeep raises on purpose, drawn as a tree.
 
     StepkeepError
-    ├── DefinitionError        what people wrote is wrong; carries every problem with its place
+    ├── DefinitionError        what people wrote is wrong; carries every problem with its position
     ├── ExpressionError        a `${{ }}` expression cannot be compiled or evaluated
     ├── Refused                an expected no: the request was understood and changes nothing
     │   ├── InvalidInput       the request itself is malformed or out of bounds
     │   ├── NotFound           no such thing (or it belongs to another tenant)
-    │   ├── Conflict           somebody else decided first; carries the winner
+    │   ├── Conflict           another decision came first; carries the winner
     │   ├── KeyReused          an idempotency key came back with another body
     │   ├── Fenced             a worker's write came too late; its result is dropped
-    │   └── Quarantined        an operator has set the run aside; nothing moves it until it is released
+    │   └── Quarantined        an operator has quarantined the run; nothing changes it until it is released
     ├── StoreError             the database could not do it
     │   ├── StoreUnavailable   not reachable, locked or full: try again later
     │   │   ├── ConnectionLost cut off in the middle: it may have happened all the same
@@ -19,7 +19,7 @@
     │   ├── DatabaseGone       the file was moved, deleted or replaced while it was open
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
-    │   └── Contended          two transactions met: re-run the whole of it
+    │   └── Contended          two transactions conflicted: run the whole of it again
     ├── Unreadable             a row is damaged, or from another version; names the run, the table and the row
     └── Broken                 a promise of the engine does not hold: a defect, never swallowed
         ├── IllegalTransition  a (state, trigger) pair that has no row in the table
@@ -108,7 +108,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of the thing does not allow this, or somebody else decided first (`winner` says who and what)."""
+    """The state does not allow this, or another decision came first (`winner` names its actor and its content)."""
 
     code = "conflict"
 

@@ -49,7 +49,7 @@ class Lane(Generic[T, R]):
                 continue
             try:
                 answers = await self._flush([item for item, _ in batch])
-            except Exception as error:  # noqa: BLE001 - the batch failed as a whole: everybody in it hears why
+            except Exception as error:  # noqa: BLE001 - the batch failed as a whole: every item gets the reason
                 answers = [error] * len(batch)
             for (_, future), answer in zip(batch, answers, strict=True):
                 _resolve(future, answer)

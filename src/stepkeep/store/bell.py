@@ -114,7 +114,7 @@ class CoalescingBell:
     async def attend(self) -> None:
         """Deliver notifications of other processes through `hear`, until cancelled."""
 
-    # -- what everybody calls ----------------------------------------------------------------------------------------
+    # -- for all callers ---------------------------------------------------------------------------------------------
     def board(self, topics: Collection[int]) -> frozenset[int]:
         """The topics that may be sent now, with a commit; pending topics of other commits may be among them."""
         return self._gathered.take(asyncio.get_running_loop().time(), topics) if topics else frozenset()

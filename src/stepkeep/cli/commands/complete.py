@@ -1,4 +1,4 @@
-"""`stepkeep complete`: somebody finishes a manual step, with the token that was issued for it."""
+"""`stepkeep complete`: completes a manual step, with the token that was issued for it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def cancel(
 
 
 def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:
-    """Let somebody decide, then say what was recorded and how the run stands."""
+    """Make a decision, then print what was recorded and the state of the run."""
     said = asyncio.run(ask(settings, run, decide))
     if settings.json:
         answer(said)

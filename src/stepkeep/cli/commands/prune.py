@@ -102,7 +102,7 @@ def _summary(pruned: Pruned, *, dry_run: bool) -> str:
 
 
 def _progress() -> Told:
-    """A line now and then for whoever watches a terminal."""
+    """A line of progress from time to time, on a terminal."""
     last = time.monotonic()
 
     def told(pruned: Pruned) -> None:

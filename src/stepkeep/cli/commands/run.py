@@ -56,7 +56,7 @@ def run(
         if resume is not None:
             worked = asyncio.run(_resume(settings, policies, resume, concurrency))
         else:
-            # Without code at hand, names of handlers cannot be checked; whoever executes the run will look for them.
+            # Without the code, names of handlers cannot be checked; the worker of the run will check them.
             definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
             worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency))
     return conclude(settings, worked, app or [])

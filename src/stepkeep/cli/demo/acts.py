@@ -1,6 +1,6 @@
-"""The three acts. Each starts a run, shows how it goes, and returns its id.
+"""The three acts. Each starts a run, shows its progress, and returns its id.
 
-They do what anybody could do with the commands; nothing here is staged but the length of the steps.
+They use only what the commands offer; only the duration of the steps is artificial.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def head(run: Mapping[str, Any]) -> list[Text]:
 
 
 def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
-    """What came of it, what was tolerated, and what somebody should type."""
+    """The output, the tolerated failures, and the next commands."""
     parts: list[RenderableType] = []
     if run["warnings"]:
         parts += [Text(), *(Text(inert_line(f"warning: {warning}"), "yellow") for warning in run["warnings"])]

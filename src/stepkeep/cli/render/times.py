@@ -1,4 +1,4 @@
-"""Instants and spans as people read them. Pure: whoever wants to compare with now hands it over."""
+"""Times and durations as text. Pure: the current time is an argument."""
 
 from __future__ import annotations
 
