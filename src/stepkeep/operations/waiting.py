@@ -66,7 +66,7 @@ class Waiting:
         if deafen is not None:
             deafen()
         for wish in self._wishes:
-            _answer(wish, StoreUnavailable("the engine was closed while somebody waited for a run"))
+            _answer(wish, StoreUnavailable("the engine was closed during a wait for a run"))
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)

@@ -215,7 +215,7 @@ class Session(Owner):
                     raise Contended("somebody else holds a run: somebody has to look")
             self._recorded_at = now = self._database.clock() + offset
             if what.new_runs and decided_at > now:
-                raise Contended("a run cannot begin before the moment has come: somebody has to look")
+                raise Contended("the start of a run is in the future: load again with locks")
             await self.write(what)
             self._check_leases(what.steps, now)
         except Contended:
@@ -230,7 +230,7 @@ class Session(Owner):
         for step in steps:
             row = tables.steps[step.tenant, step.run_id][step.no]
             if row.worker is not None and (row.due_at is None or row.due_at < now):
-                raise Contended("a lease has run out: somebody has to look")
+                raise Contended("a lease has expired: load again with locks")
 
     def note(self, text: str) -> None:
         """What user code writes in a transactional step."""

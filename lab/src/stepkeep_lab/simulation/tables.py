@@ -16,7 +16,7 @@ from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import IdempotencyKey, NewRun, Quarantine, RunKey, StoredDefinition, Write
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 
-MET = "somebody else was first: run the whole transaction again"
+MET = "another transaction conflicts: run the whole transaction again"
 
 
 class Tables:

@@ -81,7 +81,7 @@ async def _write_hot(
         )
         runs, steps = runs + changed_runs, steps + changed_steps
     if runs != len(what.runs):
-        raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
+        raise Contended("another transaction changed a run: run the whole transaction again")
     if steps != len(what.steps):
         raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
     return now
@@ -162,4 +162,4 @@ async def _consume(connection: Connection, what: Write) -> None:
     tenants, run_ids, messages, consumers = zip(*rows, strict=True)
     taken = await fetch(connection, SQL.consume_messages, names(tenants), ids(run_ids), messages, numbers(consumers))
     if len(taken) != len(rows):
-        raise Contended("a message was consumed by somebody else: run the whole transaction again")
+        raise Contended("another transaction consumed a message: run the whole transaction again")

@@ -198,13 +198,13 @@ def _keep_steps(found: list[Row], loaded: Loaded) -> None:
 def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) -> None:
     """Write a decision whose rows are not locked: first the runs, which must be unchanged."""
     if what.new_runs and known.now > now:
-        raise Contended("a run cannot begin before the moment has come: somebody has to look")
+        raise Contended("the start of a run is in the future: load again with locks")
     _write_runs(connection, what.runs, known)
     moves, others = _in_two(what, known)
     moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), now) for step in moves])
     updated = _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
     if moved + updated != len(what.steps):
-        raise Contended("a lease has run out: somebody has to look")
+        raise Contended("a lease has expired: load again with locks")
     write(connection, replace(what, runs=[], steps=[]), known)
 
 
@@ -233,7 +233,7 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.consumed:
         consumed = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
         if _count(connection, SQL.consume_messages, consumed) != len(consumed):
-            raise Contended("a message was consumed by somebody else: run the whole transaction again")
+            raise Contended("another transaction consumed a message: run the whole transaction again")
     if what.outbox:
         many(SQL.insert_outbox, map(rows.outbox_row, what.outbox))
 
@@ -248,7 +248,7 @@ def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loade
         (updated if within_indexes else moved).append((*rows.run_row(run), change.was))
     found = _count(connection, SQL.move_runs, moved) + _count(connection, SQL.update_runs, updated)
     if found != len(changes):
-        raise Contended("a run was changed by somebody else meanwhile: run the whole transaction again")
+        raise Contended("another transaction changed a run: run the whole transaction again")
 
 
 def _indexed(run: Run) -> tuple[object, ...]:

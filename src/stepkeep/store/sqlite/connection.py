@@ -103,7 +103,7 @@ def explain(error: Exception, path: Path) -> StepkeepError:
         return InvalidInput(f"SQLite cannot store this value: {error}")
     if isinstance(error, apsw.ConstraintError):
         if getattr(error, "extendedresult", None) in _UNIQUE:
-            return Contended(f"somebody else was first: {error}. Run the whole transaction again.")
+            return Contended(f"another transaction conflicts: {error}. Run the whole transaction again.")
         return InvariantBroken(f"the schema refuses this row: {error}")
     if isinstance(error, apsw.BusyError | apsw.LockedError):
         return StoreUnavailable(
