@@ -202,7 +202,7 @@ class PostgresServer:
         return self.dsn(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, disconnecting whoever still uses it. One that does not exist is no error."""
+        """Drop a database and disconnect its clients. A missing database is no error."""
         self._administer(f"drop database if exists {checked(name)} with (force)")
 
     @contextmanager

@@ -27,7 +27,7 @@ class PostgresUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Account:
-    """The user that a server runs as: ourselves, or somebody without rights when we are root.
+    """The user that a server runs as: ourselves, or a user without rights when we are root.
 
     PostgreSQL refuses to run as root. Without numbers, this is the user we already are.
     """

@@ -39,7 +39,7 @@ def as_json(campaign: Campaign) -> dict[str, Any]:
     }
 
 
-# -- for whoever watches -----------------------------------------------------------------------------------------------
+# -- for the terminal --------------------------------------------------------------------------------------------------
 def line(turn: Turn) -> str:
     """One turn in one line."""
     title = f"{turn.number}. {turn.work} ({turn.subject}, {turn.store}) "

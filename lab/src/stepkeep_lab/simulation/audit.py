@@ -186,7 +186,7 @@ class Auditor:
             memory.folded[hop.no], memory.entered[hop.no] = hop.target, (entry.seq, hop.by)
 
     def _judged(self, memory: Memory, hop: Hop, entry: Entry) -> None:
-        """What has rules is through only after somebody has looked at them, which takes an event of its own."""
+        """A step with rules succeeds only after they were evaluated, which takes an event of its own."""
         if hop.no == RUN_ENTITY:
             check = memory.plan.check
             looked = check is None or memory.folded.get(check.no) == StepState.SUCCEEDED

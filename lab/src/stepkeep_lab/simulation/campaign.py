@@ -251,7 +251,7 @@ def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R
 
 
 def _end_with_parent() -> None:
-    """Whoever ends a campaign, however, ends all of it: nobody plays on for somebody who is gone."""
+    """The end of a campaign also ends its child processes."""
 
     def watch() -> None:
         parent = multiprocessing.parent_process()

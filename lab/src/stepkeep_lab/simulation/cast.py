@@ -81,7 +81,7 @@ def _wake(waiter: asyncio.Future[bool]) -> None:
 
 
 class WatchedTransactor(Transactor):
-    """The real one, with somebody who writes down what workers are told."""
+    """The real one, which also records the replies to workers."""
 
     def __init__(self, stage: Stage, process: Process) -> None:
         super().__init__(stage.store(process), monotonic=stage.loop.time)
@@ -173,7 +173,7 @@ class Workplace:
 
 
 class Server:
-    """The process that people and senders talk to. When it dies, whoever waits for it does not learn what happened."""
+    """The process that people and senders call. If it dies, its callers do not learn the result."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

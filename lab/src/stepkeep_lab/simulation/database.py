@@ -126,7 +126,7 @@ class Session(Owner):
         return {key: tables.runs[key] for key in there if key in tables.runs}, self._database.clock()
 
     async def propose(self, propose: Propose, offset: int) -> tuple[list[Proposal], dict[RunKey, Run], int]:
-        """Find claimable steps and lock their runs, passing over those that somebody else holds."""
+        """Find claimable steps and lock their runs, skipping those that another transaction holds."""
         candidates = queries.candidates(self._live(), self._database.clock() + offset, propose)[: 2 * propose.limit]
         # What was found may be stale by the time its run is locked.
         await asyncio.sleep(0)
@@ -185,7 +185,7 @@ class Session(Owner):
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
 
     async def write(self, what: Write) -> None:
-        """Write, to be seen at the commit. Rows and keys that somebody else is writing are waited for."""
+        """Write, to be seen at the commit. It waits for rows and keys that another transaction is writing."""
         self._live()
         take = self._database.locks.take
         for tenant, key in what.released_keys:
@@ -212,7 +212,7 @@ class Session(Owner):
                 if patient:
                     await self._database.locks.take(self, lock)
                 elif not self._database.locks.try_take(self, lock):
-                    raise Contended("somebody else holds a run: somebody has to look")
+                    raise Contended("another transaction holds a run: load again with locks")
             self._recorded_at = now = self._database.clock() + offset
             if what.new_runs and decided_at > now:
                 raise Contended("the start of a run is in the future: load again with locks")
@@ -238,7 +238,7 @@ class Session(Owner):
         self._notes.append(text)
 
     def delete_runs(self, tenant: str, run_ids: Iterable[str]) -> list[str]:
-        """Delete finished runs, to be seen at the commit; those that somebody else holds are passed over."""
+        """Delete finished runs, to be seen at the commit; those that another transaction holds are skipped."""
         tables = self._live()
         keys = [(tenant, run_id) for run_id in dict.fromkeys(run_ids)]
         finished = [

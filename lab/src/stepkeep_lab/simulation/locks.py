@@ -59,7 +59,7 @@ class Locks:
         try:
             await granted
         except BaseException:
-            # Granted and yet given up: unless the lock was released already, and is somebody else's by now.
+            # Granted, but given up: release it, unless it was released already and has another owner now.
             if self._holder.get(key) is owner:
                 owner.holds.remove(key)
                 self._pass_on(key)
@@ -70,7 +70,7 @@ class Locks:
             timer.cancel()
 
     def release(self, owner: Owner) -> None:
-        """The transaction ended: everything it held goes to whoever waits longest."""
+        """The transaction ended: each of its locks goes to the session that waits longest."""
         held, owner.holds = owner.holds, []
         for key in held:
             self._pass_on(key)

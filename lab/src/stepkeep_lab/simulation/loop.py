@@ -26,7 +26,7 @@ class SimulationOver(BaseException):
 
 
 class Stalled(AssertionError):
-    """Nothing is ready and no timer runs: everybody waits for somebody else."""
+    """Nothing is ready and no timer runs: all processes wait for each other."""
 
 
 class Process:

@@ -256,7 +256,7 @@ class Verdict:
             await self._judge_in_words(transactor, run_id, dialect)
 
     def _tellings(self) -> Iterator[tuple[str, str]]:
-        """Every run that was written in a dialect is told in its words, and one of the others in somebody's."""
+        """Every run that was written in a dialect is exported in it, and one of the others in a drawn one."""
         native = []
         for _, run_id in self._tables.runs:
             written_in = self._plan(run_id).definition.dialect

@@ -35,7 +35,7 @@ alter function stepkeep_now() rename to {REAL_CLOCK};
 create function stepkeep_now() returns bigint language sql volatile
     return pg_sequence_last_value('lab_clock'::regclass)
 """
-"""A sequence knows no transactions: whoever looks sees the time as it is now, also after having waited for a lock."""
+"""A sequence is not transactional: every read gives the current time, also after a lock wait."""
 
 SET_CLOCK = "select setval('lab_clock', $1)"
 QUICK_DEADLOCKS = "alter database {name} set deadlock_timeout = '50ms'"

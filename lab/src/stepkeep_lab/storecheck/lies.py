@@ -159,14 +159,14 @@ async def a_stale_worker(store: Store, tenant: str, run_id: str, random: Random)
 
 
 async def a_heartbeat_unheard(store: Store, tenant: str, run_id: str, random: Random) -> Any:
-    """A worker's row is written by somebody who has not seen its latest heartbeat: no lie, and it must not harm."""
+    """A worker's row is written without its latest heartbeat: this is valid, and the heartbeat must be kept."""
     worker = _pick(await store.list_workers(tenant), random)
     before = replace(worker, heard_at=worker.heard_at - SECOND)
     return await store.change_workers([WorkerChange(was=worker.seq, worker=before, entry=None)])
 
 
 async def a_deletion(store: Store, tenant: str, run_id: str, random: Random) -> Any:
-    """Rows of a run that has not ended are deleted, past the store, by whoever holds a connection."""
+    """Rows of an unfinished run are deleted directly through a connection, past the store."""
     run = await _run(store, tenant, run_id)
     if run.state in RUN_TERMINAL:
         return None

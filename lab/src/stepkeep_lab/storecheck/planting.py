@@ -38,7 +38,7 @@ class SqlMutant(NamedTuple):
 
 @contextmanager
 def planted(mutant: SqlMutant) -> Iterator[None]:
-    """Let the store have this bug for a while: whoever opens a database meanwhile, and whoever uses one."""
+    """Plant this bug for the duration of the block, in stores that are opened or used meanwhile."""
     package = f"stepkeep.store.{mutant.store}"
     if number := _MIGRATION.match(mutant.file):
         migration = load_migrations(package)[int(number[1]) - 1]

@@ -76,7 +76,7 @@ def clean(catch: Catch) -> str:
 
 
 def line(score: Score) -> str:
-    """One bug in one line, for whoever watches."""
+    """One bug in one line, for the terminal."""
     fate = f"{score.catch.hunter}, after {score.after}" if score.caught else "MISSED"
     return f"{score.name:<38} {fate:<36} {score.what}"
 

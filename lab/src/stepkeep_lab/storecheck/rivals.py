@@ -150,8 +150,8 @@ async def claim_passes_over(scene: Scene) -> None:
             async with asyncio.timeout(BRIEFLY):
                 claims = await scene.bench.claim(2)
         except TimeoutError:
-            raise Failed("a claim waits for a run that somebody else holds") from None
-        require([one.run_id for one in claims] == [free], "a claim took a run that somebody else holds")
+            raise Failed("a claim waits for a run that another transaction holds") from None
+        require([one.run_id for one in claims] == [free], "a claim took a run that another transaction holds")
 
 
 async def deletion_passes_over(scene: Scene) -> None:
@@ -160,8 +160,8 @@ async def deletion_passes_over(scene: Scene) -> None:
     held, free = (claim.run_id for claim in scene.claims)
     async with scene.holding(held):
         work = asyncio.create_task(scene.bench.store.delete_runs(TENANT, [held, free]))
-        require(not await scene.waits(work), "a deletion waits for a run that somebody else holds")
-        require(await work == [free], "a deletion took a run that somebody else holds")
+        require(not await scene.waits(work), "a deletion waits for a run that another transaction holds")
+        require(await work == [free], "a deletion took a run that another transaction holds")
 
 
 async def report_in_order(scene: Scene) -> None:

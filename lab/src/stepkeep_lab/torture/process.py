@@ -54,7 +54,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Findings(logging.Handler):
-    """Errors in the log of a process are findings; its warnings are kept for whoever looks."""
+    """Errors in the log of a process are findings; its warnings are kept."""
 
     def __init__(self, folder: Path, tally: Tally) -> None:
         super().__init__(logging.WARNING)

@@ -56,7 +56,7 @@ def write(campaign: Campaign, folder: Path) -> None:
 
 
 def line(account: Account) -> str:
-    """One scenario in one line, for whoever watches."""
+    """One scenario in one line, for the terminal."""
     title = f"{account.scenario} on {account.store}"
     if account.verdict == "not run":
         return f"{title:<32}not run: {account.why}"

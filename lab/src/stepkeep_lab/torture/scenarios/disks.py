@@ -70,7 +70,7 @@ class Life(NamedTuple):
 
 
 async def _one_life(stage: Stage, name: str, point: DiskPoint) -> Life:
-    """A fresh file, a job that dies at this point, and what whoever comes next finds and finishes."""
+    """A fresh file, a job that dies at this point, and what the next process finds and finishes."""
     folder = stage.folder / f"life-{name}"
     await asyncio.to_thread(folder.mkdir)
     url = f"sqlite:///{folder}/stepkeep.db"

@@ -76,7 +76,7 @@ async def _kill_starter(stage: Stage, point: Point) -> None:
 
 
 async def death_to_reclaim(stage: Stage) -> None:
-    """A worker dies with its hands full: how long until somebody else holds what it held. Default settings."""
+    """A worker dies with its hands full: how long until another worker holds its steps. Default settings."""
     gone: dict[int, float] = {}
     async with stage.looking() as transactor, stage.loading() as load:
         await stage.workers(2, sweep=SWEEP, concurrency=40)
