@@ -29,7 +29,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.loop_thread import LoopThread, end_tasks
-from stepkeep.operations import decisions, edge, projected, retention, views
+from stepkeep.operations import decisions, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_without_names, stored_definition
@@ -37,7 +37,7 @@ from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.waiting import Waiting
+from stepkeep.operations.waiting import RunWaiter
 from stepkeep.safe_text import type_name
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
@@ -45,7 +45,7 @@ from stepkeep.store.protocol import RunFilter, Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import Unstorable, encode
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings as WorkerSettings
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ class AsyncEngine:
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
         WorkerSettings(**self.policies)  # refuse invalid policies before a worker is needed
-        self.tenant = edge.key("the tenant", tenant)
-        self.actor = edge.key("the actor", current_user() if actor is None else actor)
+        self.tenant = validate.key("the tenant", tenant)
+        self.actor = validate.key("the actor", current_user() if actor is None else actor)
         self.registry = default_registry if registry is None else registry_of(registry)
         self._work_on(connect(url))
 
@@ -124,10 +124,10 @@ class AsyncEngine:
         self.store = store
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
-        self._waiting = Waiting(store)
+        self._waiting = RunWaiter(store)
 
     async def __aenter__(self) -> Self:
-        outage, tries = Outage(Seams()), 0
+        outage, tries = Outage(Runtime()), 0
         while True:
             try:
                 await self._open()
@@ -171,7 +171,7 @@ class AsyncEngine:
         elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
             workflow = load_file(Path(workflow))
         if isinstance(workflow, str):
-            name = edge.key("the name of a workflow", workflow)
+            name = validate.key("the name of a workflow", workflow)
             return await find_plan(self.transactor, name, None, tenant=self.tenant)
         if not isinstance(workflow, Definition):
             raise InvalidInput(
@@ -211,7 +211,7 @@ class AsyncEngine:
 
     async def start_idle(self, run_id: str) -> dict[str, Any]:
         """Start a run that was created idle."""
-        return await start_idle(self.transactor, edge.run_id(run_id), tenant=self.tenant, actor=self.actor)
+        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, actor=self.actor)
 
     async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
         """Start a run and work on it here until it ends, or until only people or messages can change it."""
@@ -226,7 +226,7 @@ class AsyncEngine:
         )
 
         async def reached() -> bool:
-            found = await self.store.read_run(self.tenant, edge.run_id(run_id))
+            found = await self.store.read_run(self.tenant, validate.run_id(run_id))
             if found is None:
                 raise NotFound(f"there is no run {run_id}")
             return found.run.state in settled
@@ -246,7 +246,7 @@ class AsyncEngine:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._waiting.until(self.tenant, edge.run_id(run_id), settled)
+                await self._waiting.until(self.tenant, validate.run_id(run_id), settled)
         return await self.result(run_id)
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
@@ -262,7 +262,7 @@ class AsyncEngine:
 
     async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect."""
-        run_id = edge.run_id(run_id)
+        run_id = validate.run_id(run_id)
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
@@ -284,7 +284,7 @@ class AsyncEngine:
             workflow=_optional_key("the workflow to look for", workflow),
             business_key=_optional_key("the key to look for", business_key),
             correlation_id=_optional_key("the id to look for", correlation_id),
-            before=None if before is None else edge.run_id(before),
+            before=None if before is None else validate.run_id(before),
             limit=limit,
         )
         if as_ is not None:
@@ -293,14 +293,14 @@ class AsyncEngine:
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
         """The run's exported log, in canonical names or in a dialect."""
-        lines = export_run(self.transactor, edge.run_id(run_id), tenant=self.tenant, dialect=as_)
+        lines = export_run(self.transactor, validate.run_id(run_id), tenant=self.tenant, dialect=as_)
         return [encode_line(line) async for line in lines]
 
     async def certify(self, run_id: str) -> Certificate:
         """The judge's certificate of a run: its journal, its log in every dialect, and its definition."""
         from stepkeep.conformance.certificate import Published, certify
 
-        stored = await stored_definition(self.transactor, edge.run_id(run_id), tenant=self.tenant)
+        stored = await stored_definition(self.transactor, validate.run_id(run_id), tenant=self.tenant)
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
         while True:
@@ -308,7 +308,7 @@ class AsyncEngine:
                 canonical = await self.log(run_id)
             except DefinitionChanged:
                 # A projection needs the definition.
-                nameless = export_without_names(self.transactor, edge.run_id(run_id), tenant=self.tenant)
+                nameless = export_without_names(self.transactor, validate.run_id(run_id), tenant=self.tenant)
                 log = [encode_line(line) async for line in nameless]
                 return certify(log, {}, canonical_machines(), judged, published)
             tellings = {name: await self.log(run_id, as_=name) for name in judged}
@@ -359,7 +359,7 @@ class AsyncEngine:
     async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
         accepted = await decisions.decide_gate(
             self.transactor,
-            edge.run_id(run_id),
+            validate.run_id(run_id),
             approve=approve,
             tenant=self.tenant,
             actor=self.actor,
@@ -382,7 +382,7 @@ class AsyncEngine:
         """Complete a manual step by hand, with the token that was issued for it."""
         accepted = await decisions.complete(
             self.transactor,
-            edge.run_id(run_id),
+            validate.run_id(run_id),
             step,
             token=token,
             outcome=outcome,
@@ -400,7 +400,7 @@ class AsyncEngine:
         """Put a message into a run's inbox; it is kept until a step waits for it."""
         accepted = await decisions.send(
             self.transactor,
-            edge.run_id(run_id),
+            validate.run_id(run_id),
             name,
             encode_payload(payload),
             tenant=self.tenant,
@@ -412,7 +412,7 @@ class AsyncEngine:
     async def cancel(self, run_id: str, *, compensate: bool = False, reason: str = "") -> dict[str, Any]:
         accepted = await decisions.cancel(
             self.transactor,
-            edge.run_id(run_id),
+            validate.run_id(run_id),
             tenant=self.tenant,
             actor=self.actor,
             compensate=arguments.flag("cancel: compensate", compensate),
@@ -444,7 +444,7 @@ class AsyncEngine:
         return await rerun(
             self.transactor,
             self._starter,
-            edge.run_id(run_id),
+            validate.run_id(run_id),
             tenant=self.tenant,
             actor=self.actor,
             given=None if input is None else encode_payload(input),
@@ -469,11 +469,11 @@ def current_user() -> str:
 
 
 def _optional_key(what: str, value: object) -> str | None:
-    return None if value is None else edge.key(what, value)
+    return None if value is None else validate.key(what, value)
 
 
 def _encode_labels(labels: object) -> bytes | None:
-    checked = edge.labels(labels)
+    checked = validate.labels(labels)
     return encode_payload(checked) if checked else None
 
 

@@ -21,7 +21,7 @@ def fan(width: int) -> Definition:
 
 async def finish(bench: Bench, run_id: str) -> int:
     """Work a run off with chained claims, as a worker does."""
-    claimer = await bench.claimer(room=500)
+    claimer = await bench.claimer(slots=500)
     done = 0
     while claims := await bench.transactor.claim(claimer, limit=500):
         while claims:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.kernel import audit
 
 from stepkeep.errors import Refused
-from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
 from stepkeep.kernel.definition import (
@@ -176,7 +176,7 @@ class World:
         self.run = Run(tenant="t", id="r", definition_id=7)
 
         def born() -> Decision:
-            return conceive(
+            return create_run(
                 self.plan,
                 tenant="t",
                 run_id="r",
@@ -468,9 +468,9 @@ def bytes_of_rows(world: World) -> bytes:
     return _encoder.encode([world.run, sorted(world.rows.items())])
 
 
-def claimer(room: int = 1, *, worker: int = 1, queues: Iterable[int] = range(1, 100)) -> Claimer:
+def claimer(slots: int = 1, *, worker: int = 1, queues: Iterable[int] = range(1, 100)) -> Claimer:
     """A worker with room for more."""
-    return Claimer(actor=f"w{worker}", worker=worker, lease=LEASE, room=room, queues=frozenset(queues))
+    return Claimer(actor=f"w{worker}", worker=worker, lease=LEASE, slots=slots, queues=frozenset(queues))
 
 
 ENDED_WELL = (RunState.SUCCEEDED, RunState.ROLLED_BACK)

@@ -334,7 +334,7 @@ def test_chained_claims_take_no_more_than_there_is_room_for_in_dispatch_order() 
     """003 §1.2: deterministic dispatch, order ascending."""
     world = World(work("a"), *(work(f"b{place}", "a") for place in range(4)))
     world.claim("a")
-    world.report("a", Completed(), claimer=claimer(room=2))
+    world.report("a", Completed(), claimer=claimer(slots=2))
     assert [step.no for step in world.last.claimed] == [1, 2]
     assert world.ready() == ["b2", "b3"]
 
@@ -343,33 +343,35 @@ def test_chained_claims_take_only_from_the_workers_queues() -> None:
     """004 queued → running: "Worker with required capabilities available"."""
     world = World(work("a"), work("b", "a"), work("c", "a"))
     world.claim("a")
-    world.report("a", Completed(), claimer=claimer(room=5, queues={world.row("c").queue}))
+    world.report("a", Completed(), claimer=claimer(slots=5, queues={world.row("c").queue}))
     assert (world.state("b"), world.state("c")) == (S.READY, S.RUNNING)
 
 
-def test_chained_claims_from_narrow_queues_have_a_limit_of_their_own_and_leave_the_rest_to_others() -> None:
+def test_chained_claims_from_blocking_queues_have_a_limit_of_their_own_and_leave_the_rest_to_others() -> None:
     world = World(work("a"), *(work(name, "a") for name in ("b", "c", "d", "e")))
     world.claim("a")
-    narrow = frozenset(world.row(name).queue for name in ("b", "c", "d"))
-    world.report("a", Completed(), claimer=replace(claimer(room=3), narrow=narrow, narrow_room=2))
+    blocking = frozenset(world.row(name).queue for name in ("b", "c", "d"))
+    world.report("a", Completed(), claimer=replace(claimer(slots=3), blocking=blocking, blocking_slots=2))
     assert world.ready() == ["d"]
     assert [step.no for step in world.last.claimed] == [1, 2, 4]
 
 
-def test_the_whole_room_still_limits_what_is_chained_from_narrow_queues() -> None:
+def test_all_slots_still_limit_what_is_chained_from_blocking_queues() -> None:
     world = World(work("a"), work("b", "a"), work("c", "a"))
     world.claim("a")
-    world.report("a", Completed(), claimer=replace(claimer(room=1), narrow=frozenset(range(1, 100)), narrow_room=9))
+    world.report(
+        "a", Completed(), claimer=replace(claimer(slots=1), blocking=frozenset(range(1, 100)), blocking_slots=9)
+    )
     assert world.ready() == ["c"]
 
 
 def test_a_worker_that_has_chained_steps_has_less_room_of_each_kind() -> None:
     world = World(work("a"), work("b", "a"), work("c", "a"))
     world.claim("a")
-    worker = replace(claimer(room=5), narrow=frozenset({world.row("b").queue}), narrow_room=3)
+    worker = replace(claimer(slots=5), blocking=frozenset({world.row("b").queue}), blocking_slots=3)
     world.report("a", Completed(), claimer=worker)
     left = worker.having(world.last.claimed)
-    assert (left.room, left.narrow_room) == (3, 2)
+    assert (left.slots, left.blocking_slots) == (3, 2)
     assert left.queues == worker.queues
 
 
@@ -392,7 +394,7 @@ def test_the_worker_that_releases_a_step_is_not_given_it_again() -> None:
 def test_a_refused_report_chains_nothing() -> None:
     world = World(work("a"), work("b", "a"), work("c"))
     world.claim("a")
-    (reply,) = world.send(world.reporting("a", Completed(), fence=9), claimer=claimer(room=9))
+    (reply,) = world.send(world.reporting("a", Completed(), fence=9), claimer=claimer(slots=9))
     assert isinstance(reply, Exception)
     assert world.last.claimed == ()
 
@@ -411,7 +413,7 @@ def test_the_same_question_has_the_same_answer_to_the_byte() -> None:
     world = World(work("a"), work("b", "a"), work("c", "a"), work("d", "b", "c"))
     world.claim("a")
     event = world.reporting("a", Completed(output=b"1"))
-    decisions = {bytes_of(must_decide(world.snapshot(), [event], world.now, claimer(room=3))) for _ in range(20)}
+    decisions = {bytes_of(must_decide(world.snapshot(), [event], world.now, claimer(slots=3))) for _ in range(20)}
     assert len(decisions) == 1
 
 

@@ -25,7 +25,7 @@ DIAMOND = Definition(
 
 async def go_on(bench: Bench, claim: Claim) -> tuple[Any, list[Claim]]:
     """Complete a step, and claim what follows."""
-    [reply], claims = await bench.transactor.report([report_of(claim)], await bench.claimer(room=5))
+    [reply], claims = await bench.transactor.report([report_of(claim)], await bench.claimer(slots=5))
     return reply, claims
 
 

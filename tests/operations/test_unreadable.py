@@ -17,7 +17,7 @@ from stepkeep.kernel.events import GateDecided, TimeCame
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.retention import Policy, prune
-from stepkeep.operations.waiting import Waiting
+from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import Lease, RunFilter
 from tests.damage import damage
 from tests.operations.scene import on
@@ -133,7 +133,7 @@ def test_those_that_wait_for_other_runs_do_not_hear_of_it(database_url: str) -> 
         plan = await bench.publish(chain("one", 1))
         bad, good = await bench.start(plan), await bench.start(plan)
         await damage(database_url, DAMAGES["runs"].format(run=bad))
-        waiting = Waiting(bench.store)
+        waiting = RunWaiter(bench.store)
         lost = asyncio.create_task(waiting.until(TENANT, bad, RUN_TERMINAL))
         found = asyncio.create_task(waiting.until(TENANT, good, RUN_TERMINAL))
         with pytest.raises(Unreadable, match=bad):

@@ -14,7 +14,7 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotFound, StoreUnavailable
 from stepkeep.operations import waiting
-from stepkeep.operations.waiting import Waiting
+from stepkeep.operations.waiting import RunWaiter
 from tests.operations.scene import NOBODYS
 
 NEVER = 3600.0
@@ -61,9 +61,9 @@ def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatc
 
     async def go() -> None:
         async with AsyncEngine(database_url) as engine:
-            stop = engine.store.bell.listen(lambda hint: None)
+            stop = engine.store.notifier.listen(lambda hint: None)
             async with asyncio.timeout(30):
-                while not engine.store.bell.is_heard:  # noqa: ASYNC110 - a bell tells nobody when it begins to hear
+                while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
                     await asyncio.sleep(0.01)
                 run_id = (await engine.start(greeting())).run_id
                 wait = asyncio.create_task(engine.wait(run_id))
@@ -79,7 +79,7 @@ def test_a_run_whose_hint_is_lost_is_found_all_the_same(database_url: str, monke
     async def go() -> None:
         async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
             run_id = (await engine.start(greeting())).run_id
-            monkeypatch.setattr(engine.store.bell, "hear", lambda hint: None)
+            monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
             async with asyncio.timeout(30):
                 assert (await engine.wait(run_id)).finished
 
@@ -141,7 +141,7 @@ def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
     async def go() -> None:
         async with AsyncEngine(database_url) as engine:
             run_id = (await engine.start(signed())).run_id
-            together = Waiting(engine.store)
+            together = RunWaiter(engine.store)
             waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
             await asyncio.sleep(0.05)
             await together.close()

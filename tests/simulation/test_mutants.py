@@ -19,7 +19,7 @@ QUICK = (
     "output-lost",
     "lost-wake-up",
     "join-early",
-    "room-ignored",
+    "slots-ignored",
     "loser-told-yes",
     "late-success-stays",
     "undo-forwards",

@@ -109,7 +109,7 @@ async def _starts(bench: Bench) -> list[str]:
 
 async def _each(bench: Bench, claims: Sequence[Claim], outcome: Outcome) -> None:
     events = [report_of(claim, outcome) for claim in claims]
-    await bench.transactor.report(events, await bench.claimer(room=5))
+    await bench.transactor.report(events, await bench.claimer(slots=5))
 
 
 async def _work(bench: Bench) -> None:

@@ -287,7 +287,7 @@ class Lives(RuleBasedStateMachine):
     async def _claimer(self, bench: Bench, number: int, place: int, room: int) -> Claimer:
         worker = self.workers[number % len(self.workers)][place]
         queues = frozenset(queue for queue, _ in await bench.store.list_queues(TENANT))
-        return Claimer(actor=worker.id, worker=worker.no, lease=LEASE, room=room, queues=queues)
+        return Claimer(actor=worker.id, worker=worker.no, lease=LEASE, slots=room, queues=queues)
 
     def _hold(self, given: list[Any]) -> None:
         if not isinstance(given[0], Exception):

@@ -130,7 +130,7 @@ def test_a_late_write_that_is_believed_is_counted(tmp_path: Path, database_url: 
             await Starter(transactor).start(request_for(plan, "one"))
             row = await workers.register(transactor.store, tenant=TENANT, app="late", capacity=1)
             queues = frozenset(queue for queue, _ in await transactor.store.list_queues(TENANT))
-            claimer = Claimer(actor=row.id, worker=row.no, lease=None, room=0, queues=queues)
+            claimer = Claimer(actor=row.id, worker=row.no, lease=None, slots=0, queues=queues)
             [claim] = await transactor.claim(claimer, limit=1)
             transactor.forget(claim)
             await asyncio.gather(*transactor._late)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stepkeep.worker.loop import SWEEP_SPREAD
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 
 
-class Unlucky(Seams):
+class Unlucky(Runtime):
     def chance(self) -> float:
         return 1.0
 

@@ -19,9 +19,9 @@ from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.kernel.rows import Details, Step
 from stepkeep.kernel.states import StepState
 from stepkeep.operations.transact import Claim
-from stepkeep.worker.code import Codes
-from stepkeep.worker.crew import ThreadedCrew
 from stepkeep.worker.executor import Job
+from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 _numbers = itertools.count(2)
@@ -30,12 +30,12 @@ RUN = "01900000-0000-7000-8000-000000000001"
 
 def a_plan(*steps: StepDefinition, **fields: Any) -> Plan:
     definition = Definition(name="orders", version=3, steps=steps, **fields)
-    places = 2 * len(steps) + 1
+    queues = 2 * len(steps) + 1
 
     def no_conditions(text: str, definition: Definition) -> Any:
         raise AssertionError(text)
 
-    return build_plan(definition, definition_id=1, digest="d", queues=[1] * places, compile_condition=no_conditions)
+    return build_plan(definition, definition_id=1, digest="d", queues=[1] * queues, compile_condition=no_conditions)
 
 
 def a_claim(plan: Plan, no: int = 0, **fields: Any) -> Claim:
@@ -55,16 +55,16 @@ def a_job(
     undo: Undo | None = None,
     no: int = 0,
     claim: dict[str, Any] | None = None,
-    codes: Codes | None = None,
+    codes: PreparedSteps | None = None,
     **fields: Any,
 ) -> Job:
     """A job of one step, with the run's input in place."""
     plan = a_plan(StepDefinition(name="charge", order=0, executor=executor, inputs=inputs, undo=undo, **fields))
     if codes is not None:
-        # Codes are kept by the number of their definition, and each of these jobs has a definition of its own.
+        # PreparedSteps are kept by the number of their definition, and each of these jobs has a definition of its own.
         plan = replace(plan, definition_id=next(_numbers))
     found = a_claim(plan, no, **(claim or {}))
-    job = Job(found, (codes or Codes(registry or Registry(), settings or Settings())).of(found))
+    job = Job(found, (codes or PreparedSteps(registry or Registry(), settings or Settings())).of(found))
     job.details = Details(
         tenant="default",
         run_id=RUN,
@@ -87,8 +87,8 @@ def handler_job(function: Any, *, mode: Any = "auto", **fields: Any) -> Job:
 
 
 async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during: Any = None) -> list[Outcome]:
-    """Run jobs on a real crew and return their outcomes in order; `during(crew)` runs meanwhile."""
-    crew = ThreadedCrew(settings or Settings(concurrency=8))
+    """Run jobs on a real runner and return their outcomes in order; `during(runner)` runs meanwhile."""
+    runner = PooledRunner(settings or Settings(concurrency=8))
     found: dict[Job, Outcome] = {}
     all_done = asyncio.Event()
 
@@ -97,15 +97,15 @@ async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during:
         if len(found) == len(jobs):
             all_done.set()
 
-    crew.open(finished)
+    runner.open(finished)
     try:
-        crew.start(jobs)
+        runner.start(jobs)
         if during is not None:
-            await during(crew)
+            await during(runner)
         async with asyncio.timeout(30):
             await all_done.wait()
     finally:
-        crew.close()
+        runner.close()
     return [found[job] for job in jobs]
 
 

@@ -13,7 +13,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.context import Context
-from stepkeep.worker.settle import answered, raised
+from stepkeep.worker.results import outcome_of_exception, outcome_of_return
 
 
 def a_context() -> Context:
@@ -22,7 +22,7 @@ def a_context() -> Context:
 
 def test_a_wait_becomes_an_outcome_with_its_deadline_and_events() -> None:
     answer = wait_for("paid", timeout="2d", emit=["asked", ("told", {"a": 1}), {"name": "said", "payload": 2}])
-    assert answered(answer, None) == Waiting(
+    assert outcome_of_return(answer, None) == Waiting(
         event="paid",
         timeout=2 * 86_400_000_000,
         emit=(Emitted("asked", b"null"), Emitted("told", b'{"a":1}'), Emitted("said", b"2")),
@@ -30,7 +30,7 @@ def test_a_wait_becomes_an_outcome_with_its_deadline_and_events() -> None:
 
 
 def test_a_wait_may_fail_at_its_deadline_instead_of_running_the_handler() -> None:
-    assert answered(wait_for("paid", timeout=timedelta(hours=1), on_timeout="fail"), None) == Waiting(
+    assert outcome_of_return(wait_for("paid", timeout=timedelta(hours=1), on_timeout="fail"), None) == Waiting(
         event="paid", timeout=3_600_000_000, takes_timeouts=False
     )
 
@@ -53,17 +53,17 @@ def test_what_cannot_be_meant_is_refused_where_it_is_written(wrong) -> None:
 
 
 def test_retry_in_asks_for_a_pause_and_fail_rules_another_attempt_out() -> None:
-    assert answered(retry_in("30s", "not yet"), None) == Failed(
+    assert outcome_of_return(retry_in("30s", "not yet"), None) == Failed(
         category=Category.TRANSIENT, error="not yet", delay=30_000_000
     )
-    assert answered(fail("no such customer"), None) == Failed(
+    assert outcome_of_return(fail("no such customer"), None) == Failed(
         category=Category.VALIDATION, error="no such customer", final=True
     )
 
 
 def test_returned_or_raised_is_the_same() -> None:
     said = fail("declined", category="conflict")
-    assert answered(said, None) == raised(said, None, Cancellation())
+    assert outcome_of_return(said, None) == outcome_of_exception(said, None, Cancellation())
 
 
 def test_an_error_keeps_its_category_on_the_way_out_of_a_process() -> None:
@@ -77,16 +77,16 @@ def test_events_go_with_a_result_and_costs_are_kept_even_without_one() -> None:
     context.cost(tokens=5, gpu_seconds=2)
     context.emit("charged", {"n": 1})
     cost = b'{"usd":0.5,"tokens":15,"gpu_seconds":2}'
-    assert answered({"ok": True}, context) == Completed(
+    assert outcome_of_return({"ok": True}, context) == Completed(
         output=b'{"ok":true}', cost=cost, emit=(Emitted("charged", b'{"n":1}'),)
     )
-    assert raised(ValueError("x"), context, Cancellation()) == Failed(
+    assert outcome_of_exception(ValueError("x"), context, Cancellation()) == Failed(
         category=Category.UNKNOWN, error="ValueError: x", cost=cost
     )
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure_that_can() -> None:
-    outcome = answered({"x": float("nan")}, None)
+    outcome = outcome_of_return({"x": float("nan")}, None)
     assert isinstance(outcome, Failed)
     assert outcome.category is Category.VALIDATION
     assert outcome.final
@@ -96,9 +96,9 @@ def test_a_result_that_cannot_be_stored_is_a_failure_that_can() -> None:
 def test_a_handler_that_ends_because_its_run_is_stopping_was_stopped() -> None:
     cancelled = Cancellation()
     cancelled.set(Why.RUN_STOPPING)
-    assert raised(HandlerCancelled("x"), None, cancelled) == Stopped()
+    assert outcome_of_exception(HandlerCancelled("x"), None, cancelled) == Stopped()
 
 
 def test_a_handler_that_cancels_itself_has_failed() -> None:
-    outcome = raised(HandlerCancelled("x"), None, Cancellation())
+    outcome = outcome_of_exception(HandlerCancelled("x"), None, Cancellation())
     assert isinstance(outcome, Failed)

@@ -167,10 +167,10 @@ def test_a_stopped_command_ends_with_its_whole_group_even_if_it_ignores_being_as
     )
     job = a_job(Command(argv=(PYTHON, "-c", code)))
 
-    async def stop(crew: Any) -> None:
+    async def stop(runner: Any) -> None:
         await until(lambda: marker.exists() and bool(marker.read_text()))
         job.cancelled.set(why)
-        crew.stop(job)
+        runner.stop(job)
 
     assert asyncio.run(outcomes([job], during=stop)) == [expected]
     assert all(is_gone(int(pid)) for pid in marker.read_text().split())
@@ -186,11 +186,11 @@ def test_a_command_that_is_stopped_in_the_moment_of_its_start_ends_too(tmp_path:
     )
     jobs = [a_job(Command(argv=(PYTHON, "-c", code))) for _ in range(8)]
 
-    async def stop(crew: Any) -> None:
+    async def stop(runner: Any) -> None:
         for job in jobs:
             await until(lambda job=job: job.begun)
             job.cancelled.set(Why.LEASE_LOST)
-            crew.stop(job)
+            runner.stop(job)
 
     assert asyncio.run(outcomes(jobs, during=stop)) == [Stopped()] * len(jobs)
     left = marker.read_text().split() if marker.exists() else []
@@ -208,10 +208,10 @@ def test_a_command_that_is_asked_to_end_may_tidy_up(tmp_path: Path) -> None:
     )
     job = a_job(Command(argv=(PYTHON, "-c", code)))
 
-    async def stop(crew: Any) -> None:
+    async def stop(runner: Any) -> None:
         await until(ready.exists)
         job.cancelled.set(Why.TIMED_OUT)
-        crew.stop(job)
+        runner.stop(job)
 
     assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
     assert tidied.exists()

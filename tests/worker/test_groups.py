@@ -18,7 +18,7 @@ from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import RunState
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executor import Job
-from stepkeep.worker.places import loop as handlers_loop
+from stepkeep.worker.pools import loop as handlers_loop
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_job_that_is_stopped_before_it_began_is_heard_of_all_the_same() -> Non
     async def quick() -> int:
         return 1
 
-    place = handlers_loop.LoopPlace(result_limit=1000)
+    place = handlers_loop.LoopPool(result_limit=1000)
     ended: list[tuple[Job, Outcome]] = []
     place.open(ended.extend)
     job = handler_job(quick)

@@ -21,10 +21,10 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Completion, Http
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category
-from stepkeep.worker.code import Codes
-from stepkeep.worker.crew import ThreadedCrew
 from stepkeep.worker.executors.addresses import Guard, is_public
 from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 OPEN = HttpPolicy(allow=("127.0.0.0/8", "::1", "localhost"))
@@ -139,7 +139,7 @@ def test_proxies_of_the_environment_are_not_used(server: Server, monkeypatch: py
 def test_cookies_of_one_attempt_are_not_sent_by_the_next(server: Server) -> None:
     server.answers["/cookie"] = (200, {"Set-Cookie": "session=CANARY; Path=/"}, b"{}")
     settings = Settings(http=OPEN, concurrency=1)
-    codes = Codes(Registry(), settings)
+    codes = PreparedSteps(Registry(), settings)
     jobs = [a_job(Http(method="GET", url=server.url(path)), codes=codes) for path in ("/cookie", "/other", "/cookie")]
     assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
     assert [seen["path"] for seen in server.requests] == ["/cookie", "/other", "/cookie"]
@@ -148,7 +148,7 @@ def test_cookies_of_one_attempt_are_not_sent_by_the_next(server: Server) -> None
 
 def test_credentials_of_one_attempts_url_are_not_sent_by_the_next(server: Server) -> None:
     settings = Settings(http=OPEN, concurrency=1)
-    codes = Codes(Registry(), settings)
+    codes = PreparedSteps(Registry(), settings)
     urls = [f"http://user:CANARY@127.0.0.1:{server.port}/", server.url("/")]
     jobs = [a_job(Http(method="GET", url=url), codes=codes) for url in urls]
     assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
@@ -159,7 +159,7 @@ def test_credentials_of_one_attempts_url_are_not_sent_by_the_next(server: Server
 
 def test_every_attempt_has_a_connection_of_its_own(server: Server) -> None:
     settings = Settings(http=OPEN, concurrency=1)
-    codes = Codes(Registry(), settings)
+    codes = PreparedSteps(Registry(), settings)
     jobs = [a_job(Http(method="GET", url=server.url()), codes=codes) for _ in range(3)]
     assert all(isinstance(each, Completed) for each in asyncio.run(one_after_the_other(jobs, settings)))
     assert len({seen["peer"] for seen in server.requests}) == 3
@@ -179,19 +179,19 @@ def test_passwords_of_the_environment_are_not_used(
 
 
 async def one_after_the_other(jobs: list[Any], settings: Settings) -> list[Any]:
-    """Run jobs on one crew, so that they share what a worker's jobs share."""
-    crew = ThreadedCrew(settings)
+    """Run jobs on one runner, so that they share what a worker's jobs share."""
+    runner = PooledRunner(settings)
     found: asyncio.Queue[Any] = asyncio.Queue()
-    crew.open(found.put_nowait)
+    runner.open(found.put_nowait)
     try:
         collected = []
         for job in jobs:
-            crew.start([job])
+            runner.start([job])
             async with asyncio.timeout(30):
                 collected += [outcome for _, outcome in await found.get()]
         return collected
     finally:
-        crew.close()
+        runner.close()
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
@@ -452,13 +452,13 @@ def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_
 
     async def both() -> Any:
         busy = handler_job(greedy)
-        crew = ThreadedCrew(settings)
+        runner = PooledRunner(settings)
         ended: asyncio.Queue[Any] = asyncio.Queue()
-        crew.open(ended.put_nowait)
+        runner.open(ended.put_nowait)
         try:
-            crew.start([busy])
+            runner.start([busy])
             await until(lambda: busy.begun)
-            crew.start([calling])
+            runner.start([calling])
             async with asyncio.timeout(20):
                 [(first, outcome)] = await ended.get()
             assert first is calling
@@ -469,7 +469,7 @@ def test_names_are_resolved_while_a_handler_keeps_the_threads_of_the_event_loop_
             return outcome
         finally:
             over.set()
-            crew.close()
+            runner.close()
 
     assert isinstance(asyncio.run(both()), Completed)
 
@@ -512,4 +512,4 @@ def test_what_the_operator_allows_is_reached_and_nothing_beside_it(
 )
 def test_what_is_no_host_cannot_be_allowed(entry: str) -> None:
     with pytest.raises(InvalidInput, match="HTTP steps can be allowed to reach"):
-        Codes(Registry(), Settings(http=HttpPolicy(allow=(entry,))))
+        PreparedSteps(Registry(), Settings(http=HttpPolicy(allow=(entry,))))

@@ -20,7 +20,7 @@ from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, 
 from stepkeep.operations.expire import sweep
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.loop import WATCH, Worker
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 
 SHORT = replace(QUICK, lease=600_000)
 ONCE = Retry(max_attempts=1)
@@ -358,7 +358,7 @@ def test_what_does_not_finish_within_the_grace_is_handed_back_and_nothing_is_cou
 
 
 def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
-    class Watched(Seams):
+    class Watched(Runtime):
         """Notes when the worker has begun to wait for what it holds."""
 
         def __init__(self) -> None:
@@ -369,7 +369,7 @@ def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
             return await super().wait(event, seconds)
 
     async def body(bed: Bed) -> None:
-        started, seams = threading.Event(), Watched()
+        started, runtime = threading.Event(), Watched()
 
         async def slow() -> None:
             started.set()
@@ -377,12 +377,12 @@ def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
 
         bed.handler("slow", slow)
         run_id = await bed.start(step("slow"))
-        worker = bed.worker(seams=seams)
+        worker = bed.worker(runtime=runtime)
 
         async def stop() -> None:
             await until(started.is_set)
             worker.stop(600)
-            await until(lambda: seams.patient)
+            await until(lambda: runtime.patient)
 
         async with asyncio.timeout(20):
             await serving(worker, stop, grace=0)

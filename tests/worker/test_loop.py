@@ -17,7 +17,7 @@ from stepkeep.kernel.events import CompletionSignalled, ManualOutcome, MessageAr
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, OnFailure, RunState, StepState, WorkerState
 from stepkeep.worker.answers import fail, retry_in, wait_for
-from stepkeep.worker.settle import token_digest
+from stepkeep.worker.results import token_digest
 
 
 def test_a_chain_of_steps_passes_its_outputs_on(on_store: On) -> None:

@@ -32,11 +32,11 @@ from stepkeep.worker import forks
 from stepkeep.worker.answers import StepError, WaitFor, fail, retry_in
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
-from stepkeep.worker.places import child, processes
-from stepkeep.worker.places import loop as handlers_loop
+from stepkeep.worker.pools import child, processes
+from stepkeep.worker.pools import loop as handlers_loop
+from stepkeep.worker.results import outcome_of_return
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.settle import answered
-from stepkeep.worker.surprises import MAX_TRACEBACK, traceback_text
+from stepkeep.worker.unexpected import MAX_TRACEBACK, traceback_text
 
 ONCE = {"retry": Retry(max_attempts=1)}
 
@@ -127,7 +127,7 @@ def test_runs_with_unprintable_exceptions_end_at_once_and_give_their_slots_back(
 # -- results -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("which", range(len(UNSTORABLE)))
 def test_a_result_that_cannot_be_stored_fails_its_attempt_for_good(which: int) -> None:
-    found = failure(answered(UNSTORABLE[which](), None))
+    found = failure(outcome_of_return(UNSTORABLE[which](), None))
     assert (found.category, found.final) == (Category.VALIDATION, True)
     assert found.error.startswith("the result cannot be stored: ")
 
@@ -162,7 +162,7 @@ def test_an_outcome_from_a_process_is_refused_in_the_same_words() -> None:
     [WaitFor(event="x", timeout="soon"), WaitFor(event="x", takes_timeouts=5)],  # type: ignore[arg-type]
 )
 def test_a_wait_whose_fields_have_other_types_fails_its_attempt(wait: WaitFor) -> None:
-    found = failure(answered(wait, None))
+    found = failure(outcome_of_return(wait, None))
     assert found.category is Category.VALIDATION
     assert "what the handler answered cannot be stored" in found.error
 
@@ -173,7 +173,7 @@ def test_a_cost_that_cannot_be_stored_leaves_the_one_before() -> None:
     for wrong in (float("nan"), 1e999, "much", object()):
         with pytest.raises((ValueError, TypeError)):
             context.cost(usd=wrong)  # type: ignore[arg-type]
-    assert answered(1, context) == Completed(output=b"1", cost=b'{"usd":2}')
+    assert outcome_of_return(1, context) == Completed(output=b"1", cost=b'{"usd":2}')
 
 
 # -- constructors ------------------------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_a_thread_that_is_killed_while_it_waits_is_replaced_and_loses_no_job() -
         threads.append(threading.current_thread())
         return 1
 
-    async def kill_now_and_then(crew: object) -> None:
+    async def kill_now_and_then(runner: object) -> None:
         await until(lambda: bool(threads))
         for _ in range(20):
             if threads[-1].is_alive():

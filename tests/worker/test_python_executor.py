@@ -26,9 +26,9 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.payloads import Unstorable
-from stepkeep.worker.places import processes
+from stepkeep.worker.pools import processes
+from stepkeep.worker.results import token_digest
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.settle import token_digest
 
 
 def said(outcome: object) -> object:
@@ -183,7 +183,7 @@ def test_a_handler_that_blocks_its_loop_does_not_block_the_workers() -> None:
         started.set()
         release.wait(20)
 
-    async def beats(crew: object) -> None:
+    async def beats(runner: object) -> None:
         await asyncio.to_thread(started.wait, 10)
         before = time.monotonic()
         for _ in range(20):
@@ -218,10 +218,10 @@ def test_a_stopped_coroutine_is_cancelled() -> None:
 
     job = handler_job(handler)
 
-    async def stop(crew) -> None:
+    async def stop(runner) -> None:
         await asyncio.to_thread(started.wait, 10)
         job.cancelled.set(Why.TIMED_OUT)
-        crew.stop(job)
+        runner.stop(job)
 
     assert asyncio.run(outcomes([job], during=stop)) == [TimedOut()]
 
@@ -237,7 +237,7 @@ def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
 
     jobs = [handler_job(on_loop), handler_job(in_thread)]
 
-    async def cancel(crew: object) -> None:
+    async def cancel(runner: object) -> None:
         await asyncio.sleep(0.05)
         for job in jobs:
             job.cancelled.set(Why.RUN_STOPPING)
@@ -348,10 +348,10 @@ def test_a_stopped_process_is_killed_with_everything_it_started(tmp_path: Path) 
     marker = tmp_path / "pids"
     job = process_job(process_handlers.never_end, inputs={"marker": str(marker)})
 
-    async def kill(crew) -> None:
+    async def kill(runner) -> None:
         await until(lambda: marker.exists() and bool(marker.read_text()))
         job.cancelled.set(Why.TIMED_OUT)
-        crew.stop(job)
+        runner.stop(job)
 
     assert asyncio.run(outcomes([job], during=kill)) == [TimedOut()]
     for pid in marker.read_text().split():
@@ -362,7 +362,7 @@ def test_a_process_hears_that_its_run_is_stopping(tmp_path: Path) -> None:
     marker = tmp_path / "started"
     job = process_job(process_handlers.wait_for_cancel, inputs={"marker": str(marker)})
 
-    async def cancel(crew: object) -> None:
+    async def cancel(runner: object) -> None:
         await until(marker.exists)
         job.cancelled.set(Why.RUN_STOPPING)
 

@@ -15,8 +15,8 @@ from tests.worker.making import handler_job
 
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState
-from stepkeep.worker.crew import ThreadedCrew
 from stepkeep.worker.executor import Job
+from stepkeep.worker.runner import PooledRunner
 from stepkeep.worker.settings import Settings
 
 WHO: ContextVar[str] = ContextVar("who", default="nobody")
@@ -33,20 +33,20 @@ async def swap_async() -> str:
 
 
 async def answers(*jobs: Job) -> list[Any]:
-    """The answers of jobs that run one after the other on one crew with a single place of each kind."""
-    crew = ThreadedCrew(Settings(concurrency=1))
+    """The answers of jobs that run one after the other on one runner with a single place of each kind."""
+    runner = PooledRunner(Settings(concurrency=1))
     ended: asyncio.Queue[Any] = asyncio.Queue()
-    crew.open(ended.put_nowait)
+    runner.open(ended.put_nowait)
     found = []
     try:
         for job in jobs:
-            crew.start([job])
+            runner.start([job])
             async with asyncio.timeout(30):
                 [(_, outcome)] = await ended.get()
             assert isinstance(outcome, Completed), outcome
             found.append(msgspec.json.decode(outcome.output or b"null"))
     finally:
-        crew.close()
+        runner.close()
     return found
 
 

@@ -186,13 +186,13 @@ def test_steps_that_block_after_coroutines_never_have_more_than_the_threads(on_s
     on_store(body)
 
 
-def test_one_commit_over_many_runs_chains_no_more_narrow_steps_than_its_worker_has_room_for(on_store: On) -> None:
+def test_one_commit_over_many_runs_chains_no_more_blocking_steps_than_its_worker_has_slots_for(on_store: On) -> None:
     async def body(bed: Bed) -> None:
         Crowd(bed)
         await start_flow(bed, 6, step("quick"), step("blocking", "quick", order=1), step("also", "quick", uses="quick"))
         row = await register(bed.store, tenant=TENANT, app="tests", capacity=9)
         queues = {spec.name: number for number, spec in await bed.store.list_queues(TENANT)}
-        worker = Claimer(actor=row.id, worker=row.no, lease=None, room=6, queues=frozenset(queues.values()))
+        worker = Claimer(actor=row.id, worker=row.no, lease=None, slots=6, queues=frozenset(queues.values()))
         claims = await bed.transactor.claim(worker, limit=6)
         ended = [
             StepReported(
@@ -206,8 +206,8 @@ def test_one_commit_over_many_runs_chains_no_more_narrow_steps_than_its_worker_h
             )
             for claim in claims
         ]
-        narrow = replace(worker, room=7, narrow=frozenset({queues["blocking"]}), narrow_room=2)
-        _, chained = await bed.transactor.report(ended, narrow)
+        blocking = replace(worker, slots=7, blocking=frozenset({queues["blocking"]}), blocking_slots=2)
+        _, chained = await bed.transactor.report(ended, blocking)
         assert Counter(claim.planned.name for claim in chained) == {"blocking": 2, "also": 5}
 
     on_store(body)

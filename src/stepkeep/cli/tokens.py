@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepkeep.operations.decisions import token_hash
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.plan import Plan
 
 
-class NotingSeams(Seams):
+class NotingRuntime(Runtime):
     """The worker's runtime, which also keeps the tokens that it created."""
 
     def __init__(self) -> None:

@@ -39,18 +39,18 @@ async def work_on(
     engine: AsyncEngine, run_id: str, screen: Screen, *, concurrency: int, resumed: bool = False
 ) -> Worked:
     """Be a worker for this run until there is nothing left to do here."""
-    from stepkeep.cli.tokens import NotingSeams, open_tokens
+    from stepkeep.cli.tokens import NotingRuntime, open_tokens
     from stepkeep.kernel.states import RUN_TERMINAL, RunState
     from stepkeep.operations.decisions import plan_of
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     await require_handlers(engine, run_id, plan)
-    seams = NotingSeams()
+    runtime = NotingRuntime()
     worker = engine.worker(
         app="run",
         concurrency=concurrency,
         capabilities={word for step in plan.definition.steps for word in step.capabilities},
-        seams=seams,
+        runtime=runtime,
     )
     over = RUN_TERMINAL | {RunState.BLOCKED, RunState.IDLE}
 
@@ -72,7 +72,7 @@ async def work_on(
             await asyncio.gather(watching, return_exceptions=True)
         await follower.look()
     view = await engine.show(run_id)
-    tokens = await open_tokens(engine, run_id, plan, seams.tokens)
+    tokens = await open_tokens(engine, run_id, plan, runtime.tokens)
     for wait in view["run"]["waiting_for"]:
         if wait["step"] in tokens:
             wait["token"] = tokens[wait["step"]]

@@ -71,13 +71,13 @@ def _answer(draft: Draft, event: Event) -> Reply:
 
 def _chain_claims(draft: Draft, claimer: Claimer) -> None:
     """Claim the steps that a report made ready for the worker that reported, while it has free slots."""
-    taken = narrow = 0
+    taken = blocking = 0
     for no in sorted(draft.ready):
         step = draft.step(no)
-        if taken >= claimer.room or step.state is not StepState.READY or step.queue not in claimer.queues:
+        if taken >= claimer.slots or step.state is not StepState.READY or step.queue not in claimer.queues:
             continue
-        is_narrow = step.queue in claimer.narrow
-        if is_narrow and narrow >= claimer.narrow_room:
+        is_blocking = step.queue in claimer.blocking
+        if is_blocking and blocking >= claimer.blocking_slots:
             continue
         lease = claimer.lease or draft.plan.definition.lease
         event = StepClaimed(
@@ -90,7 +90,7 @@ def _chain_claims(draft: Draft, claimer: Claimer) -> None:
         )
         claim(draft, event)
         taken += 1
-        narrow += is_narrow
+        blocking += is_blocking
 
 
 def start(draft: Draft, event: RunStarted) -> Reply:

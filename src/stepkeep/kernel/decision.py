@@ -61,21 +61,21 @@ Reply = Accepted | Refused
 class Claimer(msgspec.Struct, frozen=True, gc=False):
     """A worker with free slots: steps that become ready by this decision may be claimed for it in the same transaction.
 
-    At most `narrow_room` of them may come from `narrow` queues.
+    At most `blocking_slots` of them may come from `blocking` queues.
     """
 
     actor: str
     worker: int
     lease: int | None
-    room: int
+    slots: int
     queues: frozenset[int]
-    narrow: frozenset[int] = frozenset()
-    narrow_room: int = 0
+    blocking: frozenset[int] = frozenset()
+    blocking_slots: int = 0
 
     def having(self, claimed: Sequence[Step]) -> Claimer:
         """The same worker with these steps in its slots."""
-        narrow = sum(step.queue in self.narrow for step in claimed) if self.narrow else 0
-        return replace(self, room=self.room - len(claimed), narrow_room=self.narrow_room - narrow)
+        blocking = sum(step.queue in self.blocking for step in claimed) if self.blocking else 0
+        return replace(self, slots=self.slots - len(claimed), blocking_slots=self.blocking_slots - blocking)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

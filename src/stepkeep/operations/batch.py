@@ -165,7 +165,7 @@ class DecisionBatch:
             outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
         )
-        claimer = self._chained if self._chained and self._chained.room > 0 else None
+        claimer = self._chained if self._chained and self._chained.slots > 0 else None
         try:
             answer = decide(snapshot, [event for _, event in events], loaded.now, claimer)
         except Exception:  # noqa: BLE001 - a defect stays with the event that met it; its caller hears of it

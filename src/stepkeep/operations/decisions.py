@@ -21,7 +21,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.transact import Transactor
 
 MAX_PAYLOAD_BYTES = 262_144
@@ -41,10 +41,10 @@ async def decide_gate(
     """Approve or reject the gate `step`, or the only open one."""
     event = GateDecided(
         tenant=tenant,
-        run_id=edge.run_id(run_id),
-        actor=edge.key("the actor", actor),
+        run_id=validate.run_id(run_id),
+        actor=validate.key("the actor", actor),
         approve=approve,
-        comment=edge.words("the comment", comment),
+        comment=validate.words("the comment", comment),
         no=None if step is None else await _number(transactor, tenant, run_id, step),
     )
     return await transactor.submit(event)
@@ -66,7 +66,7 @@ async def complete(
 ) -> Accepted:
     """Complete a step manually; the token that was issued for it must be presented."""
     try:
-        said = ManualOutcome(edge.key("the outcome", outcome).capitalize())
+        said = ManualOutcome(validate.key("the outcome", outcome).capitalize())
     except ValueError:
         raise InvalidInput(f"{outcome!a} is no outcome. Use Succeeded, Failed or Cancelled.") from None
     _bound("output", output)
@@ -75,13 +75,13 @@ async def complete(
         raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
     event = CompletionSignalled(
         tenant=tenant,
-        run_id=edge.run_id(run_id),
-        actor=edge.key("the actor", actor),
-        token=token_hash(edge.words("the completion token", token)),
+        run_id=validate.run_id(run_id),
+        actor=validate.key("the actor", actor),
+        token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
-        notes=edge.words("the notes", notes),
-        evidence=tuple(edge.words("a piece of evidence", piece) for piece in evidence),
+        notes=validate.words("the notes", notes),
+        evidence=tuple(validate.words("a piece of evidence", piece) for piece in evidence),
         claim=claim,
         no=await _number(transactor, tenant, run_id, step),
     )
@@ -103,10 +103,10 @@ async def send(
     return await transactor.submit(
         MessageArrived(
             tenant=tenant,
-            run_id=edge.run_id(run_id),
-            actor=edge.key("the actor", actor),
-            id=str(uuid7()) if message_id is None else edge.key("the message id", message_id),
-            name=edge.key("the name of a message", name),
+            run_id=validate.run_id(run_id),
+            actor=validate.key("the actor", actor),
+            id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
+            name=validate.key("the name of a message", name),
             payload=payload,
         )
     )
@@ -119,10 +119,10 @@ async def cancel(
     return await transactor.submit(
         CancelRequested(
             tenant=tenant,
-            run_id=edge.run_id(run_id),
-            actor=edge.key("the actor", actor),
+            run_id=validate.run_id(run_id),
+            actor=validate.key("the actor", actor),
             compensate=compensate,
-            reason=edge.words("the reason", reason),
+            reason=validate.words("the reason", reason),
         )
     )
 
@@ -134,7 +134,7 @@ def token_hash(token: str) -> str:
 
 async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
     """The plan of a run."""
-    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     return await plan_for(transactor, found.run)
@@ -155,7 +155,7 @@ async def plan_for(transactor: Transactor, run: Run) -> Plan:
 
 async def _number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
     plan = await plan_of(transactor, tenant, run_id)
-    no = plan.number(edge.key("the name of a step", step))
+    no = plan.number(validate.key("the name of a step", step))
     if no is None:
         names = ", ".join(planned.name for planned in plan.steps[:20])
         raise NotFound(f"run {run_id} has no step {step!a}. Its steps: {names}")

@@ -18,7 +18,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
@@ -51,7 +51,7 @@ async def export_without_names(transactor: Transactor, run_id: str, *, tenant: s
 
 async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str) -> StoredDefinition:
     """The definition of a run as its row has it now, bypassing the cache."""
-    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     wanted = found.run.definition_id
@@ -64,7 +64,7 @@ async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str)
 async def _export_run(
     transactor: Transactor, run_id: str, tenant: str, plan: Plan | None, dialect: str | None
 ) -> AsyncIterator[Line]:
-    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     correlation = found.details.correlation_id

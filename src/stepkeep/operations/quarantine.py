@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Quarantine
@@ -17,7 +17,7 @@ from stepkeep.store.protocol import Quarantine
 
 async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
     """Quarantine a run: nothing claims, sweeps, changes or deletes it until it is released."""
-    run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
+    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
     store = transactor.store
     noted = await again_if_contended(lambda: store.quarantine(tenant, run_id, actor, reason))
     if noted is not None:
@@ -34,7 +34,7 @@ async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor:
 
 async def release(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:
     """End a quarantine; the run continues where it was."""
-    run_id, actor, reason = edge.run_id(run_id), edge.key("the actor", actor), _reason(reason)
+    run_id, actor, reason = validate.run_id(run_id), validate.key("the actor", actor), _reason(reason)
     store = transactor.store
     ended = await again_if_contended(lambda: store.release(tenant, run_id, actor, reason))
     if ended is None:
@@ -63,7 +63,7 @@ def view(one: Quarantine) -> dict[str, Any]:
 
 
 def _reason(reason: object) -> str:
-    said = edge.words("the reason", reason)
+    said = validate.words("the reason", reason)
     if not said.strip():
         raise InvalidInput("say why: the reason is kept with the quarantine")
     return said

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
@@ -26,7 +26,7 @@ async def rerun(
     idempotency_key: str | None = None,
 ) -> Started:
     """Start a new run like the old one. The old run stays as it is, because terminal states are never left."""
-    found = await transactor.store.read_run(tenant, edge.run_id(run_id))
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
     if found is None:
         raise NotFound(f"there is no run {run_id}")
     if found.run.state not in RUN_TERMINAL:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.start import Started
@@ -71,7 +71,7 @@ def accept(policy: Policy) -> Policy:
     if policy.keep is not None and not (type(policy.keep) is int and 0 <= policy.keep <= MOST_KEPT):
         raise InvalidInput(f"the number of runs to keep is a whole number from 0 to {MOST_KEPT}")
     if policy.workflow is not None:
-        edge.key("the workflow", policy.workflow)
+        validate.key("the workflow", policy.workflow)
     return policy
 
 

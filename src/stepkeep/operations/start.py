@@ -15,14 +15,14 @@ from uuid_utils import uuid7
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
-from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.events import RunStarted
-from stepkeep.kernel.mould import Mould, mould_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details
+from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.transact import Transactor, Unlocked
 from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Want, Write
@@ -30,7 +30,7 @@ from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun,
 OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
 
-Moulds = Callable[[Plan, bool], Mould | None]
+Templates = Callable[[Plan, bool], StartTemplate | None]
 """The start template of a plan, for runs that start at once or stay idle."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -83,7 +83,7 @@ class Starter:
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
         self._lane: Lane[StartRequest, Started] = Lane(self._start_batch, size_bytes=lambda request: len(request.input))
-        self._moulds: dict[tuple[int, bool], tuple[Plan, Mould | None]] = {}
+        self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
@@ -94,10 +94,10 @@ class Starter:
 
     async def _start_together(self, requests: list[StartRequest]) -> list[Started | Exception]:
         try:
-            batch = await self._transactor.run(lambda: StartBatch(requests, self._mould), self._unread(requests))
+            batch = await self._transactor.run(lambda: StartBatch(requests, self._template), self._unread(requests))
         except ConnectionLost:
             # It may have been committed. The ids are unique, so runs that exist under them are these.
-            batch = await self._transactor.run(lambda: StartBatch(requests, self._mould, again=True), None)
+            batch = await self._transactor.run(lambda: StartBatch(requests, self._template, again=True), None)
         return [answer for answer in batch.answers if answer is not None]
 
     def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
@@ -107,10 +107,10 @@ class Starter:
             return None
         return Unlocked(Basis.NEW, Loaded(now=now + self._transactor.store.clock_offset))
 
-    def _mould(self, plan: Plan, start: bool) -> Mould | None:
-        known = self._moulds.get((plan.definition_id, start))
+    def _template(self, plan: Plan, start: bool) -> StartTemplate | None:
+        known = self._templates.get((plan.definition_id, start))
         if known is None or known[0] is not plan:
-            known = self._moulds[plan.definition_id, start] = (plan, mould_of(plan, start=start))
+            known = self._templates[plan.definition_id, start] = (plan, start_template(plan, start=start))
         return known[1]
 
 
@@ -129,9 +129,9 @@ def accept(request: StartRequest) -> StartRequest:
         ("the correlation id", request.correlation_id),
     ):
         if key is not None:
-            edge.key(name, key)
+            validate.key(name, key)
     if request.labels is not None:
-        edge.labels(msgspec.json.decode(request.labels))
+        validate.labels(msgspec.json.decode(request.labels))
     priority = request.priority
     if priority is not None and not (type(priority) is int and abs(priority) <= MAX_PRIORITY):
         raise InvalidInput(f"the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
@@ -144,9 +144,9 @@ class StartBatch:
     With `again` it also looks for runs with the ids of the requests: an earlier try may have been committed.
     """
 
-    def __init__(self, requests: list[StartRequest], mould: Moulds, *, again: bool = False) -> None:
+    def __init__(self, requests: list[StartRequest], template: Templates, *, again: bool = False) -> None:
         self.basis = Basis.LOCKED
-        self._requests, self._mould, self._again = requests, mould, again
+        self._requests, self._template, self._again = requests, template, again
         self._looked: Loaded | None = None
         self.answers: list[Started | Exception | None] = [None] * len(requests)
         self._creates = False
@@ -173,7 +173,7 @@ class StartBatch:
         write = Write()
         for place, request in enumerate(self._requests):
             try:
-                self.answers[place] = _answer(request, loaded, made, held, write, self._mould)
+                self.answers[place] = _answer(request, loaded, made, held, write, self._template)
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
         self._creates = bool(write.new_runs)
@@ -186,7 +186,7 @@ def _answer(
     made: dict[tuple[str, str, str], IdempotencyKey],
     held: dict[tuple[str, str], str],
     write: Write,
-    mould: Moulds,
+    template: Templates,
 ) -> Started:
     if (request.tenant, request.run_id) in loaded.runs:
         return Started(request.run_id, created=True)
@@ -207,11 +207,11 @@ def _answer(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-    born = _bear(request, loaded.now, key, mould(request.plan, request.start_now))
-    write.new_runs.append(born)
+    created = _create(request, loaded.now, key, template(request.plan, request.start_now))
+    write.new_runs.append(created)
     if key is not None:
         made[key.tenant, key.operation, key.key] = key
-    if request.business_key is not None and born.run.state not in RUN_TERMINAL:
+    if request.business_key is not None and created.run.state not in RUN_TERMINAL:
         held[request.tenant, request.business_key] = request.run_id
     return Started(request.run_id, created=True)
 
@@ -228,9 +228,9 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
     )
 
 
-def _bear(request: StartRequest, now: int, key: IdempotencyKey | None, mould: Mould | None) -> NewRun:
+def _create(request: StartRequest, now: int, key: IdempotencyKey | None, template: StartTemplate | None) -> NewRun:
     definition = request.plan.definition
-    decision = _decide(request, now, mould)
+    decision = _decide(request, now, template)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
@@ -255,11 +255,11 @@ def _bear(request: StartRequest, now: int, key: IdempotencyKey | None, mould: Mo
     )
 
 
-def _decide(request: StartRequest, now: int, mould: Mould | None) -> Decision:
+def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> Decision:
     plan, priority = request.plan, request.priority
     priority = plan.definition.priority if priority is None else priority
-    if mould is not None:
-        return mould.cast(
+    if template is not None:
+        return template.instantiate(
             tenant=request.tenant,
             run_id=request.run_id,
             priority=priority,
@@ -267,7 +267,7 @@ def _decide(request: StartRequest, now: int, mould: Mould | None) -> Decision:
             actor=request.actor,
             now=now,
         )
-    return conceive(
+    return create_run(
         plan,
         tenant=request.tenant,
         run_id=request.run_id,
@@ -282,6 +282,6 @@ def _decide(request: StartRequest, now: int, mould: Mould | None) -> Decision:
 
 async def start_idle(transactor: Transactor, run_id: str, *, tenant: str, actor: str) -> dict[str, Any]:
     """Start a run that was created idle."""
-    event = RunStarted(tenant=tenant, run_id=edge.run_id(run_id), actor=edge.key("the actor", actor))
+    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=validate.key("the actor", actor))
     accepted = await transactor.submit(event)
     return dict(accepted.record)

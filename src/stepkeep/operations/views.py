@@ -18,7 +18,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import instant
 from stepkeep.operations.quarantine import view as quarantine_view
@@ -38,7 +38,7 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
     """Everything about one run: `{"run": {...}, "steps": [...]}`."""
     store = transactor.store
     found, steps, tried, entries, aside = await asyncio.gather(
-        store.read_run(tenant, edge.run_id(run_id)),
+        store.read_run(tenant, validate.run_id(run_id)),
         store.read_steps(tenant, run_id),
         store.read_attempts(tenant, run_id),
         read_whole_journal(transactor, run_id, tenant=tenant),
@@ -74,9 +74,9 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
         raise InvalidInput(f"the limit must be a whole number from 1 to {MAX_PAGE}")
     for name, key in (("workflow", which.workflow), ("key", which.business_key), ("id", which.correlation_id)):
         if key is not None:
-            edge.key(f"the {name} to look for", key)
+            validate.key(f"the {name} to look for", key)
     if which.before is not None:
-        edge.run_id(which.before)
+        validate.run_id(which.before)
     unreadable: list[Unreadable] = []
     found = await transactor.store.list_runs(which, unreadable)
     aside = await _set_aside(transactor, which.tenant)

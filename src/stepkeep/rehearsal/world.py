@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
 from stepkeep.errors import ExpressionError, InvariantBroken, Refused
-from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.definition import Definition, Effect, digest_of, encode_definition
@@ -88,7 +88,7 @@ class World:
     @staticmethod
     def born(stage: Stage) -> World:
         world = World(stage)
-        decision = conceive(
+        decision = create_run(
             stage.plan,
             tenant=TENANT,
             run_id=RUN_ID,

@@ -317,8 +317,8 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Hint(msgspec.Struct, frozen=True):
-    """The content of a notification: queues, or RESTED for runs that settled. None means any."""
+class Notification(msgspec.Struct, frozen=True):
+    """The content of a notification: queues, or RUNS_SETTLED for runs that settled. None means any."""
 
     topics: frozenset[int] | None = None
 
@@ -326,27 +326,27 @@ class Hint(msgspec.Struct, frozen=True):
         return self.topics is None or not self.topics.isdisjoint(topics)
 
 
-RESTED = NO_QUEUE
+RUNS_SETTLED = NO_QUEUE
 """The topic of runs that settled: ended or blocked."""
 
-Heard = Callable[[Hint], None]
+Listener = Callable[[Notification], None]
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """Notifications between processes. One may be lost, late or duplicated, so every listener also polls.
 
-    `is_heard` tells whether notifications are known to arrive; if so, polling may be rare.
+    `is_connected` tells whether notifications are known to arrive; if so, polling may be rare.
     """
 
     @property
-    def is_heard(self) -> bool: ...
+    def is_connected(self) -> bool: ...
 
-    def ring(self, topics: Collection[int]) -> None:
+    def publish(self, topics: Collection[int]) -> None:
         """Notify these topics, after the commit. It returns at once and never fails."""
         ...
 
-    def listen(self, heard: Heard) -> Callable[[], None]:
-        """Call `heard` on this event loop for every notification, until the returned function is called."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` on this event loop for every notification, until the returned function is called."""
         ...
 
 
@@ -364,7 +364,7 @@ class Store(Protocol):
     """A database that stores runs. All methods are safe to call concurrently from one event loop.
 
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
-    notifications through `bell` after each commit that concerns other processes. `lanes` is how many changes it can
+    notifications through `notifier` after each commit that concerns other processes. `lanes` is how many changes it can
     make in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading without locks and
     writing if unchanged costs less than one transaction with locks. `migrates_itself` tells that opening an engine also
     migrates; otherwise a database that lacks a migration is refused.
@@ -377,7 +377,7 @@ class Store(Protocol):
     url: str
 
     @property
-    def bell(self) -> Bell: ...
+    def notifier(self) -> Notifier: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...

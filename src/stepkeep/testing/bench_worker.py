@@ -24,13 +24,13 @@ from stepkeep.operations import workers
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.protocol import Lease
 from stepkeep.testing.replacements import Replacement, Silence
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.classify import BindingError, failure_of
-from stepkeep.worker.code import Codes
 from stepkeep.worker.executor import Job
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.inputs import Inputs
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.transactional import attempt_in_transaction
 
@@ -54,9 +54,9 @@ class BenchWorker:
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._find, self._pass_time, self._outside = find, pass_time, outside
         # Requests are made with `outside` only, mostly to a server of the test's own.
-        self._codes = Codes(registry, Settings(http=HttpPolicy(allow_internal=True)))
+        self._codes = PreparedSteps(registry, Settings(http=HttpPolicy(allow_internal=True)))
         self._inputs = Inputs(transactor.store)
-        self._seams = Seams()
+        self._runtime = Runtime()
         self._hand = _Hand()
         self._claimer: Claimer | None = None
         self.tokens: dict[tuple[str, str], str] = {}
@@ -64,7 +64,7 @@ class BenchWorker:
     async def open(self) -> None:
         self._inputs.open()
         row = await workers.register(self._transactor.store, tenant=self._tenant, app="workbench", capacity=1)
-        self._claimer = Claimer(actor=row.id, worker=row.no, lease=None, room=0, queues=frozenset())
+        self._claimer = Claimer(actor=row.id, worker=row.no, lease=None, slots=0, queues=frozenset())
 
     async def close(self) -> None:
         await self._codes.aclose()
@@ -76,7 +76,7 @@ class BenchWorker:
         assert self._claimer is not None
         store = self._transactor.store
         queues = frozenset(number for number, _ in await store.list_queues(self._tenant))
-        claimer = Claimer(actor=self._claimer.actor, worker=self._claimer.worker, lease=None, room=0, queues=queues)
+        claimer = Claimer(actor=self._claimer.actor, worker=self._claimer.worker, lease=None, slots=0, queues=queues)
         while claims := await self._transactor.claim(claimer, limit=1):
             for claim in claims:
                 await self._attempt(claim)
@@ -107,7 +107,7 @@ class BenchWorker:
             return
         job = Job(claim, code)
         if code.is_manual:
-            job.completion_token = self._seams.token()
+            job.completion_token = self._runtime.token()
             self.tokens[claim.run_id, claim.planned.name] = job.completion_token
         await self._prepare(job)
         if code.is_transactional and replacement is None:
@@ -135,7 +135,7 @@ class BenchWorker:
     async def _tell(self, job: Job, outcome: Outcome) -> None:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
-        reply = await self._report(claim, settle.sign(outcome, job), judging=job.code.is_rules)
+        reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.code.is_rules)
         if not isinstance(reply, Accepted) or job.code.is_rules or not isinstance(outcome, Completed):
             return
         if reply.record.get("state") != StepState.VALIDATING:
@@ -239,10 +239,10 @@ class _Hand:
             if inspect.isawaitable(answer):
                 answer = self._own_loop().run_until_complete(_awaited(answer))
         except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
-            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+            return results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
         if isinstance(answer, Silence):
             return answer
-        return settle.answered(answer, job.context, may_be_outcome=job.code.spec is None)
+        return results.outcome_of_return(answer, job.context, may_be_outcome=job.code.spec is None)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -1,7 +1,7 @@
 """What a handler can return besides a plain value: wait for an event, retry later, fail.
 
 `wait_for` is returned. `retry_in` and `fail` create errors that can be returned or raised. Nothing here knows the
-database; `settle` turns the answers into outcomes.
+database; `results` turns the answers into outcomes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput, StepkeepError
 from stepkeep.kernel.states import Category
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
 
 OnTimeout = Literal["handler", "fail"]
@@ -119,7 +119,7 @@ def wait_for(
     """
     arguments.choice("wait_for: on_timeout", on_timeout, ("handler", "fail"))
     return WaitFor(
-        event=edge.key("wait_for: the name of the event", event),
+        event=validate.key("wait_for: the name of the event", event),
         timeout=None if timeout is None else microseconds(timeout, what="wait_for: timeout", bounds=DEADLINE),
         emit=tuple(_emitted(each) for each in arguments.items("wait_for: emit", emit)),
         takes_timeouts=on_timeout == "handler",
@@ -147,7 +147,7 @@ def fail(error: str | BaseException, *, category: Category | str = Category.VALI
 
 def _emitted(each: Emit) -> tuple[str, Any]:
     name, payload = _name_and_payload(each)
-    return edge.key("the name of an event to emit", name), payload
+    return validate.key("the name of an event to emit", name), payload
 
 
 def _name_and_payload(each: Any) -> tuple[Any, Any]:

@@ -23,19 +23,19 @@ from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim, ClaimsInDoubt, Transactor
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.capacity import ChainBudget, Slots
 from stepkeep.worker.classify import failure_of
-from stepkeep.worker.code import Codes
-from stepkeep.worker.crew import Crew, Finished
 from stepkeep.worker.executor import Job
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
 from stepkeep.worker.reports import Report, Reports
-from stepkeep.worker.room import Offer, Places
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runner import Finished, HandlerRunner
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.transactional import attempt_in_transaction
 
@@ -54,26 +54,26 @@ class Attempts:
     def __init__(
         self,
         transactor: Transactor,
-        crew: Crew,
-        codes: Codes,
+        runner: HandlerRunner,
+        codes: PreparedSteps,
         membership: Membership,
         *,
         settings: Settings,
-        seams: Seams,
+        runtime: Runtime,
         outage: Outage,
         changed: Callable[[], None],
         more_work: Callable[[], None],
         due_in: Callable[[float], None],
         ability_changed: Callable[[], None],
     ) -> None:
-        self._transactor, self._crew, self._codes, self._membership = transactor, crew, codes, membership
-        self._settings, self._seams, self._outage = settings, seams, outage
+        self._transactor, self._runner, self._codes, self._membership = transactor, runner, codes, membership
+        self._settings, self._runtime, self._outage = settings, runtime, outage
         self._changed, self._more_work, self._due_in = changed, more_work, due_in
         self._ability_changed = ability_changed
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
-        self.reports = Reports(transactor.store.lanes, self._commit, seams.sleep)
-        self.places = Places(settings, self.leases)
+        self.reports = Reports(transactor.store.lanes, self._commit, runtime.sleep)
+        self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_chain = True
         self._doubtful: dict[tuple[str, str, int, int], Claim] = {}
@@ -82,34 +82,34 @@ class Attempts:
     def open(self) -> None:
         """Bind to the running event loop."""
         self._inputs.open()
-        self._crew.open(self.finished, self._ability_changed)
+        self._runner.open(self.finished, self._ability_changed)
 
-    # -- room ------------------------------------------------------------------------------------------------------
-    def room(self, kind: Kind) -> int:
+    # -- slots -----------------------------------------------------------------------------------------------------
+    def free_slots(self, kind: Kind) -> int:
         """How many attempts of this kind could be claimed from the queues."""
-        return self.places.free.of(kind)
+        return self.slots.free.of(kind)
 
-    def _claimer(self, queues: frozenset[int], room: int, narrow_room: int = 0) -> Claimer:
+    def _claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:
         row = self._membership.row
         return Claimer(
             actor=row.id,
             worker=row.no,
             lease=self._settings.lease,
-            room=room,
+            slots=slots,
             queues=queues,
-            narrow=self.places.queues.narrow,
-            narrow_room=narrow_room,
+            blocking=self.slots.queues.blocking,
+            blocking_slots=blocking_slots,
         )
 
     async def claim(self, kind: Kind, limit: int, after: int | None) -> list[Claim]:
         """Claim from the queues of one kind, and start the claimed attempts."""
-        narrow = limit if kind is Kind.NARROW else 0
+        blocking = limit if kind is Kind.BLOCKING else 0
         try:
-            with self.places.set_aside(limit, narrow):
+            with self.slots.reserve(limit, blocking):
                 # First of all: the same step claimed again would have the same fence as the claim whose commit is
                 # unknown.
                 await self.settle_doubts()
-                claimer = self._claimer(self.places.queues.of(kind), limit, narrow)
+                claimer = self._claimer(self.slots.queues.of(kind), limit, blocking)
                 claims = await self._transactor.claim(claimer, limit=limit, after=after)
         except ClaimsInDoubt as doubt:
             self._doubtful |= {_name(claim): claim for claim in doubt.claims}
@@ -151,7 +151,7 @@ class Attempts:
         """
         if not claims:
             return
-        now = self._seams.monotonic()
+        now = self._runtime.monotonic()
         quiet = self._lane_to_fill() if lane is None else lane
         jobs = []
         for claim in claims:
@@ -166,10 +166,10 @@ class Attempts:
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(claim, now, problem)
                 continue
-            way = quiet if lane is not None or code.is_alone else self._lane_of(claim)
+            way = quiet if lane is not None or code.runs_alone else self._lane_of(claim)
             job = Job(claim, code, now + code.planned.timeout / SECOND, now, self._inputs.fetch, way)
             if code.is_manual:
-                job.completion_token = self._seams.token()
+                job.completion_token = self._runtime.token()
             jobs.append(job)
         self._hold(jobs)
         self._begin(jobs)
@@ -244,7 +244,7 @@ class Attempts:
             else:
                 plain.append(job)
         if plain:
-            self._crew.start(plain)
+            self._runner.start(plain)
 
     # -- from jobs to reports ----------------------------------------------------------------------------------------
     def finished(self, batch: Finished) -> None:
@@ -255,8 +255,8 @@ class Attempts:
             if job.waiter is not None:
                 if not job.waiter.done():
                     job.waiter.set_result(outcome)
-            elif job in self.places.zombies:
-                self.places.zombies.discard(job)
+            elif job in self.slots.orphaned:
+                self.slots.orphaned.discard(job)
                 self._changed()
             elif not job.reported:
                 job.reported = True
@@ -274,12 +274,14 @@ class Attempts:
         doubtful: dict[tuple[str, str, int, int], Claim] = {}
         while batch := [report for report in batch if report[0] in self.leases]:
             leaving = {job for job, outcome in batch if _frees_slot(job, outcome)} if self.may_chain else set()
-            offer = self.places.offer(batch, leaving) if self.may_chain else Offer()
-            claimer = self._claimer(self.places.queues.all, offer.room, offer.narrow_room) if offer.room else None
+            budget = self.slots.chain_budget(batch, leaving) if self.may_chain else ChainBudget()
+            claimer = (
+                self._claimer(self.slots.queues.all, budget.slots, budget.blocking_slots) if budget.slots else None
+            )
             try:
                 row = self._membership.row
                 events = [_event(row, job.claim, outcome) for job, outcome in batch]
-                with self.places.set_aside(offer.spare, offer.narrow_spare, leaving):
+                with self.slots.reserve(budget.spare, budget.blocking_spare, leaving):
                     replies, claims = await self._transactor.report(events, claimer)
             except StoreError as problem:
                 if isinstance(problem, ClaimsInDoubt):
@@ -299,7 +301,7 @@ class Attempts:
                 doubtful.pop(_name(claim), None)
             self._changed()
             began = len(claims)
-            if offer.room and began == offer.room < offer.follow:
+            if budget.slots and began == budget.slots < budget.follow:
                 self._more_work()
             break
         if doubtful:
@@ -371,7 +373,7 @@ class Attempts:
 
     def _judge(self, job: Job, outcome: Completed) -> None:
         """The handler completed and the lease is still valid: its rules run next, under the same fence."""
-        now = self._seams.monotonic()
+        now = self._runtime.monotonic()
         self._let_go(job)
         claim = job.claim
         judged = Job(claim, self._codes.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
@@ -381,20 +383,20 @@ class Attempts:
 
     def _let_go(self, job: Job) -> None:
         if self.leases.drop(job) and job.running:
-            self.places.zombies.add(job)
+            self.slots.orphaned.add(job)
 
     async def _transact(self, job: Job) -> None:
         """A transactional step: its handler, its writes and its report are one transaction."""
         outcome, reply = await attempt_in_transaction(
             self._transactor,
-            self._crew.start,
+            self._runner.start,
             job,
             lambda outcome: _event(self._membership.row, job.claim, outcome),
             lambda: job in self.leases and not job.reported,
         )
         job.running, job.waiter = False, None
-        if job in self.places.zombies:
-            self.places.zombies.discard(job)
+        if job in self.slots.orphaned:
+            self.slots.orphaned.discard(job)
         elif not job.reported and job in self.leases:
             # If another report is under way (the attempt timed out during the commit), the slot is reserved for it.
             if reply is not None and isinstance(outcome, Completed):
@@ -410,7 +412,7 @@ class Attempts:
     # -- the two clocks ----------------------------------------------------------------------------------------------
     async def review(self) -> None:
         """Time out attempts that ran too long, give up lost leases, renew leases that need it."""
-        overdue, expired, aging = self.leases.review(self._seams.monotonic())
+        overdue, expired, aging = self.leases.review(self._runtime.monotonic())
         for job in expired:
             self._lose(job, "its lease ran out before it could be renewed")
         for job in overdue:
@@ -424,7 +426,7 @@ class Attempts:
         except StoreError as problem:
             self._outage.met(problem)
             return
-        now = self._seams.monotonic()
+        now = self._runtime.monotonic()
         states = {(each.run_id, each.no, each.fence): each.run_state for each in standing}
         for job in jobs:
             claim = job.claim
@@ -457,7 +459,7 @@ class Attempts:
     def _end(self, job: Job, why: Why) -> None:
         job.cancelled.set(why)
         if job.running:
-            self._crew.stop(job)
+            self._runner.stop(job)
 
     # -- ending ------------------------------------------------------------------------------------------------------
     def lose_all(self, why: str) -> None:

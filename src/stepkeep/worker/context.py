@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Emitted
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.safe_text import type_name
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.payloads import bound_emitted, encode
@@ -176,7 +176,7 @@ class Context:
 
         An attempt may emit 1,000 events that hold 4 MiB of JSON in sum; the name has 1 to 255 printable characters.
         """
-        name = edge.key("the name of an event to emit", name)
+        name = validate.key("the name of an event to emit", name)
         emitted = Emitted(name, encode(payload, what=f"the payload of {name}"))
         so_far = self._emitted or []
         size_bytes = self._emitted_bytes + len(emitted.payload)

@@ -1,6 +1,6 @@
 """The contract between the worker and everything that can run a step.
 
-An executor (`executors/`) defines what runs for a step. A pool (`places/`) defines where: on the handlers' event loop,
+An executor (`executors/`) defines what runs for a step. A pool (`pools/`) defines where: on the handlers' event loop,
 in a thread, or in a process. Neither knows the database. `Job` is one attempt on its way through both.
 """
 
@@ -25,10 +25,10 @@ from stepkeep.worker.context import Context, Outputs, Woken
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
-    from stepkeep.worker.places.fitness import Fitness
+    from stepkeep.worker.pools.fitness import Fitness
 
 
-class Where(StrEnum):
+class PoolKind(StrEnum):
     LOOP = "loop"
     THREAD = "thread"
     RULES = "rules"
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 class Executor(Protocol):
     """One kind of handler."""
 
-    def where(self, planned: PlannedStep) -> Where:
+    def pool(self, planned: PlannedStep) -> PoolKind:
         """The kind of pool in which this step runs."""
         ...
 
@@ -68,7 +68,7 @@ Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
 """Jobs that ended, with their outcomes."""
 
 
-class Place(Protocol):
+class Pool(Protocol):
     """Where jobs run. Each started job is reported to `done`, from any thread, whatever its handler does. A job that
     the pool cannot run is reported as `Released`. A duplicate report is harmless."""
 
@@ -100,7 +100,7 @@ class Code(Protocol):
     planned: PlannedStep
     executor: Executor
     spec: HandlerSpec | None
-    where: Where
+    pool: PoolKind
     rules: tuple[tuple[Rule, Condition], ...]
     is_rules: bool
     is_manual: bool
@@ -112,13 +112,13 @@ class Code(Protocol):
     needs_states: bool
     needs_anything: bool
     """Whether any of the three above must be loaded before an attempt."""
-    is_alone: bool
+    runs_alone: bool
     """No other step of the same run ever runs at the same time."""
-    otherwise: Category
+    default_category: Category
     """The category of errors that nothing else classifies."""
 
     @property
-    def before(self) -> tuple[str, ...]:
+    def upstream_steps(self) -> tuple[str, ...]:
         """The steps whose outputs this one may read."""
         ...
 
@@ -214,7 +214,7 @@ class Job(msgspec.Struct, eq=False):
             attempt=claim.step.attempts + 1,
             input=None if details is None else msgspec.Raw(details.input),
             outputs=Outputs(
-                self.code.before,
+                self.code.upstream_steps,
                 self.outputs,
                 None if fetch is None else lambda name: fetch(self, name),
             ),

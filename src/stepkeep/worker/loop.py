@@ -19,24 +19,24 @@ from stepkeep.definition import arguments
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.operations import edge
+from stepkeep.operations import validate
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
-from stepkeep.store.protocol import RESTED, Hint
+from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
-from stepkeep.worker.code import Codes
-from stepkeep.worker.crew import Crew, ThreadedCrew
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.polling import Alarm, Lookout
+from stepkeep.worker.polling import LocalTimers, QueuePoller
+from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind, served_queues
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runner import HandlerRunner, PooledRunner
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 
 log = logging.getLogger("stepkeep.worker")
@@ -62,7 +62,7 @@ Chore = Callable[[], Awaitable[None]]
 
 
 def _names(what: str, given: object) -> list[str]:
-    return [edge.key(f"each of {what}", name) for name in arguments.items(what, given)]
+    return [validate.key(f"each of {what}", name) for name in arguments.items(what, given)]
 
 
 class Worker:
@@ -90,8 +90,8 @@ class Worker:
         commands: CommandPolicy | None = None,
         process_memory: int | None = None,
         settings: Settings | None = None,
-        seams: Seams | None = None,
-        crew: Crew | None = None,
+        runtime: Runtime | None = None,
+        runner: HandlerRunner | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
@@ -99,45 +99,46 @@ class Worker:
         self._settings = replace(settings or Settings(), **given)
         if self._settings.pool < 1:
             raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")
-        self._seams = seams or Seams()
+        self._runtime = runtime or Runtime()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(_names("the capabilities of a worker", capabilities))
         self._groups = None if queues is None else frozenset(_names("the queues of a worker", queues))
-        self._outage = Outage(self._seams)
-        self._codes = Codes(registry, self._settings)
-        self._crew = crew or ThreadedCrew(
+        self._outage = Outage(self._runtime)
+        self._codes = PreparedSteps(registry, self._settings)
+        self._runner = runner or PooledRunner(
             self._settings, on_close=[self._codes.aclose], on_replaced=[self._codes.forget_loop]
         )
         self._membership = Membership(
             transactor.store,
             tenant=tenant,
-            app=edge.key("the name of a worker", app, LONGEST_NAME),
+            app=validate.key("the name of a worker", app, LONGEST_NAME),
             capacity=self._settings.concurrency,
             capabilities=tuple(sorted(self._capabilities)),
         )
-        self._alarm = Alarm(self._seams)
+        self._timers = LocalTimers(self._runtime)
         self._attempts = Attempts(
             transactor,
-            self._crew,
+            self._runner,
             self._codes,
             self._membership,
             settings=self._settings,
-            seams=self._seams,
+            runtime=self._runtime,
             outage=self._outage,
             changed=self._note_change,
-            due_in=self._alarm.ring_in,
+            due_in=self._timers.set_in,
             more_work=self.wake,
             ability_changed=self._choose_queues,
         )
-        self._lookouts = {
-            kind: Lookout(self._settings, self._seams, lambda: transactor.store.bell.is_heard) for kind in Kind
+        self._pollers = {
+            kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
+            for kind in Kind
         }
-        self._has_narrow = asyncio.Event()
+        self._has_blocking = asyncio.Event()
         self._progress = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._queues_read_at = float("-inf")
-        self._queues_met = frozenset({RESTED})
+        self._topics_seen = frozenset({RUNS_SETTLED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
         self._maintain_in = self._settings.first_maintain
         self._grace = self._settings.grace
@@ -166,8 +167,8 @@ class Worker:
         if grace is not None:
             self._grace = grace
         self._stopping.set()
-        for lookout in self._lookouts.values():
-            lookout.awake.set()
+        for poller in self._pollers.values():
+            poller.awake.set()
 
     def wake(self, *, new_queues: bool = False) -> None:
         """Poll for work now: a run was started in this process (with `new_queues`: of a new definition).
@@ -176,9 +177,9 @@ class Worker:
         """
         if new_queues:
             self._queues_read_at = float("-inf")
-        for lookout in self._lookouts.values():
-            lookout.pace.woken()
-            lookout.awake.set()
+        for poller in self._pollers.values():
+            poller.pace.woken()
+            poller.awake.set()
 
     @property
     def held(self) -> int:
@@ -186,9 +187,9 @@ class Worker:
         return len(self._attempts.leases)
 
     @property
-    def room(self) -> int:
+    def free_slots(self) -> int:
         """How many of its slots are free: held by no attempt, and by no handler that outlived its attempt."""
-        return self._attempts.places.free.total
+        return self._attempts.slots.free.total
 
     @property
     def id(self) -> str | None:
@@ -198,7 +199,7 @@ class Worker:
     # -- life --------------------------------------------------------------------------------------------------------
     async def _work(self, end: Awaitable[object]) -> None:
         self._attempts.open()
-        deafen = self._transactor.store.bell.listen(self._heard)
+        unsubscribe = self._transactor.store.notifier.listen(self._notified)
         chores: list[asyncio.Task[None]] = []
         ending = asyncio.ensure_future(end)
         self._outage.give_up = ending.cancel
@@ -218,12 +219,12 @@ class Worker:
             try:
                 await self._drain()
             finally:
-                deafen()
+                unsubscribe()
                 ending.cancel()
                 for chore in chores:
                     chore.cancel()
                 tasks = self._attempts.cancel_tasks()
-                self._crew.close()
+                self._runner.close()
                 await asyncio.gather(*chores, *tasks, ending, return_exceptions=True)
 
     async def _until(self, ending: asyncio.Future[object]) -> None:
@@ -241,7 +242,7 @@ class Worker:
         while not ending.done():
             try:
                 await self._read_queues()
-                await self._membership.join(tuple(sorted(self._attempts.places.queues.all)))
+                await self._membership.join(tuple(sorted(self._attempts.slots.queues.all)))
             except StoreError as problem:
                 self._outage.met(problem)
                 await self._outage.pause(tries)
@@ -277,18 +278,18 @@ class Worker:
         async with self._claiming:
             # A claim that was under way has arrived; from here on no more can arrive.
             self._attempts.release_unstarted()
-        began = self._seams.monotonic()
+        began = self._runtime.monotonic()
         # Read the grace each time: a second signal shortens it during this wait.
-        while len(self._attempts.leases) and (left := began + self._grace - self._seams.monotonic()) > 0:
+        while len(self._attempts.leases) and (left := began + self._grace - self._runtime.monotonic()) > 0:
             self._progress.clear()
-            await self._seams.wait(self._progress, min(left, WATCH))
+            await self._runtime.wait(self._progress, min(left, WATCH))
         self._attempts.release_rest()
         with suppress(StoreError):
             await self._attempts.settle_doubts()
-        until = self._seams.monotonic() + (self._settings.closing if self._outage.gone is None else 0.0)
-        while not self._attempts.reports.idle and (left := until - self._seams.monotonic()) > 0:
+        until = self._runtime.monotonic() + (self._settings.closing if self._outage.gone is None else 0.0)
+        while not self._attempts.reports.idle and (left := until - self._runtime.monotonic()) > 0:
             self._progress.clear()
-            await self._seams.wait(self._progress, min(left, WATCH))
+            await self._runtime.wait(self._progress, min(left, WATCH))
         with suppress(StoreError):
             await self._membership.leave()
 
@@ -296,21 +297,21 @@ class Worker:
         # A second signal means: do not wait.
         self.stop(0.0 if self._stopping.is_set() else None)
 
-    def _heard(self, hint: Hint) -> None:
+    def _notified(self, notification: Notification) -> None:
         """A notification arrived. It may be wrong; it only makes the next poll come sooner."""
-        unheard_of = (hint.topics or frozenset()) - self._queues_met
-        self._queues_met |= unheard_of
-        if unheard_of:
+        unknown = (notification.topics or frozenset()) - self._topics_seen
+        self._topics_seen |= unknown
+        if unknown:
             self._queues_read_at = float("-inf")
-        for kind, lookout in self._lookouts.items():
-            if unheard_of or hint.concerns(self._attempts.places.queues.of(kind)):
-                lookout.in_doubt = hint.topics is None
-                lookout.awake.set()
+        for kind, poller in self._pollers.items():
+            if unknown or notification.concerns(self._attempts.slots.queues.of(kind)):
+                poller.in_doubt = notification.topics is None
+                poller.awake.set()
 
     def _note_change(self) -> None:
         self._progress.set()
-        for lookout in self._lookouts.values():
-            lookout.has_room.set()
+        for poller in self._pollers.values():
+            poller.slot_freed.set()
 
     async def _watch(self, is_done: Callable[[], Awaitable[bool]]) -> None:
         while not self._stopping.is_set():
@@ -320,7 +321,7 @@ class Worker:
                     return
             except StoreError as problem:
                 self._outage.met(problem)
-            await self._seams.wait(self._progress, WATCH)
+            await self._runtime.wait(self._progress, WATCH)
 
     # -- chores ------------------------------------------------------------------------------------------------------
     async def _poll(self, kind: Kind) -> None:
@@ -328,16 +329,16 @@ class Worker:
 
         Each kind is polled by itself, so that a worker full of one kind still claims the other.
         """
-        if kind is Kind.NARROW:
+        if kind is Kind.BLOCKING:
             # Until then, polling for async work keeps the list of queues up to date for both kinds.
-            await self._seams.wait(self._has_narrow, None)
-        lookout = self._lookouts[kind]
-        summoned = lookout.begin()
+            await self._runtime.wait(self._has_blocking, None)
+        poller = self._pollers[kind]
+        summoned = poller.begin()
         if self._stopping.is_set():
-            await self._seams.sleep(WATCH)
+            await self._runtime.sleep(WATCH)
             return
-        if self._attempts.room(kind) <= 0:
-            await self._seams.wait(lookout.has_room, self._settings.idle_poll)
+        if self._attempts.free_slots(kind) <= 0:
+            await self._runtime.wait(poller.slot_freed, self._settings.idle_poll)
             return
         was_busy = self.held > 0
         async with self._claiming:
@@ -346,82 +347,82 @@ class Worker:
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
-            sure = summoned or lookout.pace.found_all or self._attempts.has_doubts
+            sure = summoned or poller.pace.found_all or self._attempts.has_doubts
             may_find = sure or await self._has_ready(kind)
             # Only now: during the wait, reports may have filled the free slots.
-            room = max(0, min(self._attempts.room(kind), self._group(kind)))
-            claims = await self._attempts.claim(kind, room, lookout.mark.after()) if may_find else []
+            slots = max(0, min(self._attempts.free_slots(kind), self._group(kind)))
+            claims = await self._attempts.claim(kind, slots, poller.mark.after()) if may_find else []
         self._outage.over()
-        lookout.mark.looked(len(claims), room, claims[-1].claimed_at if claims else None)
-        lookout.pace.found(len(claims), room, was_called=summoned)
+        poller.mark.looked(len(claims), slots, claims[-1].claimed_at if claims else None)
+        poller.pace.found(len(claims), slots, was_called=summoned)
         if claims and not was_busy:
             await self._membership.mark(busy=True)
-        if not claims and lookout.in_doubt and self._queue_news_age > NEWS:
+        if not claims and poller.in_doubt and self._queue_news_age > NEWS:
             # A notification came for no queue that this worker knows.
             self._queues_read_at = float("-inf")
-            lookout.awake.set()
-        lookout.in_doubt = False
+            poller.awake.set()
+        poller.in_doubt = False
         await self._pause(kind)
 
     def _group(self, kind: Kind) -> int:
         """How many steps to claim at a time: steps claimed together are reported together."""
-        share = -(-self._attempts.places.size(kind) // GROUPS)
+        share = -(-self._attempts.slots.size(kind) // GROUPS)
         return min(self._settings.claim_batch, max(SMALL, share))
 
     async def _has_ready(self, kind: Kind) -> bool:
         """Read once without locks whether there is work, if the last claim found less than it asked for and no
         notification came since."""
-        queues = self._attempts.places.queues.of(kind)
+        queues = self._attempts.slots.queues.of(kind)
         return bool(queues) and await self._transactor.store.has_ready(queues)
 
     @property
     def _queue_news_age(self) -> float:
-        return self._seams.monotonic() - self._queues_read_at
+        return self._runtime.monotonic() - self._queues_read_at
 
     async def _pause(self, kind: Kind) -> None:
-        lookout = self._lookouts[kind]
-        seconds = lookout.pace.seconds
-        if self.held and self._attempts.room(kind) < self._attempts.places.size(kind) // 4:
+        poller = self._pollers[kind]
+        seconds = poller.pace.seconds
+        if self.held and self._attempts.free_slots(kind) < self._attempts.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll * 5
-            await self._seams.sleep(deaf)
+            await self._runtime.sleep(deaf)
             seconds -= deaf
-        await self._seams.wait(lookout.awake, seconds)
+        await self._runtime.wait(poller.awake, seconds)
 
     async def _read_queues(self) -> None:
         known = await self._transactor.store.list_queues(self._tenant)
-        self._queues_read_at = self._seams.monotonic()
-        self._queues_met |= {number for number, _ in known}
+        self._queues_read_at = self._runtime.monotonic()
+        self._topics_seen |= {number for number, _ in known}
         self._queues_known = known
         self._choose_queues()
 
     def _choose_queues(self) -> None:
         """Serve the queues whose handlers can run now, given the pools they run in."""
-        places = self._attempts.places
-        places.queues = served_queues(
+        slots = self._attempts.slots
+        slots.queues = served_queues(
             self._queues_known,
             self._registry,
             capabilities=self._capabilities,
             groups=self._groups,
             settings=self._settings,
-            unable=self._crew.unable,
+            unable=self._runner.unable,
         )
-        if places.queues.narrow:
-            self._has_narrow.set()
+        if slots.queues.blocking:
+            self._has_blocking.set()
 
     async def _keep(self) -> None:
         """Watch the timeouts and leases of held attempts."""
         attempts = self._attempts
         attempts.attention.clear()
         soonest = attempts.leases.soonest
-        left = None if soonest == NEVER else soonest - self._seams.monotonic()
+        left = None if soonest == NEVER else soonest - self._runtime.monotonic()
         if left is None or left > 0:
-            await self._seams.wait(attempts.attention, left)
-        if attempts.leases.soonest <= self._seams.monotonic():
+            await self._runtime.wait(attempts.attention, left)
+        if attempts.leases.soonest <= self._runtime.monotonic():
             await attempts.review()
 
     async def _beat(self) -> None:
-        await self._seams.sleep(self._seams.spread(self._settings.heartbeat, by=0.05))
+        await self._runtime.sleep(self._runtime.spread(self._settings.heartbeat, by=0.05))
         if not await self._membership.beat():
             self._attempts.lose_all("this worker had been given up for lost")
         if not self.held and not self._stopping.is_set():
@@ -429,15 +430,15 @@ class Worker:
         await retire_silent(self._transactor.store, actor="sweep")
 
     async def _sweep(self) -> None:
-        self.loop_lag = max(0.0, await self._alarm.sleep(self._seams.spread(self._settings.sweep, by=SWEEP_SPREAD)))
+        self.loop_lag = max(0.0, await self._timers.sleep(self._runtime.spread(self._settings.sweep, by=SWEEP_SPREAD)))
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
-        self._crew.check()
+        self._runner.check()
         if await sweep_timers(self._transactor):
             self.wake()
 
     async def _maintain(self) -> None:
         """Have the store maintain itself. A task of its own, so that no sweep waits for it."""
-        await self._seams.sleep(self._maintain_in)
+        await self._runtime.sleep(self._maintain_in)
         self._maintain_in = self._settings.maintain
         await maintain(self._transactor.store)

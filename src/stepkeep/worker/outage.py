@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from stepkeep.errors import DatabaseGone
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -20,8 +20,8 @@ LONGEST_PAUSE = 5.0
 class Outage:
     """Whether the database answers, as far as this worker knows."""
 
-    def __init__(self, seams: Seams) -> None:
-        self._seams = seams
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._since: float | None = None
         self.gone: DatabaseGone | None = None
         self.give_up: Callable[[], object] = lambda: None
@@ -38,15 +38,15 @@ class Outage:
                 log.error("the worker ends: %s", problem)
                 self.give_up()
         elif self._since is None:
-            self._since = self._seams.monotonic()
+            self._since = self._runtime.monotonic()
             log.warning("the database does not answer; trying again until it does: %s", problem)
 
     def over(self) -> None:
         if self._since is not None:
-            log.info("the database answers again after %.1f s", self._seams.monotonic() - self._since)
+            log.info("the database answers again after %.1f s", self._runtime.monotonic() - self._since)
             self._since = None
 
     async def pause(self, tries: int) -> None:
         """Wait longer each time, with jitter, so that workers do not retry in step."""
         longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries, 10))
-        await self._seams.sleep(longest * (0.5 + 0.5 * self._seams.chance()))
+        await self._runtime.sleep(longest * (0.5 + 0.5 * self._runtime.chance()))

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Callable
 
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 
 MARGIN = 5_000_000
@@ -31,18 +31,18 @@ class Pace:
     While notifications arrive, polls only find work whose notification was lost, and may be rare.
     """
 
-    def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
-        self._settings, self._seams, self._are_hints_heard = settings, seams, are_hints_heard
+    def __init__(self, settings: Settings, runtime: Runtime, are_notified: Callable[[], bool] = lambda: False) -> None:
+        self._settings, self._runtime, self._are_notified = settings, runtime, are_notified
         self._pause = settings.busy_poll
 
     def found(self, count: int, asked: int, *, was_called: bool = False) -> None:
         """A poll found `count` of the `asked` steps. If a notification had triggered it, the next one will too. Work
         found without a notification shows that notifications are being coalesced, as they are under load."""
         if count:
-            often = self._settings.busy_poll * (CALM if was_called and self._are_hints_heard() else 1)
+            often = self._settings.busy_poll * (CALM if was_called and self._are_notified() else 1)
             self._pause = often if count < asked else 0.0
         else:
-            longest = self._settings.rare_poll if self._are_hints_heard() else self._settings.idle_poll
+            longest = self._settings.rare_poll if self._are_notified() else self._settings.idle_poll
             self._pause = min(longest, max(self._pause, self._settings.busy_poll) * 2)
 
     @property
@@ -55,52 +55,52 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        return self._seams.spread(self._pause) if self._pause else 0.0
+        return self._runtime.spread(self._pause) if self._pause else 0.0
 
 
-class Lookout:
+class QueuePoller:
     """Polls for one kind of work: how often, from which ready time, and what triggers it sooner.
 
-    `awake`: a notification arrived; `in_doubt`: it named no queue. `has_room`: a slot may have become free.
+    `awake`: a notification arrived; `in_doubt`: it named no queue. `slot_freed`: a slot may have become free.
     """
 
-    def __init__(self, settings: Settings, seams: Seams, are_hints_heard: Callable[[], bool] = lambda: False) -> None:
-        self.pace, self.mark = Pace(settings, seams, are_hints_heard), LowWater(settings, seams)
-        self.awake, self.has_room = asyncio.Event(), asyncio.Event()
+    def __init__(self, settings: Settings, runtime: Runtime, are_notified: Callable[[], bool] = lambda: False) -> None:
+        self.pace, self.mark = Pace(settings, runtime, are_notified), ReadyWatermark(settings, runtime)
+        self.awake, self.slot_freed = asyncio.Event(), asyncio.Event()
         self.in_doubt = False
 
     def begin(self) -> bool:
         """Start a poll. Returns whether a notification triggered it."""
         summoned = self.awake.is_set()
         self.awake.clear()
-        self.has_room.clear()
+        self.slot_freed.clear()
         return summoned
 
 
-class Alarm:
+class LocalTimers:
     """Timers that this worker itself has set, so that a short backoff does not wait for the next regular sweep.
 
     Times are rounded up to `GRAIN`, so that a thousand retries need as many wake-ups as a few.
     """
 
-    def __init__(self, seams: Seams) -> None:
-        self._seams = seams
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self._times: list[int] = []
         self._set = asyncio.Event()
 
-    def ring_in(self, seconds: float) -> None:
-        at = math.ceil((self._seams.monotonic() + seconds) / GRAIN)
+    def set_in(self, seconds: float) -> None:
+        at = math.ceil((self._runtime.monotonic() + seconds) / GRAIN)
         if at not in self._times[:1]:
             heapq.heappush(self._times, at)
             self._set.set()
 
     async def sleep(self, seconds: float) -> float:
         """Sleep this long, or until the next timer. Returns how late it is."""
-        end = self._seams.monotonic() + seconds
-        while (left := self._next(end) - self._seams.monotonic()) > 0:
+        end = self._runtime.monotonic() + seconds
+        while (left := self._next(end) - self._runtime.monotonic()) > 0:
             self._set.clear()
-            await self._seams.wait(self._set, left)
-        now = self._seams.monotonic()
+            await self._runtime.wait(self._set, left)
+        now = self._runtime.monotonic()
         late = now - self._next(end)
         while self._times and self._times[0] * GRAIN <= now:
             heapq.heappop(self._times)
@@ -110,20 +110,20 @@ class Alarm:
         return min(end, self._times[0] * GRAIN) if self._times else end
 
 
-class LowWater:
+class ReadyWatermark:
     """A low-water mark on `ready_at`: everything below it was claimed, and its dead rows are slow to scan.
 
     Only a poll that found less than it asked for proves that nothing older is left. A full poll now and then finds rows
     that a lock had hidden.
     """
 
-    def __init__(self, settings: Settings, seams: Seams) -> None:
-        self._settings, self._seams = settings, seams
+    def __init__(self, settings: Settings, runtime: Runtime) -> None:
+        self._settings, self._runtime = settings, runtime
         self._mark: int | None = None
         self._full_at = float("-inf")
 
     def after(self) -> int | None:
-        now = self._seams.monotonic()
+        now = self._runtime.monotonic()
         if self._mark is None or now - self._full_at >= self._settings.full_scan:
             self._full_at = now
             return None

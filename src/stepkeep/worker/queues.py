@@ -13,32 +13,32 @@ from functools import cached_property
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.worker.executor import Where
-from stepkeep.worker.executors.python import PLACES
+from stepkeep.worker.executor import PoolKind
+from stepkeep.worker.executors.python import POOLS
 from stepkeep.worker.settings import Settings
 
 
 class Kind(StrEnum):
-    """The kind of an attempt. `wide` (async) work waits on an event loop and costs almost nothing while it waits;
-    `narrow` (blocking) work holds a thread, a process, a program, a request or a transaction."""
+    """The kind of an attempt. `async` work waits on an event loop and costs almost nothing while it waits;
+    `blocking` work holds a thread, a process, a program, a request or a transaction."""
 
-    WIDE = "wide"
-    NARROW = "narrow"
+    ASYNC = "async"
+    BLOCKING = "blocking"
 
 
 @dataclass(frozen=True)
 class Served:
     """The ids of the queues that a worker serves, by kind."""
 
-    wide: frozenset[int] = frozenset()
-    narrow: frozenset[int] = frozenset()
+    async_: frozenset[int] = frozenset()
+    blocking: frozenset[int] = frozenset()
 
     @cached_property
     def all(self) -> frozenset[int]:
-        return self.wide | self.narrow
+        return self.async_ | self.blocking
 
     def of(self, kind: Kind) -> frozenset[int]:
-        return self.narrow if kind is Kind.NARROW else self.wide
+        return self.blocking if kind is Kind.BLOCKING else self.async_
 
 
 def served_queues(
@@ -48,25 +48,25 @@ def served_queues(
     capabilities: frozenset[str],
     groups: frozenset[str] | None,
     settings: Settings,
-    unable: frozenset[Where] = frozenset(),
+    unable: frozenset[PoolKind] = frozenset(),
 ) -> Served:
     """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
 
     `unable` names the pools that cannot run handlers now.
     """
     served = {
-        number: _is_wide(spec, registry)
+        number: _is_async(spec, registry)
         for number, spec in known
         if _can_run(spec, registry, settings)
-        and (not unable or _where(spec, registry) not in unable)
+        and (not unable or _pool(spec, registry) not in unable)
         and capabilities.issuperset(spec.capabilities)
         and (groups is None or spec.group in groups or spec.kind == "rules")
     }
     if settings.pool == settings.concurrency:
         # If blocking work may use every slot, it needs no limit of its own, and one poll serves all.
-        return Served(wide=frozenset(served))
-    wide = frozenset(number for number, is_wide in served.items() if is_wide)
-    return Served(wide=wide, narrow=frozenset(served) - wide)
+        return Served(async_=frozenset(served))
+    waiting = frozenset(number for number, is_async in served.items() if is_async)
+    return Served(async_=waiting, blocking=frozenset(served) - waiting)
 
 
 def _handler(spec: QueueSpec, registry: Registry) -> HandlerSpec | None:
@@ -79,16 +79,16 @@ def _handler(spec: QueueSpec, registry: Registry) -> HandlerSpec | None:
             return None
 
 
-def _is_wide(spec: QueueSpec, registry: Registry) -> bool:
+def _is_async(spec: QueueSpec, registry: Registry) -> bool:
     handler = _handler(spec, registry)
     return handler is not None and handler.runs_in == "async" and not handler.transactional
 
 
-def _where(spec: QueueSpec, registry: Registry) -> Where:
+def _pool(spec: QueueSpec, registry: Registry) -> PoolKind:
     handler = _handler(spec, registry)
     if handler is not None:
-        return PLACES[handler.runs_in]
-    return Where.RULES if spec.kind == "rules" else Where.LOOP
+        return POOLS[handler.runs_in]
+    return PoolKind.RULES if spec.kind == "rules" else PoolKind.LOOP
 
 
 def _can_run(spec: QueueSpec, registry: Registry, settings: Settings) -> bool:

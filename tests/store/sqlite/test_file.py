@@ -36,7 +36,7 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def modes(path: Path) -> dict[str, int]:
-    found = [Path(f"{path}{part}") for part in (*PARTS, "-bell")]
+    found = [Path(f"{path}{part}") for part in (*PARTS, "-notifier")]
     return {file.name.removeprefix(path.name): stat.S_IMODE(file.stat().st_mode) for file in found if file.exists()}
 
 

@@ -21,7 +21,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.start import Starter
-from stepkeep.store.bell import CoalescingBell
+from stepkeep.store.notifications import CoalescingNotifier
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import Write
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
@@ -63,7 +63,7 @@ def _whole_rows(batch: DecisionBatch) -> Write:
 
 
 SHORTCUTS: tuple[Shortcut, ...] = (
-    Shortcut("start-templates", "starts of one plan are copied from a template", Starter, "_mould", _nothing),
+    Shortcut("start-templates", "starts of one plan are copied from a template", Starter, "_template", _nothing),
     Shortcut("unread-starts", "starts without keys are written without a read", Starter, "_unread", _nothing),
     Shortcut(
         "optimistic-claims",
@@ -76,7 +76,9 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut(
         "hot-columns", "only columns that change while all goes well are written", DecisionBatch, "_write", _whole_rows
     ),
-    Shortcut("carried-hints", "notifications ride on the commit they speak of", CoalescingBell, "board", _no_topics),
+    Shortcut(
+        "carried-hints", "notifications ride on the commit they speak of", CoalescingNotifier, "take_due", _no_topics
+    ),
 )
 
 

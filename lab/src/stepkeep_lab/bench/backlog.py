@@ -13,8 +13,8 @@ import time
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Released
-from stepkeep.worker.polling import LowWater
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.polling import ReadyWatermark
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.measurement import Figures
@@ -73,7 +73,7 @@ async def _portions(sql: Sql, stage: str, run_id: str, first: int, last: int) ->
 
 async def _claim(engine: AsyncEngine, server: int | None, probes: int) -> Figures:
     worker = await claimer(engine, LIMIT)
-    mark = LowWater(Settings(), Seams())
+    mark = ReadyWatermark(Settings(), Runtime())
     taken, spent = [], []
     for _ in range(WARM_UP + probes):
         before, begun = _cpu(server), time.perf_counter()

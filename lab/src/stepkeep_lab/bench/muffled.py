@@ -9,30 +9,30 @@ import runpy
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from stepkeep.store.bell import CoalescingBell
+from stepkeep.store.notifications import CoalescingNotifier
 
 
-def _keep_silent(self: CoalescingBell, topics: Collection[int], told: Collection[int] = ()) -> None:
-    """Ring nothing."""
+def _keep_silent(self: CoalescingNotifier, topics: Collection[int], sent: Collection[int] = ()) -> None:
+    """Send nothing."""
 
 
-def _take_nothing(self: CoalescingBell, topics: Collection[int]) -> frozenset[int]:
-    """Let no hint travel with a commit."""
+def _take_nothing(self: CoalescingNotifier, topics: Collection[int]) -> frozenset[int]:
+    """Send no notification with a commit."""
     return frozenset()
 
 
 @contextmanager
 def muffled(wanted: bool = True) -> Iterator[None]:
-    """No bell of this process rings as long as the block runs."""
-    ring, board = CoalescingBell.ring, CoalescingBell.board
+    """No notifier of this process sends anything as long as the block runs."""
+    publish, take_due = CoalescingNotifier.publish, CoalescingNotifier.take_due
     if wanted:
-        CoalescingBell.ring = _keep_silent  # type: ignore[method-assign]
-        CoalescingBell.board = _take_nothing  # type: ignore[method-assign]
+        CoalescingNotifier.publish = _keep_silent  # type: ignore[method-assign]
+        CoalescingNotifier.take_due = _take_nothing  # type: ignore[method-assign]
     try:
         yield
     finally:
-        CoalescingBell.ring = ring  # type: ignore[method-assign]
-        CoalescingBell.board = board  # type: ignore[method-assign]
+        CoalescingNotifier.publish = publish  # type: ignore[method-assign]
+        CoalescingNotifier.take_due = take_due  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

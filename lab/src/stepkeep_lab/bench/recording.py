@@ -21,10 +21,10 @@ OUTPUT = b'{"payload":"' + KILOBYTE.encode() + b'"}'
 SERIES = "with recursive series (n) as (select {first} union all select n + 1 from series where n < {last})"
 
 
-async def claimer(engine: AsyncEngine, room: int) -> Claimer:
+async def claimer(engine: AsyncEngine, slots: int) -> Claimer:
     """A worker that serves every queue there is."""
     queues = frozenset(number for number, _ in await engine.store.list_queues(engine.tenant))
-    return Claimer(actor=ACTOR, worker=1, lease=None, room=room, queues=queues)
+    return Claimer(actor=ACTOR, worker=1, lease=None, slots=slots, queues=queues)
 
 
 async def stages(engine: AsyncEngine, steps: int, given: object) -> AsyncIterator[str]:

@@ -92,7 +92,7 @@ class Moves:
         self.events = case.events
         self.parks = {plan.numbers[name]: event for name, event in case.parks.items()}
         self._chained = Claimer(
-            actor="w", worker=WORKER, lease=30, room=1, queues=frozenset(range(1, 2 * plan.size + 2))
+            actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
         )
 
     def of(self, state: State) -> Iterator[Move]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Run, Step
@@ -110,7 +110,7 @@ class Codec:
 
 def born(plan: Plan, *, start: bool) -> State:
     """A run that was just created."""
-    decision = conceive(
+    decision = create_run(
         plan,
         tenant="t",
         run_id="r",

@@ -19,11 +19,11 @@ from stepkeep.operations.batch import Answer
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.worker.loop import Worker
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.definitions import CAPABILITY
 from stepkeep_lab.simulation.faults import Fault
-from stepkeep_lab.simulation.handlers import SimulatedCrew
+from stepkeep_lab.simulation.handlers import SimulatedRunner
 from stepkeep_lab.simulation.ledger import Ledger
 from stepkeep_lab.simulation.loop import Process
 from stepkeep_lab.simulation.stage import TENANT, Stage
@@ -31,7 +31,7 @@ from stepkeep_lab.simulation.stage import TENANT, Stage
 T = TypeVar("T")
 
 
-class SimulatedSeams(Seams):
+class SimulatedRuntime(Runtime):
     """Time, chance and secrets of one process; its clock may be off and may run at another speed."""
 
     def __init__(self, stage: Stage, random: Random) -> None:
@@ -98,7 +98,7 @@ class WatchedTransactor(Transactor):
                 self._ledger.violation(f"a report broke: {type(reply).__name__}: {reply}")
         if claims:
             self._ledger.met["a claim chained to a report"] += 1
-        if claims and (claimer is None or len(claims) > claimer.room):
+        if claims and (claimer is None or len(claims) > claimer.slots):
             self._ledger.violation(f"I13: {len(claims)} steps were chained for a worker without that much room")
         return replies, claims
 
@@ -145,8 +145,8 @@ class Workplace:
             grace=random.choice((0.5, 4.0)),
             closing=3.0,
         )
-        seams = SimulatedSeams(self._stage, random)
-        crew = SimulatedCrew(self._stage, process, settings, self._capabilities)
+        runtime = SimulatedRuntime(self._stage, random)
+        runner = SimulatedRunner(self._stage, process, settings, self._capabilities)
         worker = self.worker = Worker(
             WatchedTransactor(self._stage, process),
             self._registry,
@@ -154,11 +154,11 @@ class Workplace:
             tenant=TENANT,
             capabilities=self._capabilities,
             settings=settings,
-            seams=seams,
-            crew=crew,
+            runtime=runtime,
+            runner=runner,
         )
-        crew.held = lambda: worker.held
-        seams.look = crew.check_room
+        runner.held = lambda: worker.held
+        runtime.look = runner.check_slots
         await worker.serve()
         if self._stage.is_quiet and worker.id is not None:
             self._stage.ledger.left.append(worker.id)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
-from stepkeep.store.protocol import Hint, Lease, Loaded, More, Propose, Quarantine, Renewed, RunKey, Want, Write
+from stepkeep.store.protocol import Lease, Loaded, More, Notification, Propose, Quarantine, Renewed, RunKey, Want, Write
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.locks import Locks, Owner
 from stepkeep_lab.simulation.loop import current
@@ -49,7 +49,7 @@ class Database:
         self.locks = Locks()
         self.migrated = False
         self.sessions: dict[Session, None] = {}
-        self.listeners: list[Callable[[Hint, float], None]] = []
+        self.listeners: list[Callable[[Notification, float], None]] = []
         self.before_commit: Callable[[Write, int | None], None] = lambda what, recorded_at: None
         self.committed: Callable[[Write], None] = lambda what: None
 

@@ -108,8 +108,8 @@ class FaultyWire:
         if session.is_open:
             self._stage.later(self._latency(), session.abort)
 
-    def hint(self) -> tuple[float, ...]:
-        """What becomes of a hint has chances of its own: with or without hints, a seed draws the same faults."""
+    def notification(self) -> tuple[float, ...]:
+        """Faults of notifications are drawn apart: with or without them, a seed draws the same other faults."""
         scenario, random = self._stage.scenario, self._hints
         if random.random() < scenario.hint_lost:
             self._stage.log.note(Fault.HINT_LOST, self._process.name)

@@ -1,7 +1,7 @@
 """Simulated user code: handlers that complete, fail, hang, wait, emit, or end their whole worker.
 
 The behaviour of an attempt is drawn from a hash of seed, run, step and fence, so that it does not depend on other
-events. Handlers are ordinary registered coroutines and run through the real executor; `SimulatedCrew` runs them.
+events. Handlers are ordinary registered coroutines and run through the real executor; `SimulatedRunner` runs them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.outcomes import Outcome, Stopped
 from stepkeep.kernel.states import Category
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.context import Context
-from stepkeep.worker.crew import Finished
-from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import MAX_RESULT, encode
+from stepkeep.worker.runner import Finished
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
@@ -131,13 +131,13 @@ class Acting:
         raise StepError("it went wrong", category=category, delay=delay, final=self.random.random() < 0.1)
 
 
-def _is_narrow(job: Job) -> bool:
+def _is_blocking(job: Job) -> bool:
     """Transactional steps and the rules of runs; everything else here is a coroutine."""
     executor = job.claim.planned.executor
     return not isinstance(executor, Handler) or executor.name == EXACT
 
 
-class SimulatedCrew:
+class SimulatedRunner:
     """Runs handlers on the virtual loop, in the process of their worker."""
 
     def __init__(self, stage: Stage, process: Process, settings: Settings, capabilities: frozenset[str]) -> None:
@@ -151,7 +151,7 @@ class SimulatedCrew:
         self._finished = finished
 
     @property
-    def unable(self) -> frozenset[Where]:
+    def unable(self) -> frozenset[PoolKind]:
         return frozenset()
 
     def check(self) -> None:
@@ -163,16 +163,16 @@ class SimulatedCrew:
             self._running[job] = asyncio.get_running_loop().create_task(self._run(job))
             if not self._capabilities.issuperset(job.claim.planned.definition.capabilities):
                 ledger.violation(f"{self._process.name} runs {job.claim.planned.name}, which needs {CAPABILITY}")
-        self.check_room()
+        self.check_slots()
 
-    def check_room(self) -> None:
-        """I13: a worker never runs or holds more than it has slots, nor more that is narrow than it has threads."""
+    def check_slots(self) -> None:
+        """I13: a worker never runs or holds more than it has slots, nor more that is blocking than it has threads."""
         slots, threads = self._settings.concurrency, self._settings.pool
         if max(len(self._running), self.held()) > slots:
             held = f"runs {len(self._running)} and holds {self.held()}"
             self._stage.ledger.violation(f"I13: {self._process.name} {held} of at most {slots}")
-        if threads < slots and (narrow := sum(map(_is_narrow, self._running))) > threads:
-            said = f"runs {narrow} that have something to themselves"
+        if threads < slots and (blocking := sum(map(_is_blocking, self._running))) > threads:
+            said = f"runs {blocking} that have something to themselves"
             self._stage.ledger.violation(f"I13: {self._process.name} {said}, of at most {threads}")
 
     def stop(self, job: Job) -> None:
@@ -197,10 +197,12 @@ class SimulatedCrew:
                 answer = job.code.executor.run(job)
                 if inspect.isawaitable(answer):
                     answer = await answer
-                outcome = settle.answered(answer, job.context, MAX_RESULT, may_be_outcome=job.code.spec is None)
+                outcome = results.outcome_of_return(
+                    answer, job.context, MAX_RESULT, may_be_outcome=job.code.spec is None
+                )
         except (SimulationOver, GeneratorExit):
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
-            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise)
+            outcome = results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
         del self._running[job]
-        self._finished([(job, outcome if job.completion_token is None else settle.sign(outcome, job))])
+        self._finished([(job, outcome if job.completion_token is None else results.attach_token_digest(outcome, job))])

@@ -15,7 +15,7 @@ import msgspec
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds are virtual. Rates of faults are per round trip unless a comment says otherwise.
 
-    `threads` is how many of a worker's attempts may be narrow: transactional steps and the rules of runs.
+    `threads` is how many of a worker's attempts may be blocking: transactional steps and the rules of runs.
     `alike` means that all runs are of one definition and start at once, with handlers that take no time.
     `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
@@ -48,7 +48,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     slow_at: str = ""
     latency: float = 0.002
     tick: float = 0.0
-    # per hint and listener
+    # per notification and listener
     hint_lost: float = 0.0
     hint_late: float = 0.0
     hint_doubled: float = 0.0
@@ -256,7 +256,7 @@ CORNERS: dict[str, dict[str, Any]] = {
         "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0},
     },
 }
-"""Themes of a few seeds more, each so narrow that hardly any other seed comes by."""
+"""Themes of a few seeds more, each so blocking that hardly any other seed comes by."""
 
 CORNERED = 0.04
 """Which share of the seeds goes to each of these corners, whatever they were about."""

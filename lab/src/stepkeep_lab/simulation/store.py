@@ -21,8 +21,8 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState, WorkerState
-from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.bounds import check_version, check_worker
+from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.protocol import (
     Basis,
     Decide,
@@ -48,8 +48,8 @@ from stepkeep.store.protocol import (
 )
 from stepkeep.store.reading import quarantined
 from stepkeep_lab.simulation import queries
-from stepkeep_lab.simulation.bell import ModelBell
 from stepkeep_lab.simulation.database import Database, Proposal, Session, lock_order
+from stepkeep_lab.simulation.notifications import ModelNotifier
 
 T = TypeVar("T")
 Work = Callable[[], T]
@@ -77,8 +77,8 @@ class Wire(Protocol):
         """The client is done with a session that it did not commit."""
         ...
 
-    def hint(self) -> tuple[float, ...]:
-        """How long the copies of one hint take to one listener (seconds); none where it is lost."""
+    def notification(self) -> tuple[float, ...]:
+        """How long the copies of one notification take to one listener (seconds); none where it is lost."""
         ...
 
 
@@ -100,7 +100,7 @@ class PlainWire:
     def abandon(self, session: Session) -> None:
         session.abort()
 
-    def hint(self) -> tuple[float, ...]:
+    def notification(self) -> tuple[float, ...]:
         return (0.0,)
 
 
@@ -223,7 +223,7 @@ class ModelStore:
         self.database, self.wire = database, wire or PlainWire()
         self.url = url
         self.clock_offset = 0
-        self.bell = ModelBell(database, self.wire.hint)
+        self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -250,15 +250,15 @@ class ModelStore:
 
     # -- change ------------------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
-        noting = Noting(decide)
+        recorder = TopicRecorder(decide)
         while True:
             try:
                 async with self._session() as session:
-                    await _Change(self, session).run(wants, noting, propose)
+                    await _Change(self, session).run(wants, recorder, propose)
             except StartAgain as again:
                 wants = again.wants
             else:
-                self.bell.ring(noting.topics)
+                self.notifier.publish(recorder.topics)
                 return
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
@@ -270,7 +270,7 @@ class ModelStore:
             )
         finally:
             self.wire.abandon(session)
-        self.bell.ring(topics_of(what))
+        self.notifier.publish(topics_of(what))
         return now
 
     @asynccontextmanager
@@ -285,7 +285,7 @@ class ModelStore:
             self.wire.abandon(session)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        return ringing(self._transaction(), self.bell)
+        return notify_after_commit(self._transaction(), self.notifier)
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Transaction]:

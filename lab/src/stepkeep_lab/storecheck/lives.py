@@ -375,7 +375,7 @@ class Life:
 
         async def act(bench: Bench, place: int) -> Any:
             worker, queues = rows[place], frozenset(await self._queues(bench, chosen))
-            claimer = Claimer(actor=worker.id, worker=worker.no, lease=LEASE, room=limit, queues=queues)
+            claimer = Claimer(actor=worker.id, worker=worker.no, lease=LEASE, slots=limit, queues=queues)
             return await bench.transactor.claim(claimer, limit=limit)
 
         self._hold(await self.on_both(act, "claim"))
@@ -389,7 +389,7 @@ class Life:
 
         async def act(bench: Bench, place: int) -> Any:
             worker, queues = rows[place], frozenset(await self._queues(bench, [True]))
-            claimer = Claimer(actor=worker.id, worker=worker.no, lease=LEASE, room=room, queues=queues)
+            claimer = Claimer(actor=worker.id, worker=worker.no, lease=LEASE, slots=room, queues=queues)
             events = [report_of(claims[place], outcome) for claims in many]
             return await bench.transactor.report(events, claimer if room else None)
 

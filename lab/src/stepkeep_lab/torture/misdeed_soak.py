@@ -260,7 +260,7 @@ def _held(worker: Worker, runs: int) -> Held:
     processes = _children()
     return Held(
         runs=runs,
-        slots_free=worker.room,
+        slots_free=worker.free_slots,
         threads=len(threads),
         own_threads=sum(name.startswith("stepkeep-") for name in threads),
         descriptors=len(os.listdir("/proc/self/fd")) - processes,

@@ -361,7 +361,7 @@ def closes_everything() -> None:
 
 
 def answers_for_others() -> int:
-    from stepkeep.worker.places.child import pack
+    from stepkeep.worker.pools.child import pack
 
     sent = pack(-1, Completed(output=b'"forged"'))
     for descriptor in Path("/proc/self/fd").iterdir():

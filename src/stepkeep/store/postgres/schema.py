@@ -91,8 +91,8 @@ async def _briefly(connection: Connection, statement: str, *arguments: int) -> t
     with translated():
         try:
             await connection.execute(f"begin; {BRIEFLY}")
-            is_alone = await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK)
-            count = await connection.fetchval(statement, *arguments) if is_alone else 0
+            runs_alone = await connection.fetchval("select pg_try_advisory_xact_lock($1)", LOCK)
+            count = await connection.fetchval(statement, *arguments) if runs_alone else 0
             await commit(connection)
         except (
             asyncpg.LockNotAvailableError,
@@ -101,7 +101,7 @@ async def _briefly(connection: Connection, statement: str, *arguments: int) -> t
         ) as problem:
             await connection.execute("rollback")
             return 0, str(problem)
-    return count, "" if is_alone else "another process migrates or maintains this database"
+    return count, "" if runs_alone else "another process migrates or maintains this database"
 
 
 async def status(connection: Connection, url: str) -> SchemaStatus:

@@ -20,15 +20,15 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
+from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
-from stepkeep.store.postgres.bell import PostgresBell
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
@@ -82,7 +82,7 @@ class PostgresStore:
         self._readers = Pool(options, READERS, {})
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
-        self.bell = PostgresBell(self._readers, self.url)
+        self.notifier = PostgresNotifier(self._readers, self.url)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class PostgresStore:
                 raise
 
     async def close(self) -> None:
-        await self.bell.close()
+        await self.notifier.close()
         self._is_open = False
         for pool in (self._engine, self._hasty, self._readers, self._users):
             await pool.close()
@@ -122,32 +122,32 @@ class PostgresStore:
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
-        noting = Noting(decide)
+        recorder = TopicRecorder(decide)
         while True:
             try:
                 async with self._transaction() as connection:
-                    await change(connection, self.clock_offset, wants, noting, propose)
+                    await change(connection, self.clock_offset, wants, recorder, propose)
             except StartAgain as again:
                 wants = again.wants
             else:
-                self.bell.ring(noting.topics)
+                self.notifier.publish(recorder.topics)
                 return
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
         topics = topics_of(what)
-        told = self.bell.board(topics)
+        sent = self.notifier.take_due(topics)
         # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         pool = self._hasty if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
-            now = await record(connection, what, known, self.clock_offset, self.bell.text(told))
-        self.bell.ring(topics, told)
+            now = await record(connection, what, known, self.clock_offset, self.notifier.text(sent))
+        self.notifier.publish(topics, sent)
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        return ringing(open_transaction(self._live(self._users), lambda: self.clock_offset), self.bell)
+        return notify_after_commit(open_transaction(self._live(self._users), lambda: self.clock_offset), self.notifier)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         ordered = sorted(

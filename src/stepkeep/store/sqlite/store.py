@@ -22,9 +22,9 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.bell import Noting, ringing, topics_of
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
+from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.protocol import (
     Basis,
     Decide,
@@ -50,10 +50,10 @@ from stepkeep.store.protocol import (
 from stepkeep.store.reading import read_queues, read_row
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.sqlite import forks, retention, rows, schema
-from stepkeep.store.sqlite.bell import SqliteBell
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
+from stepkeep.store.sqlite.notifications import SqliteNotifier
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row, json_text
 from stepkeep.store.sqlite.transaction import open_transaction
@@ -82,7 +82,7 @@ class SqliteStore:
         self.url = f"sqlite:///{Path(path)}"
         self._clock = Clock(read_us)
         self._turns = Turns()
-        self.bell = SqliteBell(self._path)
+        self.notifier = SqliteNotifier(self._path)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
@@ -116,7 +116,7 @@ class SqliteStore:
             await self._end()
 
     async def _end(self) -> None:
-        await self.bell.close()
+        await self.notifier.close()
         writer, readers, self._writer, self._readers = self._writer, self._readers, None, None
         if readers is not None:
             await readers.close()
@@ -140,9 +140,9 @@ class SqliteStore:
 
     # -- change ----------------------------------------------------------------------------------------------
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
-        noting = Noting(decide)
-        await self._write(lambda c: change(c, self._clock.now, wants, noting, propose))
-        self.bell.ring(noting.topics)
+        recorder = TopicRecorder(decide)
+        await self._write(lambda c: change(c, self._clock.now, wants, recorder, propose))
+        self.notifier.publish(recorder.topics)
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
@@ -153,12 +153,12 @@ class SqliteStore:
             return now
 
         now = await self._write(work)
-        self.bell.ring(topics_of(what))
+        self.notifier.publish(topics_of(what))
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         self._live()
-        return ringing(open_transaction(self._file, self._turns, self._clock.now), self.bell)
+        return notify_after_commit(open_transaction(self._file, self._turns, self._clock.now), self.notifier)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         def work(c: apsw.Connection) -> list[Renewed]:

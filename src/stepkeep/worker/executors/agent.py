@@ -11,8 +11,8 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Agent
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Call, Job, Where
-from stepkeep.worker.executors.python import PLACES
+from stepkeep.worker.executor import Call, Job, PoolKind
+from stepkeep.worker.executors.python import POOLS
 
 
 class AgentExecutor:
@@ -31,8 +31,8 @@ class AgentExecutor:
             )
         return found
 
-    def where(self, planned: PlannedStep) -> Where:
-        return PLACES[self.spec(planned).runs_in]
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return POOLS[self.spec(planned).runs_in]
 
     def call(self, job: Job) -> Call:
         spec, executor = job.code.spec or self.spec(job.code.planned), job.code.render_executor(job)

@@ -26,7 +26,7 @@ from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
 from stepkeep.redaction import secrets_of, secrets_of_arguments, without
-from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import encode, storable_text
 
 CAPTURE = 32 * 1024
@@ -79,8 +79,8 @@ class CommandExecutor:
         self._policy = policy
         self._programs = None if policy.programs is None else frozenset(map(_located, policy.programs))
 
-    def where(self, planned: PlannedStep) -> Where:
-        return Where.LOOP
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return PoolKind.LOOP
 
     async def run(self, job: Job) -> Any:
         command = job.code.render_executor(job)

@@ -22,7 +22,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.safe_text import type_name
 from stepkeep.worker.classify import category_of_status, parse_retry_after
-from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.executors.addresses import Forbidden, Guard, Unresolved
 from stepkeep.worker.payloads import encode, storable_text
 
@@ -70,8 +70,8 @@ class HttpExecutor:
         self._guard = Guard(allow_internal=policy.allow_internal, allow=policy.allow)
         self._transport: AsyncHTTPTransport | None = None
 
-    def where(self, planned: PlannedStep) -> Where:
-        return Where.LOOP
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return PoolKind.LOOP
 
     async def aclose(self) -> None:
         self._guard.close()

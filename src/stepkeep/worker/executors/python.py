@@ -12,9 +12,9 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Call, Job, Where
+from stepkeep.worker.executor import Call, Job, PoolKind
 
-PLACES = {"async": Where.LOOP, "thread": Where.THREAD, "process": Where.PROCESS}
+POOLS = {"async": PoolKind.LOOP, "thread": PoolKind.THREAD, "process": PoolKind.PROCESS}
 
 
 class PythonExecutor:
@@ -33,8 +33,8 @@ class PythonExecutor:
             )
         return found
 
-    def where(self, planned: PlannedStep) -> Where:
-        return PLACES[self.spec(planned).runs_in]
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return POOLS[self.spec(planned).runs_in]
 
     def call(self, job: Job) -> Call:
         spec = job.code.spec or self.spec(job.code.planned)

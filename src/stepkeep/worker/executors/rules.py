@@ -9,7 +9,7 @@ from __future__ import annotations
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.outcomes import Outcome, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.worker.executor import Job, Where
+from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import storable_text
 
 
@@ -18,8 +18,8 @@ class RulesExecutor:
 
     spec = None
 
-    def where(self, planned: PlannedStep) -> Where:
-        return Where.RULES
+    def pool(self, planned: PlannedStep) -> PoolKind:
+        return PoolKind.RULES
 
     def run(self, job: Job) -> Outcome:
         broken, view = [], job.view()

@@ -35,7 +35,9 @@ MAX_TEXT = 1_000
 MAX_TRACEBACK = 20_000
 
 
-def tell(problem: BaseException, outcome: Outcome, whose: str, otherwise: Category = Category.UNKNOWN) -> None:
+def log_unexpected(
+    problem: BaseException, outcome: Outcome, whose: str, otherwise: Category = Category.UNKNOWN
+) -> None:
     """Log an exception that became this outcome, unless the outcome explains it. `whose` names the step or handler."""
     if is_a(problem, *_EXPLAINED) or not isinstance(outcome, Failed) or outcome.category is not otherwise:
         return
@@ -44,7 +46,7 @@ def tell(problem: BaseException, outcome: Outcome, whose: str, otherwise: Catego
         if not log.isEnabledFor(logging.WARNING):
             return
         said = (whose, inert_line(type_name(problem)))
-        record = log.makeRecord(log.name, logging.WARNING, __file__, 0, "%s raised %s", said, None, "tell")
+        record = log.makeRecord(log.name, logging.WARNING, __file__, 0, "%s raised %s", said, None, "log_unexpected")
         # Already text: a formatter appends it unchanged and never touches the exception.
         record.exc_text = traceback_text(problem)
         log.handle(record)
@@ -72,7 +74,7 @@ def _written(problem: BaseException, depth: int, left: list[int]) -> Iterator[st
     elif is_a(context, BaseException) and not _read(problem, "__suppress_context__"):
         yield from _written(context, depth, left)
         yield f"{_margin(depth)}While this was handled, another exception was raised:"
-    trace = users_part(_read(problem, "__traceback__"))
+    trace = user_traceback(_read(problem, "__traceback__"))
     if trace is not None:
         yield f"{_margin(depth)}Traceback (most recent call last):"
         for entry in traceback.StackSummary.extract(traceback.walk_tb(trace), limit=-MAX_FRAMES).format():
@@ -91,7 +93,7 @@ def _read(problem: BaseException, name: str) -> Any:
     return BaseException.__dict__[name].__get__(problem)
 
 
-def users_part(trace: TracebackType | None) -> TracebackType | None:
+def user_traceback(trace: TracebackType | None) -> TracebackType | None:
     """A traceback from the first line of user code on; all of it if there is none."""
     theirs = trace
     while theirs is not None and theirs.tb_frame.f_code.co_filename.startswith(_OURS):

@@ -1,7 +1,7 @@
 """Whether a pool can run handlers: a worker claims nothing for a pool that cannot, and logs why.
 
 A pool that failed is tried again after a pause, because most causes are temporary (no more threads, no more processes).
-It knows nothing of queues. Each pool has one; the crew reads it.
+It knows nothing of queues. Each pool has one; the runner reads it.
 """
 
 from __future__ import annotations

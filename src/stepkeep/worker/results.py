@@ -23,14 +23,16 @@ from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import MAX_RESULT, Unstorable, bound_emitted, encode
-from stepkeep.worker.surprises import tell
+from stepkeep.worker.unexpected import log_unexpected
 
 _NOTHING = Completed(output=b"null")
 
 _pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
 
-def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT, *, may_be_outcome: bool = False) -> Outcome:
+def outcome_of_return(
+    answer: Any, context: Context | None, limit: int = MAX_RESULT, *, may_be_outcome: bool = False
+) -> Outcome:
     """The outcome of a handler that returned.
 
     `may_be_outcome`: the answer comes from one of our executors, which may return an outcome directly. A handler may
@@ -39,7 +41,7 @@ def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT, *, m
     if answer is None and context is None:
         return _NOTHING
     try:
-        return _answered(answer, context, limit, may_be_outcome)
+        return _outcome_of_return(answer, context, limit, may_be_outcome)
     except (Unstorable, InvalidInput, MemoryError) as problem:
         return _with_cost(failure_of(problem), context)
     except BaseException as problem:  # noqa: BLE001 - hooks, properties and equality of the result are user code
@@ -47,7 +49,7 @@ def answered(answer: Any, context: Context | None, limit: int = MAX_RESULT, *, m
         return _with_cost(failure_of(said), context)
 
 
-def _answered(answer: Any, context: Context | None, limit: int, may_be_outcome: bool) -> Outcome:
+def _outcome_of_return(answer: Any, context: Context | None, limit: int, may_be_outcome: bool) -> Outcome:
     if is_a(answer, WaitFor):
         return sound(_waiting(answer, context))
     if is_a(answer, StepError):
@@ -62,7 +64,7 @@ def _answered(answer: Any, context: Context | None, limit: int, may_be_outcome: 
     output = encode(answer, limit=limit)
     if context is None:
         return Completed(output=output)
-    return Completed(output=output, cost=context.spent, emit=_few(context.emitted))
+    return Completed(output=output, cost=context.spent, emit=check_emit_limit(context.emitted))
 
 
 def sound(outcome: Outcome) -> Outcome:
@@ -74,7 +76,7 @@ def sound(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def raised(
+def outcome_of_exception(
     problem: BaseException,
     context: Context | None,
     cancelled: Cancellation,
@@ -91,7 +93,7 @@ def raised(
         outcome = Failed(category=Category.UNKNOWN, error="the handler cancelled itself")
     else:
         outcome = failure_of(problem, otherwise=otherwise)
-        tell(problem, outcome, whose, otherwise)
+        log_unexpected(problem, outcome, whose, otherwise)
     return _with_cost(outcome, context)
 
 
@@ -100,7 +102,7 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def sign(outcome: Outcome, job: Job) -> Outcome:
+def attach_token_digest(outcome: Outcome, job: Job) -> Outcome:
     """Attach the digest of the completion token that this attempt received."""
     if job.completion_token is not None and isinstance(outcome, Completed):
         return replace(outcome, token=token_digest(job.completion_token))
@@ -114,11 +116,11 @@ def _waiting(answer: WaitFor, context: Context | None) -> Outcome:
         timeout=answer.timeout,
         takes_timeouts=answer.takes_timeouts,
         cost=None if context is None else context.spent,
-        emit=_few((*(context.emitted if context else ()), *said)),
+        emit=check_emit_limit((*(context.emitted if context else ()), *said)),
     )
 
 
-def _few(emitted: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
+def check_emit_limit(emitted: tuple[Emitted, ...]) -> tuple[Emitted, ...]:
     if emitted:
         bound_emitted(len(emitted), sum(len(each.payload) for each in emitted))
     return emitted

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.store.conftest import opened
-from tests.store.hearing import listening, ready_to_hear
+from tests.store.listening import listening, ready_to_hear
 from tests.store.values import QUEUE, new_run, ready, save
 
 from stepkeep.store.sqlite import inotify
@@ -19,7 +19,7 @@ async def test_a_bell_that_is_removed_is_hung_again(url: str, tmp_path: Path) ->
     async with opened(url) as store, opened(url) as other:
         with listening(other) as ear:
             await ready_to_hear(other, ear)
-            (tmp_path / "stepkeep.db-bell").unlink()
+            (tmp_path / "stepkeep.db-notifier").unlink()
             assert (await ear.hears()).topics is None
             await ready_to_hear(other, ear)
             await save(store, new_run(1, (ready(1),)))
@@ -39,7 +39,7 @@ async def test_touches_are_seen_where_the_kernel_does_not_tell_of_them(
 
 async def test_a_file_that_cannot_be_made_leaves_the_work_to_polling(url: str, tmp_path: Path) -> None:
     async with opened(url) as store:
-        (tmp_path / "stepkeep.db-bell").mkdir()
+        (tmp_path / "stepkeep.db-notifier").mkdir()
         with listening(store):
             await save(store, new_run(1, (ready(1),)))
             assert await store.has_ready([QUEUE])
@@ -48,7 +48,7 @@ async def test_a_file_that_cannot_be_made_leaves_the_work_to_polling(url: str, t
 async def test_ringing_where_nobody_ever_listened_makes_no_file(url: str, tmp_path: Path) -> None:
     async with opened(url) as store:
         await save(store, new_run(1, (ready(1),)))
-    assert not (tmp_path / "stepkeep.db-bell").exists()
+    assert not (tmp_path / "stepkeep.db-notifier").exists()
 
 
 async def test_the_same_file_by_another_name_has_the_same_bell(url: str, tmp_path: Path) -> None:

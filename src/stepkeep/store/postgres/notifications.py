@@ -15,10 +15,10 @@ import secrets
 from typing import Any
 
 from stepkeep.errors import StoreError
-from stepkeep.store.bell import ANYTHING, CoalescingBell, within
+from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, within
 from stepkeep.store.postgres.connections import Connection, Pool, execute
 from stepkeep.store.postgres.failures import translated
-from stepkeep.store.protocol import Hint
+from stepkeep.store.protocol import Notification
 
 CHANNEL = "stepkeep"
 
@@ -35,7 +35,7 @@ UNHEARD_PAUSE = 300.0
 log = logging.getLogger(__name__)
 
 
-class PostgresBell(CoalescingBell):
+class PostgresNotifier(CoalescingNotifier):
     """The notifications of one store. It sends over pooled connections and listens on one outside the pool."""
 
     def __init__(self, pool: Pool, shown: str) -> None:
@@ -65,7 +65,7 @@ class PostgresBell(CoalescingBell):
             try:
                 connection = await self._pool.dial()
             except StoreError as problem:
-                log.debug("cannot listen for hints now: %s", problem)
+                log.debug("cannot listen for notifications now: %s", problem)
                 pause = min(LONGEST_PAUSE, pause * 2)
             else:
                 pause = FIRST_PAUSE if await self._attend_on(connection) else UNHEARD_PAUSE
@@ -81,15 +81,15 @@ class PostgresBell(CoalescingBell):
             if not await self._probe():
                 return False
             # Changes during the gap are found by a poll.
-            self.hear(ANYTHING)
-            self.is_heard = True
+            self.deliver(ANYTHING)
+            self.is_connected = True
             while not lost.is_set():
                 await within(CHECK_SECONDS, lost)
                 await execute(connection, "select")
         except StoreError as problem:
-            log.debug("the connection that listens for hints was lost: %s", problem)
+            log.debug("the connection that listens for notifications was lost: %s", problem)
         finally:
-            self.is_heard = False
+            self.is_connected = False
             connection.terminate()
         return True
 
@@ -113,10 +113,10 @@ class PostgresBell(CoalescingBell):
         if name == self._name:
             self._probed.set()
         elif said:
-            self.hear(_hint(said))
+            self.deliver(_parse(said))
 
 
-def _hint(said: str) -> Hint:
+def _parse(said: str) -> Notification:
     """The topics of a payload; an unknown payload, perhaps from a later version, may mean anything."""
     numbers = said.split(",")
-    return Hint(frozenset(map(int, numbers))) if all(number.isdecimal() for number in numbers) else ANYTHING
+    return Notification(frozenset(map(int, numbers))) if all(number.isdecimal() for number in numbers) else ANYTHING

@@ -1,4 +1,4 @@
-"""Somebody who listens to a store's bell and writes down what is heard."""
+"""Somebody who listens to a store's notifier and writes down what is heard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stepkeep.store.protocol import Hint, Store
+from stepkeep.store.protocol import Notification, Store
 
 PATIENCE = 10.0
 
@@ -15,14 +15,14 @@ class Ear:
     """What was heard, and a way to wait for more."""
 
     def __init__(self) -> None:
-        self.heard: list[Hint] = []
+        self.heard: list[Notification] = []
         self._news = asyncio.Event()
 
-    def __call__(self, hint: Hint) -> None:
+    def __call__(self, hint: Notification) -> None:
         self.heard.append(hint)
         self._news.set()
 
-    async def hears(self) -> Hint:
+    async def hears(self) -> Notification:
         """Wait for a hint, whatever it is about, and forget all others."""
         async with asyncio.timeout(PATIENCE):
             while not self.heard:
@@ -43,7 +43,7 @@ class Ear:
 @contextmanager
 def listening(store: Store) -> Iterator[Ear]:
     ear = Ear()
-    stop = store.bell.listen(ear)
+    stop = store.notifier.listen(ear)
     try:
         yield ear
     finally:
@@ -53,6 +53,6 @@ def listening(store: Store) -> Iterator[Ear]:
 async def ready_to_hear(store: Store, ear: Ear) -> None:
     """Come back once hints are known to arrive, with nothing heard so far."""
     async with asyncio.timeout(PATIENCE):
-        while not store.bell.is_heard:  # noqa: ASYNC110 - a bell tells nobody when it begins to hear
+        while not store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
             await asyncio.sleep(0.005)
     ear.heard.clear()

@@ -11,7 +11,7 @@ import secrets
 import time
 
 
-class Seams:
+class Runtime:
     """The real ones. The simulator uses a subclass."""
 
     def monotonic(self) -> float:

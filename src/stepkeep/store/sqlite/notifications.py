@@ -15,26 +15,26 @@ import time
 from pathlib import Path
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.bell import ANYTHING, CoalescingBell
+from stepkeep.store.notifications import ANYTHING, CoalescingNotifier
 from stepkeep.store.sqlite import inotify
 
-LIVELY, SLEEPY = 0.004, 0.05
+SHORTEST_POLL, LONGEST_POLL = 0.004, 0.05
 """Seconds between two polls of the file, soon after it was touched and long after."""
 
-BREATH = 0.001
+DELIVERY_PAUSE = 0.001
 """Seconds between two notifications that are delivered."""
 
 log = logging.getLogger(__name__)
 
 
-class SqliteBell(CoalescingBell):
+class SqliteNotifier(CoalescingNotifier):
     """The notifications of one database file."""
 
     def __init__(self, database: Path) -> None:
         super().__init__()
         # The same file under any name it is opened with.
         self._database = real = Path(os.path.realpath(database))
-        self._file = real.with_name(real.name + "-bell")
+        self._file = real.with_name(real.name + "-notifier")
         self._mine = 0
 
     async def send(self, topics: frozenset[int]) -> None:
@@ -43,7 +43,7 @@ class SqliteBell(CoalescingBell):
             os.utime(self._file, ns=(self._mine, self._mine))
         except FileNotFoundError:
             # There was no listener yet.
-            log.debug("%s is not there: nobody listens", self._file)
+            log.debug("%s is not there: no process listens", self._file)
         except OSError as problem:
             raise StoreUnavailable(f"{self._file} cannot be touched: {problem}") from problem
 
@@ -53,15 +53,15 @@ class SqliteBell(CoalescingBell):
                 self._file.touch(mode=self._mode())
                 watch = inotify.watch(self._file)
             except OSError as problem:
-                log.warning("no hints: %s; work is found by polling alone, a little later", problem)
+                log.warning("no notifications: %s; work is found by polling alone, a little later", problem)
                 return
             # Changes before the first listener are found by a poll.
-            self.hear(ANYTHING)
-            self.is_heard = True
+            self.deliver(ANYTHING)
+            self.is_connected = True
             try:
-                await (self._look() if watch is None else self._await_kernel(watch))
+                await (self._poll_file() if watch is None else self._await_kernel(watch))
             finally:
-                self.is_heard = False
+                self.is_connected = False
 
     def _mode(self) -> int:
         """The mode of the database: a user of the database may also notify."""
@@ -77,28 +77,28 @@ class SqliteBell(CoalescingBell):
                 if touched.is_set():
                     inotify.drain(watch)
                     touched.clear()
-                    self._pass_on(at)
+                    self._deliver_foreign(at)
                     # Many processes may notify at once; one poll serves them all.
-                    await asyncio.sleep(BREATH)
+                    await asyncio.sleep(DELIVERY_PAUSE)
                 await touched.wait()
         finally:
             loop.remove_reader(watch)
             os.close(watch)
 
-    async def _look(self) -> None:
-        seen, pause = self._touched_at(), LIVELY
+    async def _poll_file(self) -> None:
+        seen, pause = self._touched_at(), SHORTEST_POLL
         while True:
             await asyncio.sleep(pause)
             at = self._touched_at()
-            pause = LIVELY if at != seen else min(SLEEPY, pause * 1.05)
+            pause = SHORTEST_POLL if at != seen else min(LONGEST_POLL, pause * 1.05)
             if at != seen:
                 seen = at
-                self._pass_on(at)
+                self._deliver_foreign(at)
 
-    def _pass_on(self, at: int) -> None:
+    def _deliver_foreign(self, at: int) -> None:
         # Listeners in this process already have its own notifications.
         if at != self._mine:
-            self.hear(ANYTHING)
+            self.deliver(ANYTHING)
 
     def _touched_at(self) -> int:
         try:

@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.plan import Condition, Plan, PlannedStep
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Executor, Job, Where
+from stepkeep.worker.executor import Executor, Job, PoolKind
 from stepkeep.worker.executors.agent import AgentExecutor
 from stepkeep.worker.executors.command import CommandExecutor
 from stepkeep.worker.executors.http import HttpExecutor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
 
 
-class StepCode:
+class PreparedStep:
     """One step of one definition, prepared for attempts."""
 
     is_rules = False
@@ -43,17 +43,17 @@ class StepCode:
         executor: Executor,
         spec: HandlerSpec | None,
         *,
-        is_alone: bool = False,
+        runs_alone: bool = False,
     ) -> None:
         self.plan, self.planned, self.executor, self.spec = plan, planned, executor, spec
-        self.where: Where = executor.where(planned)
+        self.pool: PoolKind = executor.pool(planned)
         kind = planned.executor
-        self.otherwise: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
+        self.default_category: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
         self.is_manual = planned.definition.completion is Completion.MANUAL and planned.phase is Phase.MAIN
         self.is_transactional = spec is not None and (
             spec.transactional if planned.phase is Phase.UNDO else planned.definition.transactional
         )
-        if self.is_transactional and self.where is Where.PROCESS:
+        if self.is_transactional and self.pool is PoolKind.PROCESS:
             raise BindingError("a transactional step cannot run in a process of its own: its connection stays here")
         undo = planned.definition.undo
         inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
@@ -74,14 +74,14 @@ class StepCode:
             or (takes_inputs and self._inputs.reads_run)
         )
         self.needs_anything = self.needs_details or bool(self.needs_outputs)
-        self.is_alone = is_alone
-        self._before: tuple[str, ...] | None = None
+        self.runs_alone = runs_alone
+        self._upstream: tuple[str, ...] | None = None
 
     @property
-    def before(self) -> tuple[str, ...]:
-        if self._before is None:
-            self._before = _before(self.plan, self.planned)
-        return self._before
+    def upstream_steps(self) -> tuple[str, ...]:
+        if self._upstream is None:
+            self._upstream = _upstream_steps(self.plan, self.planned)
+        return self._upstream
 
     def render(self, job: Job) -> Any:
         inputs = self._inputs.render(job)
@@ -94,20 +94,20 @@ class StepCode:
         return rendered
 
 
-class RulesCode:
+class PreparedRules:
     """The rules of a step (or of the run), which run after its handler."""
 
     is_rules = True
-    is_alone = False
+    runs_alone = False
     is_manual = False
     is_transactional = False
     checks_inputs = False
-    otherwise: Category = Category.UNKNOWN
+    default_category: Category = Category.UNKNOWN
     spec: HandlerSpec | None = None
 
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.where: Where = Where.RULES
+        self.pool: PoolKind = PoolKind.RULES
         self.rules: tuple[tuple[Rule, Condition], ...] = tuple(
             (rule, compile_rule(rule.expression, plan.definition, planned.name, len(planned.definition.rules)))
             for rule in planned.definition.rules
@@ -119,7 +119,7 @@ class RulesCode:
         self.needs_anything = self.needs_states or self.needs_details or bool(self.needs_outputs)
 
     @property
-    def before(self) -> tuple[str, ...]:
+    def upstream_steps(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.needs_outputs)
 
     def render(self, job: Job) -> Any:
@@ -130,17 +130,17 @@ class RulesCode:
         return self.planned.executor
 
 
-class Unprepared(RulesCode):
+class Unprepared(PreparedRules):
     """A step that could not be prepared: it has a name and a timeout, and nothing of it runs."""
 
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor, is_rules: bool) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.where, self.rules, self.is_rules = Where.RULES, (), is_rules
+        self.pool, self.rules, self.is_rules = PoolKind.RULES, (), is_rules
         self.needs_outputs, self.needs_details, self.needs_states = (), False, False
         self.needs_anything = False
 
 
-class Codes:
+class PreparedSteps:
     """The prepared steps so far."""
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
@@ -148,11 +148,11 @@ class Codes:
         self._http = HttpExecutor(settings.http)
         self._python, self._agent = PythonExecutor(registry), AgentExecutor(registry)
         self._command = CommandExecutor(settings.commands)
-        self._known: dict[tuple[int, int], StepCode | RulesCode] = {}
-        self._known_rules: dict[tuple[int, int], RulesCode] = {}
+        self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
+        self._known_rules: dict[tuple[int, int], PreparedRules] = {}
         self._sequences: dict[int, bool] = {}
 
-    def of(self, claim: Claim) -> StepCode | RulesCode:
+    def of(self, claim: Claim) -> PreparedStep | PreparedRules:
         """The prepared step for a claim: the step itself, or its rules alone."""
         if claim.step.state is StepState.VALIDATING:
             return self.rules_of(claim)
@@ -162,14 +162,14 @@ class Codes:
             found = self._known[key] = self._make(claim)
         return found
 
-    def rules_of(self, claim: Claim) -> RulesCode:
+    def rules_of(self, claim: Claim) -> PreparedRules:
         key = (claim.plan.definition_id, claim.step.no)
         found = self._known_rules.get(key)
         if found is None:
-            found = self._known_rules[key] = RulesCode(claim.plan, claim.planned, self._rules)
+            found = self._known_rules[key] = PreparedRules(claim.plan, claim.planned, self._rules)
         return found
 
-    def unprepared(self, claim: Claim) -> RulesCode:
+    def unprepared(self, claim: Claim) -> PreparedRules:
         judging = claim.step.state is StepState.VALIDATING or claim.planned.phase is Phase.CHECK
         return Unprepared(claim.plan, claim.planned, self._rules, judging)
 
@@ -180,19 +180,19 @@ class Codes:
         """The handlers' event loop was replaced: drop everything that is bound to the old one."""
         self._http.forget_loop()
 
-    def _make(self, claim: Claim) -> StepCode | RulesCode:
+    def _make(self, claim: Claim) -> PreparedStep | PreparedRules:
         plan, planned = claim.plan, claim.planned
         assert planned.executor is not None
         alone = self._is_sequence(plan)
         match planned.executor.__struct_config__.tag:
             case "python":
-                return StepCode(plan, planned, self._python, self._python.spec(planned), is_alone=alone)
+                return PreparedStep(plan, planned, self._python, self._python.spec(planned), runs_alone=alone)
             case "agent":
-                return StepCode(plan, planned, self._agent, self._agent.spec(planned), is_alone=alone)
+                return PreparedStep(plan, planned, self._agent, self._agent.spec(planned), runs_alone=alone)
             case "command":
-                return StepCode(plan, planned, self._command, None, is_alone=alone)
+                return PreparedStep(plan, planned, self._command, None, runs_alone=alone)
             case "http":
-                return StepCode(plan, planned, self._http, None, is_alone=alone)
+                return PreparedStep(plan, planned, self._http, None, runs_alone=alone)
             case _:
                 return self.rules_of(claim)
 
@@ -208,7 +208,7 @@ def _takes_inputs(spec: HandlerSpec) -> bool:
     return bool(spec.signature.names) or spec.signature.takes_any
 
 
-def _before(plan: Plan, planned: PlannedStep) -> tuple[str, ...]:
+def _upstream_steps(plan: Plan, planned: PlannedStep) -> tuple[str, ...]:
     """The names of all steps that end before this one can begin."""
     if planned.phase is not Phase.MAIN:
         return tuple(step.name for step in plan.steps)

@@ -7,12 +7,12 @@ import pytest
 from tests.store.values import new_run, ready, save
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.bell import LONGEST, QUIET, SHORTEST, Coalescing, CoalescingBell
-from stepkeep.store.protocol import Hint, Store
+from stepkeep.store.notifications import LONGEST, QUIET, SHORTEST, CoalescingNotifier, TopicQueue
+from stepkeep.store.protocol import Notification, Store
 
 
 def test_the_first_hint_on_a_topic_goes_out_at_once() -> None:
-    gathered = Coalescing()
+    gathered = TopicQueue()
     gathered.add([1])
     assert gathered.take(100.0) == {1}
     gathered.add([2])
@@ -20,7 +20,7 @@ def test_the_first_hint_on_a_topic_goes_out_at_once() -> None:
 
 
 def test_a_second_hint_waits_a_little_and_is_not_lost() -> None:
-    gathered = Coalescing()
+    gathered = TopicQueue()
     gathered.add([1])
     gathered.take(100.0)
     gathered.add([1])
@@ -31,7 +31,7 @@ def test_a_second_hint_waits_a_little_and_is_not_lost() -> None:
 
 
 def _sent_in_a_second(rings_between_looks: int) -> int:
-    gathered, sent, now = Coalescing(), 0, 0.0
+    gathered, sent, now = TopicQueue(), 0, 0.0
     while now < 1.0:
         for _ in range(rings_between_looks):
             gathered.add([1])
@@ -45,7 +45,7 @@ def test_a_busy_topic_is_heard_of_about_twenty_times_a_second() -> None:
 
 
 def test_a_topic_that_was_busy_counts_as_quiet_again_after_a_while() -> None:
-    gathered, now = Coalescing(), 0.0
+    gathered, now = TopicQueue(), 0.0
     for _ in range(20):
         gathered.add([1])
         gathered.add([1])
@@ -59,7 +59,7 @@ def test_a_topic_that_was_busy_counts_as_quiet_again_after_a_while() -> None:
 
 
 def test_what_is_due_may_travel_with_a_commit_and_takes_along_what_was_waiting() -> None:
-    gathered = Coalescing()
+    gathered = TopicQueue()
     assert gathered.take(100.0, [1]) == {1}
     gathered.add([2])
     assert gathered.take(100.0, [1]) == {2}
@@ -69,7 +69,7 @@ def test_what_is_due_may_travel_with_a_commit_and_takes_along_what_was_waiting()
 
 
 def test_commits_that_come_fast_tell_of_a_topic_about_twenty_times_a_second() -> None:
-    gathered, told, now = Coalescing(), 0, 0.0
+    gathered, told, now = TopicQueue(), 0, 0.0
     while now < 1.0:
         if not (due := gathered.take(now, [1])):
             gathered.add([1])
@@ -79,7 +79,7 @@ def test_commits_that_come_fast_tell_of_a_topic_about_twenty_times_a_second() ->
 
 
 def test_one_busy_topic_does_not_hold_up_another() -> None:
-    gathered = Coalescing()
+    gathered = TopicQueue()
     gathered.add([1])
     gathered.take(0.0)
     gathered.add([1, 2])
@@ -94,14 +94,14 @@ async def test_what_is_told_of_can_be_seen_by_then(store: Store, other: Store, m
         could_see.append(await other.has_ready(topics))
         told.set()
 
-    monkeypatch.setattr(store.bell, "send", look)
+    monkeypatch.setattr(store.notifier, "send", look)
     await save(store, new_run(1, (ready(1),)))
     async with asyncio.timeout(10):
         await told.wait()
     assert could_see == [True]
 
 
-class _Recorder(CoalescingBell):
+class _Recorder(CoalescingNotifier):
     def __init__(self, *, broken: bool = False) -> None:
         super().__init__()
         self.sent: list[frozenset[int]] = []
@@ -113,15 +113,15 @@ class _Recorder(CoalescingBell):
         self.sent.append(topics)
 
 
-def _rung(bell: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
+def _rung(notifier: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
     async def go() -> None:
         for topics in rings:
-            bell.ring(topics)
+            notifier.publish(topics)
             await asyncio.sleep(0)
-        await bell.close()
+        await notifier.close()
 
     asyncio.run(go())
-    return bell.sent
+    return notifier.sent
 
 
 def test_closing_lets_out_what_was_rung_last() -> None:
@@ -137,6 +137,6 @@ def test_a_hint_that_cannot_be_sent_is_dropped_without_a_word_to_the_ringer() ->
 
 
 def test_a_hint_concerns_its_topics_and_an_unspecific_one_everything() -> None:
-    assert Hint(frozenset({1, 2})).concerns([2, 3])
-    assert not Hint(frozenset({1, 2})).concerns([3])
-    assert Hint().concerns([3])
+    assert Notification(frozenset({1, 2})).concerns([2, 3])
+    assert not Notification(frozenset({1, 2})).concerns([3])
+    assert Notification().concerns([3])

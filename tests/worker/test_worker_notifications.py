@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from tests.worker.bed import QUICK, Bed, bed_on, count_calls, step
 from tests.worker.making import eventually, until
 
-from stepkeep.store.protocol import Hint
+from stepkeep.store.protocol import Notification
 from stepkeep.worker.polling import Pace
-from stepkeep.worker.seams import Seams
+from stepkeep.worker.runtime import Runtime
 
 HOUR = 3600.0
 SLEEPY = replace(QUICK, busy_poll=HOUR, idle_poll=HOUR, rare_poll=HOUR, refresh_queues=HOUR, sweep=HOUR, heartbeat=HOUR)
@@ -29,7 +29,7 @@ async def asleep(url: str) -> AsyncIterator[tuple[Bed, Bed]]:
         worker = theirs.worker(SLEEPY)
         serving = asyncio.create_task(worker.serve())
         try:
-            await until(lambda: theirs.store.bell.is_heard)
+            await until(lambda: theirs.store.notifier.is_connected)
             await eventually(theirs.ended(first))
             yield mine, theirs
         finally:
@@ -62,7 +62,7 @@ def test_a_sleeping_worker_comes_for_a_queue_that_it_has_never_heard_of(database
 def test_a_worker_finds_what_no_hint_told_it_of(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def go() -> None:
         async with bed_on(database_url) as mine, bed_on(database_url) as theirs:
-            monkeypatch.setattr(mine.store.bell, "ring", lambda topics: None)
+            monkeypatch.setattr(mine.store.notifier, "publish", lambda topics: None)
             theirs.handler("work", lambda: 1)
             worker = theirs.worker(replace(QUICK, rare_poll=0.05))
             serving = asyncio.create_task(worker.serve())
@@ -80,7 +80,7 @@ def test_a_queue_of_somebody_else_is_asked_about_once(database_url: str) -> None
         async with asleep(database_url) as (_, theirs):
             asked = count_calls(theirs, "list_queues")
             for _ in range(5):
-                theirs.store.bell.hear(Hint(frozenset({999_999})))
+                theirs.store.notifier.deliver(Notification(frozenset({999_999})))
                 await asyncio.sleep(0.02)
             await until(lambda: bool(asked))
             assert len(asked) == 1
@@ -125,6 +125,6 @@ def test_looks_grow_rarer_and_rarer_still_where_hints_are_heard() -> None:
         assert pace.found_all
 
 
-class Steady(Seams):
+class Steady(Runtime):
     def spread(self, seconds: float, by: float = 0.25) -> float:
         return seconds

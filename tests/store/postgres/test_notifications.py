@@ -6,7 +6,7 @@ import logging
 import asyncpg
 import pytest
 from tests.store.conftest import opened
-from tests.store.hearing import Ear, listening, ready_to_hear
+from tests.store.listening import Ear, listening, ready_to_hear
 from tests.store.postgres.conftest import session
 from tests.store.values import QUEUE, SECOND, new_run, ready, save
 
@@ -40,7 +40,7 @@ async def test_a_hint_travels_with_the_commit_it_speaks_of_and_is_not_sent_again
     async def send(topics: frozenset[int]) -> None:
         sent.append(topics)
 
-    monkeypatch.setattr(store.bell, "send", send)
+    monkeypatch.setattr(store.notifier, "send", send)
     with listening(other) as ear:
         await ready_to_hear(other, ear)
         await store.write_if_unchanged(Write(new_runs=[new_run(1, (ready(1),))]), Loaded(now=0), Basis.NEW)
@@ -83,13 +83,13 @@ async def test_the_greeting_of_one_listener_wakes_no_other(store: Store, other: 
 async def test_behind_a_pooler_in_transaction_mode_polling_is_left_to_do_it(
     url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepkeep.store.postgres.bell.PROBE_SECONDS", 0.3)
-    monkeypatch.setattr("stepkeep.store.postgres.bell.UNHEARD_PAUSE", 0.05)
-    caplog.set_level(logging.WARNING, "stepkeep.store.postgres.bell")
+    monkeypatch.setattr("stepkeep.store.postgres.notifications.PROBE_SECONDS", 0.3)
+    monkeypatch.setattr("stepkeep.store.postgres.notifications.UNHEARD_PAUSE", 0.05)
+    caplog.set_level(logging.WARNING, "stepkeep.store.postgres.notifications")
     async with opened(url), pooler(url) as pooled, opened(pooled) as store:
         with listening(store) as ear:
             await _probed_several_times(store, ear)
-            assert not store.bell.is_heard
+            assert not store.notifier.is_connected
         await save(store, new_run(1, (ready(1),)))
         assert await store.has_ready([QUEUE])
     assert sum("LISTEN does not work" in record.message for record in caplog.records) == 1

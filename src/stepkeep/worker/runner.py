@@ -15,12 +15,12 @@ from contextvars import copy_context
 from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
-from stepkeep.worker.executor import Job, Place, Where
-from stepkeep.worker.places.loop import LoopPlace
-from stepkeep.worker.places.processes import ProcessPlace
-from stepkeep.worker.places.threads import RulesPlace, ThreadPlace
+from stepkeep.worker.executor import Job, Pool, PoolKind
+from stepkeep.worker.pools.loop import LoopPool
+from stepkeep.worker.pools.processes import ProcessPool
+from stepkeep.worker.pools.threads import RulesPool, ThreadPool
+from stepkeep.worker.results import attach_token_digest
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.settle import sign
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -31,7 +31,7 @@ def _nothing() -> None:
     """Callback that does nothing."""
 
 
-class Crew(Protocol):
+class HandlerRunner(Protocol):
     """What the worker needs from the handlers' side."""
 
     def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
@@ -40,7 +40,7 @@ class Crew(Protocol):
         ...
 
     @property
-    def unable(self) -> frozenset[Where]:
+    def unable(self) -> frozenset[PoolKind]:
         """The pools that cannot run handlers now."""
         ...
 
@@ -55,7 +55,7 @@ class Crew(Protocol):
     def close(self) -> None: ...
 
 
-class ThreadedCrew:
+class PooledRunner:
     """The real implementation: an event loop in its own thread, and pools of threads and processes."""
 
     def __init__(
@@ -66,11 +66,11 @@ class ThreadedCrew:
         on_replaced: Sequence[Callable[[], object]] = (),
     ) -> None:
         size, limit = settings.pool, settings.result_limit
-        self._places: dict[Where, Place] = {
-            Where.LOOP: LoopPlace(result_limit=limit, on_close=on_close, on_replaced=on_replaced),
-            Where.THREAD: ThreadPlace(size, result_limit=limit),
-            Where.RULES: RulesPlace(size, result_limit=limit),
-            Where.PROCESS: ProcessPlace(size, result_limit=limit, memory_limit=settings.process_memory),
+        self._pools: dict[PoolKind, Pool] = {
+            PoolKind.LOOP: LoopPool(result_limit=limit, on_close=on_close, on_replaced=on_replaced),
+            PoolKind.THREAD: ThreadPool(size, result_limit=limit),
+            PoolKind.RULES: RulesPool(size, result_limit=limit),
+            PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory),
         }
         self._done: deque[tuple[Job, Outcome]] = deque()
         self._signalled = False
@@ -82,39 +82,39 @@ class ThreadedCrew:
     def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
         self._engine, self._context = asyncio.get_running_loop(), copy_context()
         self._finished, self._changed = finished, changed
-        for place in self._places.values():
-            place.fitness.changed = self._tell_change
-            place.open(self._note)
+        for pool in self._pools.values():
+            pool.fitness.changed = self._tell_change
+            pool.open(self._note)
 
     @property
-    def unable(self) -> frozenset[Where]:
-        return frozenset(where for where, place in self._places.items() if place.fitness.is_unable)
+    def unable(self) -> frozenset[PoolKind]:
+        return frozenset(kind for kind, pool in self._pools.items() if pool.fitness.is_unable)
 
     def check(self) -> None:
         # Also results recorded by a thread that died before it could signal.
         self._collect()
-        for place in self._places.values():
-            place.check()
+        for pool in self._pools.values():
+            pool.check()
 
     def start(self, jobs: Sequence[Job]) -> None:
-        first = jobs[0].code.where
-        if all(job.code.where is first for job in jobs):
-            self._places[first].start(jobs)
+        first = jobs[0].code.pool
+        if all(job.code.pool is first for job in jobs):
+            self._pools[first].start(jobs)
             return
-        for where, place in self._places.items():
-            chosen = [job for job in jobs if job.code.where is where]
+        for kind, pool in self._pools.items():
+            chosen = [job for job in jobs if job.code.pool is kind]
             if chosen:
-                place.start(chosen)
+                pool.start(chosen)
 
     def stop(self, job: Job) -> None:
-        self._places[job.code.where].stop(job)
+        self._pools[job.code.pool].stop(job)
 
     def close(self) -> None:
-        for where, place in self._places.items():
+        for kind, pool in self._pools.items():
             try:
-                place.close()
+                pool.close()
             except Exception:
-                log.exception("closing the %s place failed", where)
+                log.exception("closing the %s pool failed", kind)
 
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
@@ -140,4 +140,4 @@ class ThreadedCrew:
 
 
 def _signed(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
-    return job, sign(outcome, job)
+    return job, attach_token_digest(outcome, job)

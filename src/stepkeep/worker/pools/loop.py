@@ -24,10 +24,10 @@ from typing import Any
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text, inert_line
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
 from stepkeep.worker.forks import end_copy
-from stepkeep.worker.places.fitness import Fitness
+from stepkeep.worker.pools.fitness import Fitness
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -44,7 +44,7 @@ STOPS_TOLD_EVERY = 60.0
 """How often (seconds) a stopped loop is logged."""
 
 
-class LoopPlace:
+class LoopPool:
     """Runs coroutines."""
 
     def __init__(
@@ -211,7 +211,12 @@ class LoopPlace:
                     job.task = loop.create_task(self._run(job), context=self._context.copy())
                     job.task.add_done_callback(partial(self._ended_without_answer, job))
                 except BaseException as problem:  # noqa: BLE001 - a task factory of user code
-                    self._end_one(job, settle.raised(problem, None, job.cancelled, job.code.otherwise, job.title))
+                    self._end_one(
+                        job,
+                        results.outcome_of_exception(
+                            problem, None, job.cancelled, job.code.default_category, job.title
+                        ),
+                    )
 
     def _cancel(self, job: Job) -> None:
         # A task that is cancelled before its first step never runs. A job that has not begun checks the flag itself.
@@ -228,10 +233,12 @@ class LoopPlace:
                 answer = await job.code.executor.run(job)
                 end_copy(self._pid)
                 ours = job.code.spec is None
-                outcome = settle.answered(answer, job.context, self._result_limit, may_be_outcome=ours)
+                outcome = results.outcome_of_return(answer, job.context, self._result_limit, may_be_outcome=ours)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
             end_copy(self._pid)
-            outcome = settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+            outcome = results.outcome_of_exception(
+                problem, job.context, job.cancelled, job.code.default_category, job.title
+            )
         self._end_one(job, outcome)
 
     def _ended_without_answer(self, job: Job, task: asyncio.Task[None]) -> None:
@@ -282,7 +289,7 @@ class LoopPlace:
             loop.stop()
 
 
-_RUN, _LIVE = LoopPlace._run.__code__, LoopPlace._live.__code__
+_RUN, _LIVE = LoopPool._run.__code__, LoopPool._live.__code__
 
 
 class _Selector(selectors.DefaultSelector):

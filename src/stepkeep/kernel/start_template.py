@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.birth import conceive
+from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.journal import GENESIS, Cause, Hop, SealedEntry, chain, open_entry
 from stepkeep.kernel.plan import Plan
@@ -32,7 +32,7 @@ class _Body(msgspec.Struct, frozen=True, gc=False):
     hops: msgspec.Raw
 
 
-class Mould(msgspec.Struct, frozen=True):
+class StartTemplate(msgspec.Struct, frozen=True):
     """The creation of any run of a plan. `hops` are encoded in `text` unless they contain times."""
 
     plan: Plan
@@ -42,17 +42,17 @@ class Mould(msgspec.Struct, frozen=True):
     hops: tuple[Hop, ...]
     text: msgspec.Raw | None
 
-    def cast(
+    def instantiate(
         self, *, tenant: str, run_id: str, priority: int, business_key: str | None, actor: str, now: int
     ) -> Decision:
-        """The decision that `conceive` would make for this run."""
+        """The decision that `create_run` would make for this run."""
         run, text = self.run, self.text
         if text is None:
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
         causes = tuple([Cause(cause.event, actor) for cause in self.causes])
         body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))
         entry = SealedEntry(tenant, run_id, run.seq, now, body, chain(GENESIS, body))
-        born = replace(
+        created = replace(
             run,
             tenant=tenant,
             id=run_id,
@@ -75,20 +75,22 @@ class Mould(msgspec.Struct, frozen=True):
             )
             for step in self.steps
         ]
-        return Decision(was=0, run=born, replies=(), added=tuple(steps), entry=entry)
+        return Decision(was=0, run=created, replies=(), added=tuple(steps), entry=entry)
 
 
-def mould_of(plan: Plan, *, start: bool) -> Mould | None:
+def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     """The template of a plan, if all its creations are alike."""
     if start and any(plan.steps[no].condition is not None for no in plan.roots):
         return None
-    first = conceive(
+    first = create_run(
         plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
     )
     assert first.entry is not None
     entry = open_entry(first.entry.body)
     timed = any(hop.due_at is not None for hop in entry.hops)
-    return Mould(plan, first.run, first.added, entry.causes, entry.hops, None if timed else _written(entry.hops))
+    return StartTemplate(
+        plan, first.run, first.added, entry.causes, entry.hops, None if timed else _written(entry.hops)
+    )
 
 
 def _after(moment: int | None, now: int) -> int | None:

@@ -23,15 +23,15 @@ import stepkeep
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executor import Job
-from stepkeep.worker.places.child import CANCEL, READY, Task, describe, unpack
-from stepkeep.worker.places.threads import ThreadPlace
+from stepkeep.worker.pools.child import CANCEL, READY, Task, describe, unpack
+from stepkeep.worker.pools.threads import ThreadPool
 
 # The user's directories are sent later: a file there may have the name of a module that we need.
 _START = (
-    "import sys; sys.path.append(sys.argv[2]); from stepkeep.worker.places.child import live; live(int(sys.argv[1]))"
+    "import sys; sys.path.append(sys.argv[2]); from stepkeep.worker.pools.child import live; live(int(sys.argv[1]))"
 )
 _OURS = str(Path(stepkeep.__file__).parents[1])
 
@@ -74,7 +74,7 @@ class Child:
         return status
 
 
-class ProcessPlace(ThreadPlace):
+class ProcessPool(ThreadPool):
     """Runs functions in processes; one thread of the worker waits for each while it runs."""
 
     name = "stepkeep-process"
@@ -107,7 +107,7 @@ class ProcessPlace(ThreadPlace):
         try:
             task = describe(job, self._result_limit, number)
         except BaseException as problem:  # noqa: BLE001 - rendering or binding failed: that ends the attempt
-            return settle.raised(problem, job.context, job.cancelled)
+            return results.outcome_of_exception(problem, job.context, job.cancelled)
         try:
             child = self._take_child()
         except (OSError, RuntimeError, subprocess.SubprocessError) as problem:
@@ -120,7 +120,9 @@ class ProcessPlace(ThreadPlace):
         except BaseException as problem:  # noqa: BLE001 - inputs that cannot be sent, or an answer that is none
             child.kill()
             self._child_died(child, job)
-            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+            return results.outcome_of_exception(
+                problem, job.context, job.cancelled, job.code.default_category, job.title
+            )
         finally:
             job.handle = None
         with self._lock:

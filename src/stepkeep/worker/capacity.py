@@ -1,4 +1,4 @@
-"""Slots: how many attempts a worker holds, how many of them are blocking (`narrow`), and how many are free.
+"""Slots: how many attempts a worker holds, how many of them are blocking, and how many are free.
 
 Two limits hold at every moment: `concurrency` for all attempts, `threads` for blocking ones. Every used slot is counted
 here, and so is every slot reserved for a claim under way. Nothing here claims, runs or reports.
@@ -22,100 +22,100 @@ SHARE = 4
 would keep it out."""
 
 
-class Room(NamedTuple):
-    """Free slots: `total`, of which `kept` are reserved for blocking work. `narrow` is how many more attempts may be
+class FreeSlots(NamedTuple):
+    """Free slots: `total`, of which `kept` are reserved for blocking work. `blocking` is how many more attempts may be
     blocking, in free slots or in slots that other attempts leave."""
 
     total: int
-    narrow: int = 0
+    blocking: int = 0
     kept: int = 0
 
     def of(self, kind: Kind) -> int:
         """How many attempts of this kind may be claimed from the queues."""
-        return min(self.total, self.narrow) if kind is Kind.NARROW else self.total - self.kept
+        return min(self.total, self.blocking) if kind is Kind.BLOCKING else self.total - self.kept
 
 
-class Offer(NamedTuple):
+class ChainBudget(NamedTuple):
     """The slots for chained claims of one commit: those that its reports leave, and some free ones (`spare`).
 
-    `follow` is how many steps may become ready; of these, at most `narrow_room` may be blocking.
+    `follow` is how many steps may become ready; of these, at most `blocking_slots` may be blocking.
     """
 
     follow: int = 0
-    room: int = 0
-    narrow_room: int = 0
+    slots: int = 0
+    blocking_slots: int = 0
     spare: int = 0
-    narrow_spare: int = 0
+    blocking_spare: int = 0
 
 
-class Places:
+class Slots:
     """Which attempts hold slots: those with a lease, handlers that outlived their lease, and claims under way."""
 
     def __init__(self, settings: Settings, leases: Leases) -> None:
-        self._sizes = {Kind.WIDE: settings.concurrency, Kind.NARROW: settings.pool}
+        self._sizes = {Kind.ASYNC: settings.concurrency, Kind.BLOCKING: settings.pool}
         self._share = min(settings.pool, settings.concurrency // SHARE)
         self._leases = leases
         self.queues = Served()
-        self.zombies: set[Job] = set()
+        self.orphaned: set[Job] = set()
         self._promised: set[Job] = set()
-        self._reserved = self._reserved_narrow = 0
+        self._reserved = self._reserved_blocking = 0
 
     def size(self, kind: Kind) -> int:
         """How many attempts of this kind may run at once."""
         return self._sizes[kind]
 
-    def is_narrow(self, job: Job) -> bool:
+    def is_blocking(self, job: Job) -> bool:
         # By its queue, as it was claimed: a coroutine's step keeps its async slot while its rules run.
-        return job.claim.step.queue in self.queues.narrow
+        return job.claim.step.queue in self.queues.blocking
 
     @property
-    def free(self) -> Room:
+    def free(self) -> FreeSlots:
         """Slots held by no lease, by no handler that outlived its lease, and by no claim under way.
 
         The slot of a report under way is reserved for the step it makes ready, even if its job is given up meanwhile.
         """
         given_up = self._leases.lacks(self._promised)
-        total = self._sizes[Kind.WIDE] - len(self._leases) - len(self.zombies) - len(given_up) - self._reserved
-        if not self.queues.narrow:
-            return Room(total)
-        narrow = sum(self.is_narrow(job) for jobs in (self._leases, self.zombies, given_up) for job in jobs)
-        narrow += self._reserved_narrow
-        return Room(total, self._sizes[Kind.NARROW] - narrow, max(0, self._share - narrow))
+        total = self._sizes[Kind.ASYNC] - len(self._leases) - len(self.orphaned) - len(given_up) - self._reserved
+        if not self.queues.blocking:
+            return FreeSlots(total)
+        blocking = sum(self.is_blocking(job) for jobs in (self._leases, self.orphaned, given_up) for job in jobs)
+        blocking += self._reserved_blocking
+        return FreeSlots(total, self._sizes[Kind.BLOCKING] - blocking, max(0, self._share - blocking))
 
-    def offer(self, batch: Sequence[Report], leaving: Set[Job]) -> Offer:
+    def chain_budget(self, batch: Sequence[Report], leaving: Set[Job]) -> ChainBudget:
         """Slots for the steps that these reports may make ready. Not more than can follow, because reserved slots
         cannot be used for other claims."""
         free = self.free
         follow = sum([len(job.claim.planned.dependents) or 1 for job, _ in batch])
-        spare = max(0, min(free.of(Kind.WIDE), follow - len(leaving)))
-        room = spare + len(leaving)
-        if not self.queues.narrow:
-            return Offer(follow, room, 0, spare, 0)
-        left = sum(self.is_narrow(job) for job in leaving)
-        narrow_follow = sum(_narrow_after(job, outcome, self.queues.narrow) for job, outcome in batch)
-        narrow_spare = max(0, min(free.narrow, narrow_follow - left, room - left))
-        return Offer(follow, room, left + narrow_spare, spare, narrow_spare)
+        spare = max(0, min(free.of(Kind.ASYNC), follow - len(leaving)))
+        slots = spare + len(leaving)
+        if not self.queues.blocking:
+            return ChainBudget(follow, slots, 0, spare, 0)
+        left = sum(self.is_blocking(job) for job in leaving)
+        blocking_follow = sum(_blocking_after(job, outcome, self.queues.blocking) for job, outcome in batch)
+        blocking_spare = max(0, min(free.blocking, blocking_follow - left, slots - left))
+        return ChainBudget(follow, slots, left + blocking_spare, spare, blocking_spare)
 
     @contextmanager
-    def set_aside(self, total: int, narrow: int = 0, leaving: Set[Job] = frozenset()) -> Iterator[None]:
+    def reserve(self, total: int, blocking: int = 0, leaving: Set[Job] = frozenset()) -> Iterator[None]:
         """Reserve free slots for a claim under way, and the slots of `leaving`, whatever happens to these meanwhile."""
         self._reserved += total
-        self._reserved_narrow += narrow
+        self._reserved_blocking += blocking
         self._promised |= leaving
         try:
             yield
         finally:
             self._reserved -= total
-            self._reserved_narrow -= narrow
+            self._reserved_blocking -= blocking
             self._promised -= leaving
 
 
-def _narrow_after(job: Job, outcome: Outcome, narrow: Set[int]) -> int:
+def _blocking_after(job: Job, outcome: Outcome, blocking: Set[int]) -> int:
     """How many blocking steps may follow this report: dependents, or one undo step (which one is unknown), or the
     final check."""
     if not isinstance(outcome, Completed | RulesPassed):
         return 1
     plan, dependents = job.claim.plan, job.claim.planned.dependents
     if not dependents:
-        return int(plan.check is not None and plan.check.queue in narrow)
-    return sum(plan.at(no).queue in narrow for no, _ in dependents)
+        return int(plan.check is not None and plan.check.queue in blocking)
+    return sum(plan.at(no).queue in blocking for no, _ in dependents)

@@ -12,7 +12,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.tables import RunTrigger
 
 
-def conceive(
+def create_run(
     plan: Plan,
     *,
     tenant: str,

@@ -28,7 +28,7 @@ from stepkeep.definition.apps import load_app
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.context import Context
@@ -50,7 +50,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     context: dict[str, Any] | None
-    otherwise: Category
+    default_category: Category
     result_limit: int
     title: str = "a handler"
     number: int = 0
@@ -106,7 +106,7 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
         args=call.args[1:] if takes_context else call.args,
         kwargs=call.kwargs,
         context=_portable(job.context) if takes_context and job.context is not None else None,
-        otherwise=job.code.otherwise,
+        default_category=job.code.default_category,
         result_limit=result_limit,
         title=job.title,
         number=number,
@@ -222,14 +222,16 @@ def _loaded(sent: bytes) -> Task | Exception:
 
 def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
     if isinstance(task, Exception):
-        return settle.raised(BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled)
+        return results.outcome_of_exception(
+            BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled
+        )
     context = None if task.context is None else Context(**task.context, cancelled=cancelled)
     try:
         function = _find(task)
         args = task.args if context is None else (context, *task.args)
-        outcome = settle.answered(function(*args, **task.kwargs), context, task.result_limit)
+        outcome = results.outcome_of_return(function(*args, **task.kwargs), context, task.result_limit)
     except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
-        outcome = settle.raised(problem, context, cancelled, task.otherwise, task.title)
+        outcome = results.outcome_of_exception(problem, context, cancelled, task.default_category, task.title)
     return outcome
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.store.hearing import listening, ready_to_hear
+from tests.store.listening import listening, ready_to_hear
 from tests.store.values import (
     QUEUE,
     SECOND,
@@ -25,7 +25,7 @@ from tests.store.values import (
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import RESTED, Loaded, Store, Write
+from stepkeep.store.protocol import RUNS_SETTLED, Loaded, Store, Write
 
 OTHER_QUEUE = 8
 
@@ -54,7 +54,7 @@ async def test_a_run_that_comes_to_rest_is_told_of(store: Store, other: Store, s
         await ready_to_hear(other, ear)
         change, entry = moved(run, state=state) if state is RunState.BLOCKED else finished(run, state)
         await store.change((want(1),), writes(Write(runs=[change], entries=[entry])))
-        await ear.hears_of(RESTED)
+        await ear.hears_of(RUNS_SETTLED)
 
 
 async def test_a_write_that_leaves_nothing_to_claim_and_nothing_at_rest_is_not_told(store: Store) -> None:

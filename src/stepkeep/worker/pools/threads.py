@@ -19,10 +19,10 @@ from queue import SimpleQueue
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text, inert_line
-from stepkeep.worker import settle
+from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
 from stepkeep.worker.forks import end_copy
-from stepkeep.worker.places.fitness import Fitness
+from stepkeep.worker.pools.fitness import Fitness
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -30,7 +30,7 @@ DEATHS = 5
 """How often a thread that is being killed tries to pass on its job."""
 
 
-class ThreadPlace:
+class ThreadPool:
     """Runs functions.
 
     A thread takes a token from the queue and then a job from `_waiting`, which it notes in `_held` before the job
@@ -159,7 +159,9 @@ class ThreadPlace:
             # In a new context: variables that a handler sets would remain for the next attempt in this thread.
             return Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
         except BaseException as problem:  # noqa: BLE001 - the place itself failed: the next job may fare better
-            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+            return results.outcome_of_exception(
+                problem, job.context, job.cancelled, job.code.default_category, job.title
+            )
         finally:
             end_copy(self._pid)
 
@@ -168,13 +170,15 @@ class ThreadPlace:
             answer = job.code.executor.run(job)
             end_copy(self._pid)
             ours = job.code.spec is None
-            return settle.answered(answer, job.context, self._result_limit, may_be_outcome=ours)
+            return results.outcome_of_return(answer, job.context, self._result_limit, may_be_outcome=ours)
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
             end_copy(self._pid)
-            return settle.raised(problem, job.context, job.cancelled, job.code.otherwise, job.title)
+            return results.outcome_of_exception(
+                problem, job.context, job.cancelled, job.code.default_category, job.title
+            )
 
 
-class RulesPlace(ThreadPlace):
+class RulesPool(ThreadPool):
     """Threads that evaluate rules, and nothing that blocks.
 
     Rules of a coroutine's step run beside the blocking handlers. In the same queue they could wait past their timeout,
