@@ -22,7 +22,7 @@ RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
 
-.PHONY: help demo test check format bench docs pins clean
+.PHONY: help demo test proof check format bench docs pins clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,8 +30,11 @@ help: ## show this list
 demo: $(RUNTIME) ## install what is needed and run the guided demo
 	$(BIN)/stepkeep demo
 
-test: check ## run the checks and the whole test suite
+test: check ## run the checks and the tests: at most five minutes on two quiet cores
 	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+
+proof: $(DEV) ## run the long checks that docs/proof.md lists, with their durations
+	$(BIN)/python -m pytest -n auto -m proof --durations=25 $(PYTEST_ARGS)
 
 check: $(DEV) ## lint, formatting, types and import contracts
 	$(BIN)/ruff check .

@@ -6,15 +6,17 @@ import asyncio
 import signal
 from pathlib import Path
 
+import pytest
+
 from stepkeep.errors import Fenced
 from stepkeep.kernel.definition import Definition, Handler, Retry
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
 from tests.acceptance.processes import eventually, fleet
+from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, report_of, task
 
-ZOMBIES = 500
 SHORT = SECOND
 
 
@@ -23,18 +25,18 @@ def one_step(handler: str, *, lease: int = SHORT, **options: object) -> Definiti
     return Definition(name=handler, version=1, steps=(step,), lease=lease)
 
 
-async def late_writes(url: str) -> None:
+async def late_writes(url: str, count: int) -> None:
     async with benches(url, 2) as (first, second):
         plan = await first.publish(one_step("noop", lease=60 * SECOND))
-        run_ids = [await first.start(plan) for _ in range(ZOMBIES)]
-        zombies = await first.claim(ZOMBIES)
-        assert len(zombies) == ZOMBIES
+        run_ids = [await first.start(plan) for _ in range(count)]
+        zombies = await first.claim(count)
+        assert len(zombies) == count
         first.store.clock_offset = second.store.clock_offset = 100 * SECOND
         before_takeover = await first.report(zombies[0], Completed(output=b'"late"'))
         assert isinstance(before_takeover, Fenced), "a lease that ran out was believed although nobody took over"
         await expire(second)
-        successors = await second.claim(ZOMBIES)
-        assert len(successors) == ZOMBIES
+        successors = await second.claim(count)
+        assert len(successors) == count
         during = [await first.report(zombie, Completed(output=b'"late"')) for zombie in zombies]
         for successor in successors:
             assert not isinstance(await second.report(successor, Completed(output=b'"right"')), Exception)
@@ -42,12 +44,12 @@ async def late_writes(url: str) -> None:
             [report_of(zombie, Completed(output=b'"late"')) for zombie in zombies], None
         )
         refused = [reply for reply in (*during, *after) if isinstance(reply, Fenced)]
-        assert len(refused) == 2 * ZOMBIES, "a late write was accepted"
+        assert len(refused) == 2 * count, "a late write was accepted"
         for run_id in run_ids:
             assert await second.state(run_id) is RunState.SUCCEEDED
         outputs = await second.store.read_outputs([(TENANT, run_id, 0) for run_id in run_ids])
         assert set(outputs.values()) == {b'"right"'}
-        print(f"late writes tried: {1 + 2 * ZOMBIES}, accepted: 0")
+        print(f"late writes tried: {1 + 2 * count}, accepted: 0")
 
 
 async def expire(bench: Bench) -> None:
@@ -55,8 +57,9 @@ async def expire(bench: Bench) -> None:
         pass
 
 
-def test_no_late_write_is_accepted_before_during_or_after_the_successor(database_url: str) -> None:
-    asyncio.run(late_writes(database_url))
+@pytest.mark.parametrize("count", [50, in_proof(500)])
+def test_no_late_write_is_accepted_before_during_or_after_the_successor(database_url: str, count: int) -> None:
+    asyncio.run(late_writes(database_url, count))
 
 
 def test_a_worker_stopped_past_its_lease_and_continued_never_overwrites_its_successor(

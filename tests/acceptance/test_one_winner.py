@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.events import CancelRequested, Event, GateDecided, TimeCame
 from stepkeep.kernel.states import RunState
+from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, gate
 
-ROUNDS = 100
 RIVALS = 50
 OPENINGS = 4
 
@@ -52,12 +54,12 @@ async def race(openings: list[Bench], run_id: str, round_number: int) -> tuple[l
     return winners, refused
 
 
-async def run_all(url: str) -> None:
+async def run_all(url: str, rounds: int) -> None:
     async with benches(url, OPENINGS) as openings:
         plan = await openings[0].publish(SIGN_OFF)
         for opening in openings:
             opening.store.clock_offset = 0
-        run_ids = [await openings[0].start(plan) for _ in range(ROUNDS)]
+        run_ids = [await openings[0].start(plan) for _ in range(rounds)]
         for opening in openings:
             opening.store.clock_offset = 3600 * SECOND
         kinds = set()
@@ -72,5 +74,6 @@ async def run_all(url: str) -> None:
         assert await openings[0].store.stuck_runs() == []
 
 
-def test_fifty_rivals_for_one_gate_have_exactly_one_winner_a_hundred_times(database_url: str) -> None:
-    asyncio.run(run_all(database_url))
+@pytest.mark.parametrize("rounds", [12, in_proof(100)])
+def test_fifty_rivals_for_one_gate_have_exactly_one_winner_each_time(database_url: str, rounds: int) -> None:
+    asyncio.run(run_all(database_url, rounds))

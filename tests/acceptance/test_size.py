@@ -1,15 +1,18 @@
-"""Ten thousand steps in one run, one after the other and all at once; what a step costs is printed, never asserted."""
+"""Thousands of steps in one run, one after the other and all at once; what a step costs is printed, never asserted."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
+import pytest
+
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RunState
+from tests.suites import in_proof
 from tests.workbench import Bench, benches, chain, report_of, task
 
-STEPS = 10_000
+SIZES = pytest.mark.parametrize("steps", [1_000, in_proof(10_000)])
 
 
 def fan(width: int) -> Definition:
@@ -41,9 +44,11 @@ async def measure(url: str, definition: Definition, what: str) -> None:
         print(f"{what}: {done} steps, {spent / done * 1e6:.0f} µs each")
 
 
-def test_a_chain_of_ten_thousand_steps_finishes(database_url: str) -> None:
-    asyncio.run(measure(database_url, chain("chain", STEPS), "chain"))
+@SIZES
+def test_a_chain_of_many_steps_finishes(database_url: str, steps: int) -> None:
+    asyncio.run(measure(database_url, chain("chain", steps), "chain"))
 
 
-def test_ten_thousand_steps_at_once_fan_in_to_one(database_url: str) -> None:
-    asyncio.run(measure(database_url, fan(STEPS - 2), "fan-out and fan-in"))
+@SIZES
+def test_many_steps_at_once_fan_in_to_one(database_url: str, steps: int) -> None:
+    asyncio.run(measure(database_url, fan(steps - 2), "fan-out and fan-in"))

@@ -165,7 +165,6 @@ def test_a_terminal_shows_moving_progress(home: Path) -> None:
     assert "second" in text
 
 
-@pytest.mark.slow
 def test_the_demonstration_keeps_its_promises(process: Start) -> None:
     said = finish(process("demo", "--directory", "tour"))
     assert said.status == 0, said
@@ -174,7 +173,6 @@ def test_the_demonstration_keeps_its_promises(process: Start) -> None:
     assert "fetch-orders   executed once" in said.out
 
 
-@pytest.mark.slow
 def test_the_demonstration_as_json(process: Start) -> None:
     demo = finish(process("demo", "--directory", "tour", "--json")).json["demo"]
     assert demo["ok"] is True

@@ -229,7 +229,6 @@ def test_more_paths_than_are_wanted_become_a_sample_that_says_so() -> None:
     assert len(touched) >= 4, "an even sample, not a beginning"
 
 
-@pytest.mark.slow
 def test_a_thousand_steps_are_walked_in_bounded_time() -> None:
     told: list[tuple[int, int]] = []
     report = rehearse(chain(1000), progress=lambda done, total: told.append((done, total)))

@@ -566,7 +566,7 @@ def test_another_tenants_run_does_not_exist(database_url: str) -> None:
         ({"topic": "leases"}, "WAITING_APPROVAL", ["SUCCEEDED"]),
         ({"flaky_at": "TOOL"}, "WAITING_APPROVAL", ["PENDING", "SUCCEEDED"]),
         ({"fail_at": "TOOL"}, "FAILED", ["FAILED"]),
-        pytest.param({"slow_at": "TOOL"}, "FAILED", ["PENDING", "PENDING", "FAILED"], marks=pytest.mark.slow),
+        ({"slow_at": "TOOL"}, "FAILED", ["PENDING", "PENDING", "FAILED"]),
     ],
     ids=["success", "retry", "failure", "timeout"],
 )

@@ -1,9 +1,9 @@
-"""Planted bugs are caught. A fast subset runs here; `STEPKEEP_ALL_MUTANTS=1` (or `stepkeep lab mutants`) hunts all."""
+"""Planted bugs are caught. `make test` hunts the quick ones, `make proof` (or `stepkeep lab mutants`) all."""
 
 import inspect
-import os
 
 import pytest
+from tests.suites import short_and_all
 
 from stepkeep.kernel import execution
 from stepkeep.kernel.retry import may_retry_lost
@@ -30,10 +30,8 @@ QUICK = (
 )
 """Caught within a few seeds each."""
 
-CHOSEN = tuple(mutant.name for mutant in MUTANTS) if os.environ.get("STEPKEEP_ALL_MUTANTS") else QUICK
 
-
-@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("name", short_and_all(QUICK, [mutant.name for mutant in MUTANTS]))
 def test_a_planted_bug_is_caught(name: str) -> None:
     [score] = hunt([name], most=MUTANT_SEEDS if name not in QUICK else 60)
     assert score.seeds is not None, f"{score.name}: {score.what}"

@@ -1,14 +1,13 @@
 """One life on three stores: the same operations at the same moments on the model, on SQLite and on PostgreSQL.
 
 The model is the oracle. After every operation all three must have given the same answer and must hold the same rows,
-to the byte of every journal entry. `STEPKEEP_ORACLE_EXAMPLES` asks for more lives than a test run can afford.
+to the byte of every journal entry. `make test` runs 3 examples, `make proof` 100.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from msgspec.structs import replace
+from tests.suites import in_proof
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, gate, report_of, task
 
 from stepkeep.kernel.decision import Claimer
@@ -50,8 +50,7 @@ from stepkeep_lab.simulation.store import ModelStore
 
 pytestmark = pytest.mark.postgres
 
-EXAMPLES = int(os.environ.get("STEPKEEP_ORACLE_EXAMPLES", "12"))
-STEPS = int(os.environ.get("STEPKEEP_ORACLE_STEPS", "40"))
+OPERATIONS = 40
 BASE = 1_800_000_000 * SECOND
 """What every clock says, apart from the offset that the machine moves."""
 LEASE = 30 * SECOND
@@ -420,8 +419,8 @@ def three(postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 LIVES = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
+    max_examples=200,
+    stateful_step_count=OPERATIONS,
     deadline=None,
     derandomize=True,
     database=None,
@@ -430,10 +429,11 @@ LIVES = settings(
 )
 
 
-def test_the_model_sqlite_and_postgresql_live_the_same_lives(three: None) -> None:
+@pytest.mark.parametrize("examples", [3, in_proof(100)])
+def test_the_model_sqlite_and_postgresql_live_the_same_lives(three: None, examples: int) -> None:
     Lives.entries = 0
-    run_state_machine_as_test(Lives, settings=LIVES)
-    assert Lives.entries > 6 * EXAMPLES, f"{Lives.entries} journal entries are too few to show anything"
+    run_state_machine_as_test(Lives, settings=settings(LIVES, max_examples=examples))
+    assert Lives.entries > 6 * examples, f"{Lives.entries} journal entries are too few to show anything"
 
 
 def test_a_store_that_renews_what_has_run_out_is_noticed(three: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -444,4 +444,4 @@ def test_a_store_that_renews_what_has_run_out_is_noticed(three: None, monkeypatc
 
     monkeypatch.setattr(SqliteStore, "renew", generous)
     with pytest.raises(AssertionError, match="model, SQLite and PostgreSQL say"):
-        run_state_machine_as_test(Lives, settings=settings(LIVES, max_examples=200))
+        run_state_machine_as_test(Lives, settings=LIVES)

@@ -2,15 +2,14 @@
 
 The real operations run on a database that is full of finished runs; the server reports the plan of each statement as it
 was executed, SQLite its steps. None may look at more rows than the work at hand has. A statement that no operation here
-causes fails the test: a new file needs a place in `ordinary_life`. A test run can afford a hundred thousand finished
-runs; `STEPKEEP_PLAN_RUNS=1000000` asks for a million.
+causes fails the test: a new file needs a place in `ordinary_life`. The history has ten thousand finished runs with
+`make test` and a hundred thousand with `make proof`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,11 +21,12 @@ import asyncpg
 import pytest
 from tests.store.history import TABLES, PostgresHistory, SqliteHistory
 from tests.store.ordinary_life import live, make_originals, opened
+from tests.suites import in_proof
 
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer
 
-RUNS = int(os.environ.get("STEPKEEP_PLAN_RUNS", "100000"))
+SIZES = pytest.mark.parametrize("runs", [10_000, in_proof(100_000)])
 FAILED = 200
 MOST_ROWS = 1_500
 MOST_PAGES = 5_000
@@ -81,9 +81,9 @@ def pages_of(node: dict[str, Any]) -> int:
 
 
 @pytest.mark.postgres
-@pytest.mark.slow
+@SIZES
 def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
-    postgres_server: PostgresServer, postgres_dsn: str, tmp_path: Path
+    postgres_server: PostgresServer, postgres_dsn: str, tmp_path: Path, runs: int
 ) -> None:
     if postgres_server.is_external:
         pytest.skip("the server's log is somebody else's")
@@ -93,9 +93,9 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
             good, bad = await make_originals(bench)
         connection = await asyncpg.connect(postgres_dsn)
         history = PostgresHistory(connection)
-        await history.copy(good, RUNS)
+        await history.copy(good, runs)
         await history.copy(bad, FAILED)
-        await history.copy_workers(RUNS // 10)
+        await history.copy_workers(runs // 10)
         await history.settle()
         await connection.close()
         before = len(postgres_server.log)
@@ -115,9 +115,9 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
 
 
 # -- SQLite ----------------------------------------------------------------------------------------------------------
-@pytest.mark.slow
+@SIZES
 def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int
 ) -> None:
     url, names = f"sqlite:///{tmp_path}/a.db", names_of("sqlite")
     steps: dict[str, int] = defaultdict(int)
@@ -133,9 +133,9 @@ def test_no_statement_on_sqlite_takes_more_steps_than_the_work_at_hand(
         async with opened(url) as bench:
             good, bad = await make_originals(bench)
         history = SqliteHistory(tmp_path / "a.db")
-        history.copy(good, RUNS)
+        history.copy(good, runs)
         history.copy(bad, FAILED)
-        history.copy_workers(RUNS // 10)
+        history.copy_workers(runs // 10)
         history.settle()
         monkeypatch.setattr(apsw, "connection_hooks", [*apsw.connection_hooks, watch])
         async with opened(url) as bench:

@@ -1,16 +1,16 @@
-"""Bugs planted in the stores' SQL are caught. A quick part runs here; `STEPKEEP_ALL_MUTANTS=1` (or `stepkeep lab
-stores`) hunts all."""
+"""Bugs planted in the stores' SQL are caught. `make test` hunts a few, `make proof` (or `stepkeep lab
+stores`) all."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from pathlib import Path
 
 import apsw
 import asyncpg
 import pytest
+from tests.suites import in_proof
 
 from stepkeep.errors import InvalidInput
 from stepkeep.store.migrations import load_migrations
@@ -36,13 +36,15 @@ QUICK = (
 )
 """Caught within a scene or two lives each."""
 
-ALL = bool(os.environ.get("STEPKEEP_ALL_MUTANTS"))
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 
 
 @pytest.mark.postgres
-def test_planted_bugs_are_caught_on_real_databases_and_the_stores_without_them_pass() -> None:
-    found = hunt(() if ALL else QUICK, most=MOST_LIVES if ALL else 2)
+@pytest.mark.parametrize(("names", "most"), [pytest.param(QUICK, 2, id="quick"), in_proof((), MOST_LIVES, name="all")])
+def test_planted_bugs_are_caught_on_real_databases_and_the_stores_without_them_pass(
+    names: tuple[str, ...], most: int
+) -> None:
+    found = hunt(names, most=most)
     assert found.missed == []
     assert found.unsound == []
     assert set(found.clean) == set(STORES)

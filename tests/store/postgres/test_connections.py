@@ -65,7 +65,6 @@ async def test_connections_killed_while_idle_are_replaced_unseen(store: Store, u
     assert await store.read_run(*key(1)) is not None
 
 
-@pytest.mark.slow
 async def test_a_server_that_crashed_is_used_again_when_it_is_back(
     store: Store, postgres_server: PostgresServer
 ) -> None:

@@ -14,7 +14,7 @@ from stepkeep.kernel.tables import RUN, STEP
 from stepkeep_lab.modelcheck.explore import Explored, Explorer, Finding
 from stepkeep_lab.modelcheck.family import Case, cases
 
-QUICK = 4_000
+QUICK = 2_000
 """States per case in a test run."""
 
 NEVER_DECIDED = frozenset({("step", "denied"), ("step", "escalated")})
