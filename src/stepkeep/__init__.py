@@ -21,12 +21,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, step
     from stepkeep.definition.native import load_file
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
-    from stepkeep.engine import AsyncEngine, Engine, Result
-    from stepkeep.engine import open_engine as open  # noqa: A004 - sk.open reads best
+    from stepkeep.engine import AsyncEngine, Result
     from stepkeep.errors import (
         Conflict,
         DefinitionError,
@@ -35,11 +35,16 @@ if TYPE_CHECKING:
         KeyReused,
         NotFound,
         Refused,
+        RunNotSucceeded,
         StepkeepError,
         StoreError,
         StoreUnavailable,
     )
+    from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
+    from stepkeep.operations.start import Started
+    from stepkeep.sync_engine import Engine
+    from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -49,13 +54,16 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncEngine": "stepkeep.engine",
+    "AsyncHostedWorker": "stepkeep.hosted",
     "Category": "stepkeep.kernel.states",
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
     "Context": "stepkeep.worker.context",
     "DefinitionError": "stepkeep.errors",
-    "Engine": "stepkeep.engine",
+    "Engine": "stepkeep.sync_engine",
+    "Expr": "stepkeep.definition.expression_objects",
     "ExpressionError": "stepkeep.errors",
+    "HostedWorker": "stepkeep.hosted",
     "HttpPolicy": "stepkeep.worker.executors.http",
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
@@ -64,7 +72,9 @@ _HOMES = {
     "Registry": "stepkeep.definition.registry",
     "Result": "stepkeep.engine",
     "Retry": "stepkeep.definition.handlers",
+    "RunNotSucceeded": "stepkeep.errors",
     "RunState": "stepkeep.kernel.states",
+    "Started": "stepkeep.operations.start",
     "StepError": "stepkeep.worker.answers",
     "StepState": "stepkeep.kernel.states",
     "StepkeepError": "stepkeep.errors",
@@ -74,21 +84,25 @@ _HOMES = {
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
     "load_file": "stepkeep.definition.native",
-    "open": "stepkeep.engine",
+    "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
     "step": "stepkeep.definition.handlers",
     "wait_for": "stepkeep.worker.answers",
 }
 
+# `open` is left out: `from stepkeep import *` must not replace Python's own.
 __all__ = [
     "AsyncEngine",
+    "AsyncHostedWorker",
     "Category",
     "CommandPolicy",
     "Conflict",
     "Context",
     "DefinitionError",
     "Engine",
+    "Expr",
     "ExpressionError",
+    "HostedWorker",
     "HttpPolicy",
     "InvalidInput",
     "KeyReused",
@@ -97,7 +111,9 @@ __all__ = [
     "Registry",
     "Result",
     "Retry",
+    "RunNotSucceeded",
     "RunState",
+    "Started",
     "StepError",
     "StepState",
     "StepkeepError",
@@ -107,7 +123,6 @@ __all__ = [
     "agent",
     "fail",
     "load_file",
-    "open",
     "retry_in",
     "step",
     "wait_for",
@@ -118,6 +133,11 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'stepkeep' has no attribute {name!r}")
-    value = getattr(import_module(home), "open_engine" if name == "open" else name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    """Every public name, whether it is loaded already or not."""
+    return sorted({*globals(), *_HOMES})

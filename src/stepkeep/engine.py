@@ -1,7 +1,7 @@
 """The engine for host programs: open a database, publish, start, run, decide, read.
 
-`AsyncEngine` does the work; `Engine` has the same methods for programs without an event loop and no logic of its own.
-Both call operations and the worker, nothing else.
+It calls operations and the worker, nothing else. `sync_engine.Engine` has the same methods for programs without an
+event loop; each of its methods calls one here.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import asyncio
 import getpass
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
 
 import msgspec
 
@@ -24,11 +24,18 @@ from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
-from stepkeep.errors import ConnectionLost, DefinitionChanged, InvalidInput, NotFound, Unreachable
+from stepkeep.errors import (
+    ConnectionLost,
+    DefinitionChanged,
+    InvalidInput,
+    NotFound,
+    RunNotSucceeded,
+    Unreachable,
+)
+from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import decisions, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
@@ -54,7 +61,6 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
 
-T = TypeVar("T")
 MOST_AT_ONCE = 10_000
 LONGEST_WAIT = 10 * 365 * 86_400
 
@@ -66,21 +72,58 @@ result of `publish`, which is fastest for many runs of the same workflow."""
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a run: `state`, its `output` once it has succeeded, and everything else in `view`."""
 
-    id: str
+    run_id: str
     state: RunState
     output: Any
     error: str | None
     view: dict[str, Any]
 
     @property
+    def id(self) -> str:
+        """The same as `run_id`."""
+        return self.run_id
+
+    @property
     def finished(self) -> bool:
+        """Whether the run has ended, well or not."""
         return self.state in RUN_TERMINAL
 
+    @property
+    def waiting_for(self) -> list[dict[str, Any]]:
+        """What the run waits for: one entry per open gate, awaited message and manual step."""
+        return list(self.view["run"]["waiting_for"])
+
+    def raise_for_state(self) -> Self:
+        """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
+
+        >>> Result(run_id="r1", state=RunState.FAILED, output=None, error="no stock", view={}).raise_for_state()
+        Traceback (most recent call last):
+        stepkeep.errors.RunNotSucceeded: run r1 failed: no stock
+        """
+        if self.state is not RunState.SUCCEEDED:
+            raise RunNotSucceeded(str(self), self)
+        return self
+
     def __str__(self) -> str:
-        said = f"run {self.id} {self.state}"
+        said = f"run {self.run_id} {self.state}"
         if self.error:
             return f"{said}: {self.error}"
+        if not self.finished and self.view:
+            waits = "; ".join(map(_wait_text, self.waiting_for))
+            return f"{said}: {waits}" if waits else said
         return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
+
+
+def _wait_text(wait: dict[str, Any]) -> str:
+    """One wait in words, for people: `sign-off waits for approval by finance`."""
+    whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
+    until = f" until {wait['until']}" if wait.get("until") else ""
+    what = {
+        "approval": f"approval{whose}",
+        "event": f"the message {wait.get('event')}",
+        "completion": "completion by hand",
+    }.get(wait["for"], wait["for"])
+    return f"{wait['step']} waits for {what}{until}"
 
 
 class AsyncEngine:
@@ -94,6 +137,7 @@ class AsyncEngine:
     """
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
+    _hosted: Sequence[AsyncHostedWorker] = ()
     _waits = False
     _auto_migrate = False
 
@@ -127,6 +171,14 @@ class AsyncEngine:
         self._waiting = RunWaiter(store)
 
     async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def open(self) -> None:
+        """Connect to the database now.
+
+        `async with` does so, too.
+        """
         outage, tries = Outage(Runtime()), 0
         while True:
             try:
@@ -139,7 +191,7 @@ class AsyncEngine:
                 tries += 1
             else:
                 outage.over()
-                return self
+                return
 
     async def _open(self) -> None:
         await self.store.open()
@@ -155,6 +207,14 @@ class AsyncEngine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close(grace=None if kind is None else 0)
+
+    async def close(self, *, grace: float | None = None) -> None:
+        """Stop the workers that this engine started, then close the database.
+
+        Running handlers may finish within `grace` seconds; by default within the grace period of their worker.
+        """
+        await self.stop_workers(grace)
         await self._waiting.close()
         await self.store.close()
 
@@ -191,6 +251,7 @@ class AsyncEngine:
         priority: int | None = None,
         start_now: bool = True,
         labels: dict[str, str] | None = None,
+        by: str | None = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it. Workers do the rest."""
         plan = await self.publish(workflow)
@@ -198,7 +259,7 @@ class AsyncEngine:
             StartRequest(
                 plan=plan,
                 tenant=self.tenant,
-                actor=self.actor,
+                actor=self._actor(by),
                 input=encode_payload({} if input is None else input),
                 idempotency_key=_optional_key("the idempotency key", idempotency_key),
                 business_key=_optional_key("the business key", business_key),
@@ -209,15 +270,40 @@ class AsyncEngine:
             )
         )
 
-    async def start_idle(self, run_id: str) -> dict[str, Any]:
+    async def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Start a run that was created idle."""
-        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, actor=self.actor)
+        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, actor=self._actor(by))
 
-    async def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
+    async def run(
+        self,
+        workflow: Runnable,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+        by: str | None = None,
+        check: bool = False,
+    ) -> Result:
         """Start a run and work on it here until it ends, or until only people or messages can change it."""
-        started = await self.start(workflow, input, **options)
+        arguments.flag("run: check", check)
+        started = await self.start(
+            workflow,
+            input,
+            idempotency_key=idempotency_key,
+            business_key=business_key,
+            correlation_id=correlation_id,
+            priority=priority,
+            start_now=start_now,
+            labels=labels,
+            by=by,
+        )
         await retention.require_kept(self.store, started, tenant=self.tenant)
-        return await self.work_on(started.run_id)
+        result = await self.work_on(started.run_id)
+        return result.raise_for_state() if check else result
 
     async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
         """Work on this run until it has ended (or, with `until_blocked`, is blocked)."""
@@ -254,11 +340,29 @@ class AsyncEngine:
         options = {**self.policies, **options}
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
 
+    async def start_worker(self, **options: Unpack[WorkerOptions]) -> AsyncHostedWorker:
+        """Start a worker in this process and return once it has registered; `close` stops it."""
+        hosted = AsyncHostedWorker(self.worker(**options))
+        await hosted.begin()
+        self._hosted = [*(one for one in self._hosted if one.is_running), hosted]
+        return hosted
+
+    async def stop_workers(self, grace: float | None = None) -> None:
+        """Stop the workers that `start_worker` has started, and wait until they have ended."""
+        if grace is not None:
+            grace = arguments.number("grace", grace, 0, LONGEST_WAIT)
+        hosted, self._hosted = self._hosted, ()
+        await asyncio.gather(*(one.stop(grace) for one in hosted), return_exceptions=True)
+
+    async def serve(self, *, signals: bool = True, **options: Unpack[WorkerOptions]) -> None:
+        """Be a worker until SIGTERM or SIGINT arrives (with `signals`), then drain and return."""
+        await self.worker(**options).serve(signals=arguments.flag("serve: signals", signals))
+
     async def result(self, run_id: str) -> Result:
         """The current state of a run."""
         view = await self.show(run_id)
         run = view["run"]
-        return Result(id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
+        return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
 
     async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect."""
@@ -278,6 +382,7 @@ class AsyncEngine:
         limit: int = 50,
         as_: str | None = None,
     ) -> dict[str, Any]:
+        """A page of runs, newest first; `before` is the id of the last run of the page before."""
         which = RunFilter(
             tenant=self.tenant,
             states=_states(states),
@@ -326,7 +431,7 @@ class AsyncEngine:
         forget_keys: str | None = None,
         dry_run: bool = False,
         batch: int = retention.BATCH,
-        told: retention.Told = lambda pruned: None,
+        told: retention.Told | None = None,
     ) -> retention.Pruned:
         """Archive finished runs, then delete them: those that ended long enough ago and are not among the newest.
 
@@ -340,29 +445,43 @@ class AsyncEngine:
         )
         if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")
-        if not callable(told):
+        if told is not None and not callable(told):
             raise InvalidInput(f"prune: told is a function, not a value of type {type_name(told)}.")
         arguments.flag("prune: dry_run", dry_run)
         folder = None if archive is None else Path(archive)
         size = arguments.whole("prune: batch", batch, 1, MOST_AT_ONCE)
         return await retention.prune(
-            self.transactor, policy, tenant=self.tenant, folder=folder, dry_run=dry_run, batch=size, told=told
+            self.transactor,
+            policy,
+            tenant=self.tenant,
+            folder=folder,
+            dry_run=dry_run,
+            batch=size,
+            told=told or (lambda pruned: None),
         )
 
     # -- decisions ---------------------------------------------------------------------------------------------------
-    async def approve(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
-        return await self._decide(run_id, step, comment, approve=True)
+    async def approve(
+        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Approve an open gate; `step` may be left out when exactly one is open."""
+        return await self._decide(run_id, step, comment, by, approve=True)
 
-    async def reject(self, run_id: str, step: str | None = None, *, comment: str = "") -> dict[str, Any]:
-        return await self._decide(run_id, step, comment, approve=False)
+    async def reject(
+        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Reject an open gate; `step` may be left out when exactly one is open."""
+        return await self._decide(run_id, step, comment, by, approve=False)
 
-    async def _decide(self, run_id: str, step: str | None, comment: str, *, approve: bool) -> dict[str, Any]:
+    async def _decide(
+        self, run_id: str, step: str | None, comment: str, by: str | None, *, approve: bool
+    ) -> dict[str, Any]:
         accepted = await decisions.decide_gate(
             self.transactor,
             validate.run_id(run_id),
             approve=approve,
             tenant=self.tenant,
-            actor=self.actor,
+            actor=self._actor(by),
             step=step,
             comment=comment,
         )
@@ -378,6 +497,7 @@ class AsyncEngine:
         output: Any = None,
         notes: str = "",
         evidence: Sequence[str] = (),
+        by: str | None = None,
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it."""
         accepted = await decisions.complete(
@@ -387,7 +507,7 @@ class AsyncEngine:
             token=token,
             outcome=outcome,
             tenant=self.tenant,
-            actor=self.actor,
+            actor=self._actor(by),
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(arguments.items("complete: evidence", evidence)),
@@ -395,7 +515,13 @@ class AsyncEngine:
         return decisions.record_of(accepted)
 
     async def send(
-        self, run_id: str, name: str, payload: Any = None, *, message_id: str | None = None
+        self,
+        run_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        message_id: str | None = None,
+        by: str | None = None,
     ) -> dict[str, Any]:
         """Put a message into a run's inbox; it is kept until a step waits for it."""
         accepted = await decisions.send(
@@ -404,17 +530,24 @@ class AsyncEngine:
             name,
             encode_payload(payload),
             tenant=self.tenant,
-            actor=self.actor,
+            actor=self._actor(by),
             message_id=message_id,
         )
-        return decisions.record_of(accepted)
+        record = decisions.record_of(accepted)
+        if record.get("consumed_by") is not None:
+            plan = await decisions.plan_of(self.transactor, self.tenant, run_id)
+            record["consumed_by"] = plan.at(record["consumed_by"]).name
+        return record
 
-    async def cancel(self, run_id: str, *, compensate: bool = False, reason: str = "") -> dict[str, Any]:
+    async def cancel(
+        self, run_id: str, *, compensate: bool = False, reason: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """End a run; with `compensate`, what it did is undone first."""
         accepted = await decisions.cancel(
             self.transactor,
             validate.run_id(run_id),
             tenant=self.tenant,
-            actor=self.actor,
+            actor=self._actor(by),
             compensate=arguments.flag("cancel: compensate", compensate),
             reason=reason,
         )
@@ -424,13 +557,13 @@ class AsyncEngine:
         """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is
         required."""
         return await quarantines.quarantine(
-            self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
+            self.transactor, run_id, tenant=self.tenant, actor=self._actor(by), reason=reason
         )
 
     async def release(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """End a run's quarantine; it continues where it was."""
         return await quarantines.release(
-            self.transactor, run_id, tenant=self.tenant, actor=self.actor if by is None else by, reason=reason
+            self.transactor, run_id, tenant=self.tenant, actor=self._actor(by), reason=reason
         )
 
     async def quarantined(self, *, history: bool = False) -> dict[str, Any]:
@@ -439,17 +572,28 @@ class AsyncEngine:
             self.transactor, tenant=self.tenant, history=arguments.flag("quarantined: history", history)
         )
 
-    async def rerun(self, run_id: str, *, input: Any = None, idempotency_key: str | None = None) -> Started:  # noqa: A002
+    async def rerun(
+        self,
+        run_id: str,
+        *,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Started:
         """A new run of the same definition and input (or another input) that names the old one."""
         return await rerun(
             self.transactor,
             self._starter,
             validate.run_id(run_id),
             tenant=self.tenant,
-            actor=self.actor,
+            actor=self._actor(by),
             given=None if input is None else encode_payload(input),
             idempotency_key=_optional_key("the idempotency key", idempotency_key),
         )
+
+    def _actor(self, by: str | None) -> str:
+        """The name on record: the person that the host program names, or the engine's own actor."""
+        return self.actor if by is None else validate.key("by", by)
 
 
 def encode_payload(value: Any) -> bytes:
@@ -496,84 +640,3 @@ def _states(given: object) -> tuple[RunState, ...]:
 
 def _looks_like_a_file(text: str) -> bool:
     return text.endswith((".yaml", ".yml", ".json"))
-
-
-class Engine:
-    """The same engine for programs without an event loop: every call is made on a loop in a thread of its own."""
-
-    def __init__(self, url: str | os.PathLike[str], **options: Any) -> None:
-        self._engine = AsyncEngine(url, **options)
-        self._thread: LoopThread | None = None
-
-    def __enter__(self) -> Self:
-        if self._thread is not None:
-            raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
-        self._thread = LoopThread()
-        try:
-            self._call(self._engine.__aenter__())
-        except BaseException:
-            self._end()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._thread is not None and self._thread.is_inherited:
-            # The connections belong to the parent process, which closes them.
-            return
-        try:
-            self._call(end_tasks())
-            self._call(self._engine.__aexit__(kind, error, trace))
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.end()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        thread = self._thread
-        if thread is None:
-            work.close()
-            raise InvalidInput("the engine is not open. Use it in a `with` block: with stepkeep.open(url) as engine: …")
-        return thread.call(work)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Every method of AsyncEngine, called and awaited."""
-        method = getattr(AsyncEngine, name, None)
-        if method is None or name.startswith("_") or not asyncio.iscoroutinefunction(method):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._call(method(self._engine, *args, **kwargs))
-
-        call.__name__, call.__doc__ = name, method.__doc__
-        return call
-
-    def run(self, workflow: Runnable, input: Any = None, **options: Any) -> Result:  # noqa: A002
-        """Start a run and work on it here until it ends, or until only people or messages can change it."""
-        return self._call(self._engine.run(workflow, input, **options))
-
-    def start(self, workflow: Runnable, input: Any = None, **options: Any) -> Started:  # noqa: A002
-        """Create a run and start it; workers do the rest."""
-        return self._call(self._engine.start(workflow, input, **options))
-
-
-def open_engine(url: str | os.PathLike[str] = "sqlite:///.stepkeep/stepkeep.db", **options: Any) -> Engine:
-    """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
-
-    A PostgreSQL database is migrated by `stepkeep db migrate`, or here with `auto_migrate=True`.
-
-    >>> import stepkeep
-    >>> @stepkeep.step
-    ... def greet(name: str) -> str:
-    ...     return f"Hello, {name}"
-    >>> hello = stepkeep.Workflow("hello", version=1)
-    >>> _ = hello.step("greet", greet)
-    >>> with stepkeep.open("sqlite:///hello.db") as engine:
-    ...     print(engine.run(hello, input={"name": "Ada"}).output)
-    Hello, Ada
-    """
-    return Engine(url, **options)

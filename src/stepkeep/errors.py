@@ -20,6 +20,7 @@
     │   ├── SchemaMismatch     the schema is older, newer or other than this program expects
     │   ├── DefinitionChanged  a stored definition is not the one that was published: it is not run
     │   └── Contended          two transactions conflicted: run the whole of it again
+    ├── RunNotSucceeded        a program asked for success (`check=True`) and the run has none; carries its result
     ├── Unreadable             a row is damaged, or from another version; names the run, the table and the row
     └── Broken                 a promise of the engine does not hold: a defect, never swallowed
         ├── IllegalTransition  a (state, trigger) pair that has no row in the table
@@ -133,6 +134,14 @@ class Quarantined(Refused):
     """An operator has set the run aside (`stepkeep quarantine`); nothing moves it until it is released."""
 
     code = "quarantined"
+
+
+class RunNotSucceeded(StepkeepError):
+    """The run has failed, was cancelled or rolled back, or waits; `result` says which, and what it waits for."""
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class Unreadable(StepkeepError):

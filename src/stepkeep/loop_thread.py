@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from stepkeep.errors import InvalidInput, StoreUnavailable
@@ -63,6 +64,20 @@ class LoopThread:
                 self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
                 wait([answer])
             raise
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Call this on the loop, without waiting. Nothing is called once the loop has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function)
+
+    def end_after(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run work on the loop, then end the loop and the thread, without waiting for either."""
+
+        def end(_: object) -> None:
+            self._ending = True
+            self._loop.stop()
+
+        self.call_soon(lambda: self._loop.create_task(work).add_done_callback(end))
 
     def end(self) -> None:
         """Cancel tasks that other threads have not awaited, then end the loop and the thread."""

@@ -14,6 +14,7 @@ import io
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ import stepkeep as sk
 from stepkeep.cli.main import app
 from stepkeep.definition.registry import default_registry
 from tests.cli.surface import commands
+from tests.docs.python_reference import SET_UP
 
 pytestmark = pytest.mark.docs
 
@@ -32,6 +34,9 @@ PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 SOURCES = tuple(folder for folder in (ROOT / "src", ROOT / "lab" / "src") if folder.is_dir())
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/testing/test_plugin.py runs with pytest"}
+
+
+WITH_AN_ENGINE = ("stepkeep.sync_engine", "stepkeep.hosted")
 
 
 class Block(NamedTuple):
@@ -141,6 +146,29 @@ def test_a_command_on_a_page_is_one_that_the_program_takes(where: str, line: str
 @pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_in_docstrings_run(name: str) -> None:
-    found = doctest.testmod(importlib.import_module(name))
-    assert found.attempted > 0
-    assert found.failed == 0
+    module = importlib.import_module(name)
+    attempted = 0
+    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
+        with contextlib.ExitStack() as stack:
+            if name in WITH_AN_ENGINE:
+                example.globs.update(stack.enter_context(scene()))
+            runner = doctest.DocTestRunner()
+            runner.run(example)
+            attempted += runner.tries
+            assert runner.failures == 0, example.name
+    assert attempted > 0
+
+
+@contextlib.contextmanager
+def scene() -> Iterator[dict[str, Any]]:
+    """The names that examples of the engine use, on a database of their own."""
+    for registered in (default_registry._handlers, default_registry._agents):
+        registered.clear()
+    for file in Path.cwd().glob("examples.db*"):
+        file.unlink()
+    names: dict[str, Any] = {}
+    exec(SET_UP, names)
+    try:
+        yield {name: value for name, value in names.items() if not name.startswith("__")}
+    finally:
+        names["engine"].close()

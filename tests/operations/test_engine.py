@@ -19,9 +19,10 @@ import pytest
 
 import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
-from stepkeep.engine import AsyncEngine, Engine
+from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.operations.start import MAX_INPUT_BYTES
+from stepkeep.sync_engine import Engine
 
 ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
 
@@ -176,10 +177,70 @@ def test_whoever_waits_in_another_thread_hears_that_the_engine_was_closed(tmp_pa
     assert "closed" in str(heard[0])
 
 
-def test_an_engine_says_when_it_is_not_open_or_open_twice(tmp_path: object) -> None:
+def test_an_engine_needs_no_with_and_says_when_it_is_closed(tmp_path: object) -> None:
+    before = set(threading.enumerate())
     engine = sk.open(f"sqlite:///{tmp_path}/x.db")
-    with pytest.raises(InvalidInput, match="not open"):
+    assert set(threading.enumerate()) == before, "opening starts nothing: a program may fork first"
+    assert engine.runs() == {"runs": []}
+    engine.close()
+    engine.close()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(StoreUnavailable, match="closed"):
         engine.runs()
+
+
+def test_a_program_that_leaves_its_engine_open_ends_and_its_worker_hands_back(tmp_path: object) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LEFT_OPEN, f"sqlite:///{tmp_path}/x.db"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    with sk.open(f"sqlite:///{tmp_path}/x.db") as engine:
+        [run] = engine.runs()["runs"]
+        [step] = engine.show(run["id"])["steps"]
+        assert (step["state"], step["attempts"]) == ("ready", 0)
+
+
+LEFT_OPEN = """
+import asyncio, sys, threading
+import stepkeep as sk
+import stepkeep.sync_engine
+
+stepkeep.sync_engine.GRACE_AT_EXIT_SECONDS = 0.1
+begun = threading.Event()
+
+@sk.step
+async def endless():
+    begun.set()
+    await asyncio.sleep(600)
+
+flow = sk.Workflow("left-open")
+flow.step("only", endless)
+engine = sk.open(sys.argv[1])
+engine.start_worker()
+engine.start(flow)
+assert begun.wait(60)
+"""
+
+
+def test_an_engine_that_is_dropped_says_so_and_ends_its_thread(tmp_path: object) -> None:
+    before = set(threading.enumerate())
+    engine = sk.open(f"sqlite:///{tmp_path}/x.db")
+    engine.runs()
+    held = [engine]
+    del engine
+    with pytest.warns(ResourceWarning, match="never closed"):
+        held.clear()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(30)
+    assert set(threading.enumerate()) == before
+
+
+def test_an_engine_may_be_opened_again_but_not_twice(tmp_path: object) -> None:
+    engine = sk.open(f"sqlite:///{tmp_path}/x.db")
     with engine:
         with pytest.raises(InvalidInput, match="open already"), engine:
             pass
@@ -278,7 +339,7 @@ def _needs(name: str) -> str:
 
 def test_an_engine_refuses_every_call_in_the_child_of_a_fork_and_the_child_ends(database_url: str) -> None:
     methods = [name for name, found in vars(AsyncEngine).items() if inspect.iscoroutinefunction(found)]
-    calls = [f"{name} {_needs(name)}" for name in methods if not name.startswith("_")]
+    calls = [f"{name} {_needs(name)}" for name in methods if not name.startswith("_") and name not in ("open", "close")]
     ran = subprocess.run(
         [sys.executable, "-c", FORKED, database_url, ",".join(calls)],
         capture_output=True,
@@ -287,3 +348,115 @@ def test_an_engine_refuses_every_call_in_the_child_of_a_fork_and_the_child_ends(
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "{'runs': []}\n"), ran.stderr
+
+
+def test_a_program_without_a_loop_hosts_a_worker(database_url: str) -> None:
+    made, registry = workflow()
+    with sk.open(database_url, registry=registry) as engine:
+        with engine.start_worker(concurrency=4, app="hosted") as worker:
+            assert worker.id is not None
+            assert worker.is_running
+            assert engine.wait(engine.start(made).run_id, seconds=60).output == "hello"
+        assert not worker.is_running
+        worker.stop()
+        second = engine.start_worker()
+    assert not second.is_running, "closing the engine stops its workers"
+
+
+def test_a_worker_that_cannot_start_says_so_at_once(tmp_path: object) -> None:
+    with sk.open(f"sqlite:///{tmp_path}/x.db") as engine:
+        with pytest.raises(InvalidInput, match="concurrency"):
+            engine.start_worker(concurrency=-1)
+        with pytest.raises(InvalidInput, match="main thread"):
+            in_another_thread(engine.serve)
+
+
+def in_another_thread(call: Callable[[], Any]) -> Any:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(60)
+
+
+SERVING = """
+import sys, threading, os, signal
+import stepkeep as sk
+
+@sk.step
+def greet():
+    os.kill(os.getpid(), signal.SIGTERM)
+    return "hello"
+
+flow = sk.Workflow("serving")
+flow.step("only", greet)
+engine = sk.open(sys.argv[1])
+run = engine.start(flow)
+engine.serve()
+print(engine.result(run.run_id))
+engine.close()
+"""
+
+
+def test_serving_ends_with_a_signal_and_drains(tmp_path: object) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SERVING, f"sqlite:///{tmp_path}/x.db"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.rstrip().endswith('succeeded: "hello"')
+
+
+def test_the_record_names_the_person_that_the_program_names(database_url: str) -> None:
+    flow = sk.Workflow("asked", version=1)
+    first = flow.approval("first")
+    flow.wait("second", "paid", after=first)
+    with sk.open(database_url, actor="portal") as engine:
+        run_id = engine.start(flow, by="ada", start_now=False).run_id
+        engine.start_idle(run_id, by="bo")
+        engine.work_on(run_id)
+        assert engine.approve(run_id, by="cy")["by"] == "cy"
+        with pytest.raises(sk.Conflict, match="cy"):
+            engine.approve(run_id, "first", by="di")
+        engine.send(run_id, "other", by="ed")
+        engine.cancel(run_id, by="flo")
+        again = engine.rerun(run_id, by="gus").run_id
+        rejected = engine.work_on(again)
+        assert engine.reject(rejected.run_id, by="hal")["by"] == "hal"
+        assert engine.show(run_id)["run"]["created_by"] == "ada"
+        assert engine.show(again)["run"]["created_by"] == "gus"
+        log = b"".join(engine.log(run_id)).decode()
+        for name in ("ada", "bo", "cy", "flo"):
+            assert f'"actor":"{name}"' in log, name
+        assert "portal" not in log
+        for odd in ("", "a\x00b", "x" * 300, 5):
+            with pytest.raises(InvalidInput, match="by must"):
+                engine.cancel(again, by=odd)  # type: ignore[arg-type]
+
+
+def test_a_message_names_the_step_that_it_went_to(database_url: str) -> None:
+    flow = sk.Workflow("waits", version=1)
+    flow.wait("payment", "paid")
+    with sk.open(database_url) as engine:
+        waiting = engine.run(flow)
+        assert str(waiting) == f"run {waiting.run_id} blocked: payment waits for the message paid"
+        assert engine.send(waiting.run_id, "paid")["consumed_by"] == "payment"
+
+
+def test_a_program_may_ask_for_success(database_url: str) -> None:
+    def broken() -> None:
+        raise sk.StepError("no stock", category="validation")
+
+    made, registry = workflow("fails", broken)
+    flow = sk.Workflow("waits", version=1)
+    flow.approval("sign-off", roles=["finance"])
+    with sk.open(database_url, registry=registry) as engine:
+        assert engine.run(made).state == "failed"
+        with pytest.raises(sk.RunNotSucceeded, match="no stock") as raised:
+            engine.run(made, check=True)
+        assert raised.value.result.state == "failed"
+        assert raised.value.result.id == raised.value.result.run_id
+        with pytest.raises(sk.RunNotSucceeded, match="blocked: sign-off waits for approval by finance"):
+            engine.run(flow).raise_for_state()

@@ -37,6 +37,10 @@ WrittenAs = Annotated[
     str | None,
     typer.Option("--as", metavar="DIALECT", help="What the file is written in, where its content does not show it."),
 ]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who asks for it; the user of this process by default."),
+]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]
 Threads = Annotated[
     int,

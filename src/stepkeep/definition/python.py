@@ -6,6 +6,7 @@ both formats have the same rules and defaults. Problems point at the line of the
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -16,12 +17,13 @@ from typing import Any, Literal, TypedDict, Unpack
 import msgspec
 
 from stepkeep.definition import arguments
-from stepkeep.definition.conditions import own_output
 from stepkeep.definition.document import path_text
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.expression_objects import Expr, steps_read
 from stepkeep.definition.findings import Path
 from stepkeep.definition.handlers import name_of, registry_of
 from stepkeep.definition.native import CheckReport, examine
+from stepkeep.definition.python_words import in_python
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
 from stepkeep.errors import DefinitionError, InvalidInput, Problem
@@ -31,7 +33,8 @@ from stepkeep.safe_text import plain_text, type_name
 MAX_DEPTH = 100
 
 Policy = Literal["abort", "skip", "continue", "compensate"]
-Rule = str | Mapping[str, str]
+Condition = str | Expr
+Rule = Condition | Mapping[str, Any]
 
 
 class StepRef(msgspec.Struct, frozen=True):
@@ -45,9 +48,14 @@ class StepRef(msgspec.Struct, frozen=True):
         return StepRef(self.name, endings)
 
     @property
-    def output(self) -> str:
-        """The expression for the output of this step: `inputs={"account": account.output}`."""
-        return own_output(self.name)
+    def output(self) -> Expr:
+        """The output of this step, for inputs and conditions: `account.output`, `account.output.id`."""
+        return Expr(f"steps[{json.dumps(self.name, ensure_ascii=False)}].output")
+
+    @property
+    def state(self) -> Expr:
+        """The state of this step, for conditions: `check.state == "skipped"`."""
+        return Expr(f"steps[{json.dumps(self.name, ensure_ascii=False)}].state")
 
 
 After = StepRef | str | Iterable[StepRef | str]
@@ -57,7 +65,7 @@ class StepOptions(TypedDict, total=False):
     """The options of every kind of step; names and defaults are those of YAML."""
 
     after: After
-    if_: str
+    if_: Condition
     on_failure: Policy
     order: int
     description: str
@@ -86,17 +94,20 @@ class HandlerOptions(WorkOptions, total=False):
 class Workflow:
     """A workflow in the making.
 
-    Without a single `after`, steps run in the order of the calls; with one anywhere, steps without it start
-    at once. A step without `inputs` is given the run's input, and its function receives the fields it has
-    parameters for; an undo without inputs is given what its step returned.
+    Without a single `after`, steps run in the order of the calls. With one anywhere, a step starts after the steps it
+    names in `after` and those whose output it reads; a step with neither starts at once. A step without `inputs` is
+    given the run's input, and its function receives the fields it has parameters for; an undo without inputs is given
+    what its step returned.
 
     >>> def fetch(day: str) -> dict: ...
     >>> def publish(report: str) -> None: ...
+    >>> def warn(rows: int) -> None: ...
     >>> nightly = Workflow("nightly", timeout="1h")
     >>> fetched = nightly.step("fetch", fetch)
-    >>> published = nightly.step("publish", publish, after=fetched, inputs={"report": fetched.output})
-    >>> [step.name for step in nightly.definition().steps]
-    ['fetch', 'publish']
+    >>> published = nightly.step("publish", publish, after=fetched, inputs={"report": fetched.output.report})
+    >>> warned = nightly.step("warn", warn, inputs={"rows": fetched.output.rows}, if_=fetched.output.rows < 100)
+    >>> [(step.name, [edge.step for edge in step.depends_on]) for step in nightly.definition().steps]
+    [('fetch', []), ('publish', ['fetch']), ('warn', ['fetch'])]
     """
 
     def __init__(
@@ -136,7 +147,25 @@ class Workflow:
 
     @property
     def name(self) -> str:
+        """The name that the definition is published under."""
         return str(self._head["workflow"])
+
+    @property
+    def input(self) -> Expr:
+        """The input of a run, for inputs and conditions: `if_=order.input.amount > 1000`."""
+        return Expr("input")
+
+    def returns(self, output: Any) -> None:
+        """Declare the output of a run, once the steps that it reads are there.
+
+        >>> def count(text: str) -> int: ...
+        >>> flow = Workflow("count-words")
+        >>> counted = flow.step("count", count)
+        >>> flow.returns({"words": counted.output, "text": flow.input.text})
+        >>> flow.definition().output
+        {'words': '${{ steps["count"].output }}', 'text': '${{ input.text }}'}
+        """
+        self._head["output"] = output
 
     def step(
         self,
@@ -231,7 +260,7 @@ class Workflow:
 
     def check(self) -> CheckReport:
         """The definition or its problems, and advice."""
-        data = {**_plain(self._head), "steps": self._steps}
+        data = {**_plain(self._head), "steps": _with_inferred(self._steps)}
         return examine(data, self._calls, self.registry, all_known=False)
 
     def _add(self, name: str, work: Mapping[str, Any], options: Mapping[str, Any]) -> StepRef:
@@ -244,8 +273,16 @@ class Workflow:
                     step["if"] = value
                 case "inputs":
                     step["with"] = value
+                case "retry" if not isinstance(value, Retry | Mapping):
+                    raise InvalidInput(
+                        f"retry= takes a stepkeep.Retry, not {arguments.shown(value)}. "
+                        "Write retry=stepkeep.Retry(max_attempts=5)."
+                    )
                 case "undo":
                     step["undo"] = name_of(value, self.registry) if callable(value) else value
+                case "depends_on" | "if" | "with" | "uses":
+                    # The words of YAML are none of Python: refused with the word to write.
+                    step[f"{key}="] = value
                 case _:
                     step[key] = value
         self._steps.append({key: _plain(value) for key, value in step.items()})
@@ -268,6 +305,7 @@ class _Calls:
 
     def problem(self, path: Path, message: str, hint: str = "", *, key: bool = False, inside: int = 0) -> Problem:
         file, line = self.start
+        message, hint = in_python(path, message, hint)
         match path:
             case ("steps", int(number), *_) if number < len(self.steps):
                 file, line = self.steps[number]
@@ -282,6 +320,26 @@ def _caller() -> tuple[str, int]:
     here = FilePath.cwd()
     shown = file.relative_to(here) if file.is_relative_to(here) else file
     return str(shown), frame.f_lineno
+
+
+def _with_inferred(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps of a graph, each with the steps whose output it reads among its dependencies.
+
+    A plain sequence stays one: there, every step comes after all that were added before it.
+    """
+    if not any("depends_on" in step for step in steps):
+        return list(steps)
+    names = {str(step["name"]) for step in steps}
+    return [_inferred(step, names) for step in steps]
+
+
+def _inferred(step: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    own, known = step["name"], step.get("depends_on", [])
+    named = {edge.get("step") if isinstance(edge, dict) else edge for edge in known if isinstance(edge, dict | str)}
+    # An undo runs after its step, and reads what that step could read.
+    read = steps_read([value for key, value in step.items() if key not in ("undo", "depends_on")])
+    missing = [name for name in read if name in names and name != own and name not in named]
+    return {**step, "depends_on": [*known, *missing]} if missing else step
 
 
 def _after(given: After) -> list[Any]:
@@ -302,6 +360,13 @@ def _plain(value: Any, depth: int = 0) -> Any:
             return {str(_plain(key)): _plain(inner, depth + 1) for key, inner in value.items()}
         case list() | tuple():
             return [_plain(inner, depth + 1) for inner in value]
+        case Expr():
+            return str(value)
+        case StepRef():
+            raise InvalidInput(
+                f"the step {value.name} cannot stand in a workflow itself. Write .output behind it for what it "
+                "returned, or name it in after=."
+            )
         case str():
             return plain_text(value)
         case bool() | None:

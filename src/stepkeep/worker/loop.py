@@ -137,6 +137,7 @@ class Worker:
         self._progress = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
+        self.joined = asyncio.Event()
         self._queues_read_at = float("-inf")
         self._topics_seen = frozenset({RUNS_SETTLED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
@@ -205,6 +206,7 @@ class Worker:
         self._outage.give_up = ending.cancel
         try:
             await self._join(ending)
+            self.joined.set()
             if not ending.done():
                 work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
                 work |= {"maintain": self._maintain}

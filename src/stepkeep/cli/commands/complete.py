@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import RunId
+from stepkeep.cli.arguments import By, RunId
 from stepkeep.cli.commands.decide import decided
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
@@ -42,6 +42,7 @@ def complete(
         list[str] | None,
         typer.Option("--evidence", metavar="REFERENCE", help="Where the proof is; may be repeated."),
     ] = None,
+    by: By = None,
 ) -> int:
     """Complete a manual step by hand."""
     value = json_value(output, "--output")
@@ -50,7 +51,7 @@ def complete(
         settings,
         run,
         lambda engine, found: engine.complete(
-            found, step, token=presented, outcome=outcome, output=value, notes=notes, evidence=evidence or ()
+            found, step, token=presented, outcome=outcome, output=value, notes=notes, evidence=evidence or (), by=by
         ),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import RunId
+from stepkeep.cli.arguments import By, RunId
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.render.look import words
 from stepkeep.cli.session import find_run, open_engine
@@ -25,14 +25,14 @@ Gate = Annotated[
 Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Kept with the decision.")]
 
 
-def approve(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "") -> int:
+def approve(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "", by: By = None) -> int:
     """Approve an open gate."""
-    return decided(settings, run, lambda engine, found: engine.approve(found, step, comment=comment))
+    return decided(settings, run, lambda engine, found: engine.approve(found, step, comment=comment, by=by))
 
 
-def reject(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "") -> int:
+def reject(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "", by: By = None) -> int:
     """Reject an open gate."""
-    return decided(settings, run, lambda engine, found: engine.reject(found, step, comment=comment))
+    return decided(settings, run, lambda engine, found: engine.reject(found, step, comment=comment, by=by))
 
 
 def cancel(
@@ -40,9 +40,12 @@ def cancel(
     run: RunId,
     compensate: Annotated[bool, typer.Option("--compensate", help="Undo what the run did.")] = False,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")] = "",
+    by: By = None,
 ) -> int:
     """Cancel a run."""
-    return decided(settings, run, lambda engine, found: engine.cancel(found, compensate=compensate, reason=reason))
+    return decided(
+        settings, run, lambda engine, found: engine.cancel(found, compensate=compensate, reason=reason, by=by)
+    )
 
 
 def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], Awaitable[dict[str, Any]]]) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import By
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
@@ -23,9 +24,7 @@ def quarantine(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with the quarantine.")
     ] = None,
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="NAME", help="Who asks for it; the user of this process by default.")
-    ] = None,
+    by: By = None,
     release: Annotated[
         str | None, typer.Option("--release", metavar="RUN", help="End the quarantine of this run instead.")
     ] = None,

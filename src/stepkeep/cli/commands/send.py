@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import RunId
+from stepkeep.cli.arguments import By, RunId
 from stepkeep.cli.commands.decide import ask, stands
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value
@@ -27,21 +27,24 @@ def send(
         str | None,
         typer.Option("--id", metavar="ID", help="The sender's id: the same one again changes nothing."),
     ] = None,
+    by: By = None,
 ) -> int:
     """Send a message to a run."""
     value = json_value(payload, "--payload")
-    said = asyncio.run(ask(settings, run, lambda engine, found: engine.send(found, name, value, message_id=message_id)))
+    said = asyncio.run(
+        ask(settings, run, lambda engine, found: engine.send(found, name, value, message_id=message_id, by=by))
+    )
     if settings.json:
         answer(said)
         return SUCCEEDED
-    say(f"{name} {_fate(said['decision'], said['steps'])}; {stands(said['run'])}")
+    say(f"{name} {_fate(said['decision'])}; {stands(said['run'])}")
     return SUCCEEDED
 
 
-def _fate(record: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str:
+def _fate(record: Mapping[str, Any]) -> str:
     """What became of a message: people who mistype an event's name should see that nobody waited for it."""
     if record["repeated"]:
         return f"was sent before as {record['id']}, and nothing changed"
     if record.get("consumed_by") is None:
         return "is kept: no step waits for it yet"
-    return f"went to {steps[record['consumed_by']]['name']}"
+    return f"went to {record['consumed_by']}"

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import LARGEST, Apps, Input, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import (
     find_run,
@@ -49,6 +49,7 @@ def start(
     ] = None,
     as_: WrittenAs = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
+    by: By = None,
 ) -> int:
     """Start a run and return at once; workers do the rest."""
     if (what is None) == (run is None):
@@ -59,9 +60,10 @@ def start(
         "correlation_id": correlation_id,
         "priority": priority,
         "start_now": not idle,
+        "by": by,
     }
     if run is not None:
-        said = asyncio.run(_start_idle(settings, run))
+        said = asyncio.run(_start_idle(settings, run, by))
     else:
         given = json_value(input, "--input")
         said = asyncio.run(_start(settings, str(what), as_, version, app or [], given, options))
@@ -103,8 +105,8 @@ async def _start(
         return {**await engine.show(started.run_id), "created": started.created}
 
 
-async def _start_idle(settings: Settings, run: str) -> dict[str, Any]:
+async def _start_idle(settings: Settings, run: str, by: str | None) -> dict[str, Any]:
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)
-        await engine.start_idle(run_id)
+        await engine.start_idle(run_id, by=by)
         return {**await engine.show(run_id), "created": True}

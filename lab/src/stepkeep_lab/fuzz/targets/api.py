@@ -26,10 +26,11 @@ from stepkeep_lab.fuzz.target import Limits, Target, Verdict, broken
 
 PACKAGE = str(Path(sk.__file__).parent)
 
+LIFE = ("open", "close", "serve", "start_worker", "stop_workers")
 METHODS = tuple(
     name
     for name, method in sorted(vars(sk.AsyncEngine).items())
-    if not name.startswith("_") and asyncio.iscoroutinefunction(method)
+    if not name.startswith("_") and name not in LIFE and asyncio.iscoroutinefunction(method)
 )
 CONSTRUCTORS: dict[str, Callable[..., Any]] = {
     "Retry": sk.Retry,

@@ -1,0 +1,96 @@
+"""Messages of the checks in the words of the Python front end: `inputs=` instead of `with`, `after=` for `depends_on`.
+
+The checks speak the words of YAML, which is the format they check. This is a table; it decides nothing. `python` calls
+it for every problem of a workflow that was written in Python.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stepkeep.definition.document import nearest
+from stepkeep.definition.findings import Path
+
+WORDS = {
+    "with": "inputs=",
+    "depends_on": "after=",
+    "if": "if_=",
+    "not": "excluded=",
+    "uses": "step()",
+    "http.body": "body=",
+}
+"""The words of YAML that Python writes differently, as they stand in backquotes."""
+
+PHRASES = {
+    "`retry: {max_attempts: …}`": "`retry=Retry(max_attempts=…)`",
+    "true or false": "True or False",
+}
+
+OPTIONS = (
+    "after",
+    "capabilities",
+    "compensate_when",
+    "completion",
+    "description",
+    "effect",
+    "if_",
+    "inputs",
+    "on_failure",
+    "order",
+    "queue",
+    "retry",
+    "rules",
+    "timeout",
+    "transactional",
+    "undo",
+)
+
+OTHER_WORDS = {
+    "with": "inputs",
+    "with_": "inputs",
+    "input": "inputs",
+    "args": "inputs",
+    "kwargs": "inputs",
+    "if": "if_",
+    "when": "if_",
+    "condition": "if_",
+    "depends_on": "after",
+    "needs": "after",
+    "requires": "after",
+    "compensate": "undo",
+    "compensation": "undo",
+    "retries": "retry",
+    "retry_policy": "retry",
+}
+"""What other engines, and YAML, call an option."""
+
+_UNKNOWN_KEY = re.compile(r"There is no key `(.+?)=?` here\.")
+_QUOTED = re.compile(r"`([^`]+)`")
+
+
+def in_python(path: Path, message: str, hint: str) -> tuple[str, str]:
+    """A message and its hint for a workflow that was written in Python.
+
+    >>> in_python(("steps", 0, "when"), "There is no key `when` here.", "Write `if`.")
+    ('There is no option `when=` here.', 'Write `if_=`.')
+    >>> in_python((), "Step `b` reads `a`.", "Add `a` to its `depends_on`, or read an earlier step.")
+    ('Step `b` reads `a`.', 'Add `a` to its `after=`, or read an earlier step.')
+    """
+    unknown = _UNKNOWN_KEY.fullmatch(message)
+    if unknown is not None and len(path) == 3 and path[0] == "steps":
+        return f"There is no option `{unknown[1]}=` here.", _option(unknown[1])
+    return _said(message), _said(hint)
+
+
+def _option(name: str) -> str:
+    meant = OTHER_WORDS.get(name)
+    if meant is not None:
+        return f"Write `{meant}=`."
+    found = nearest(name, OPTIONS)
+    return f"Did you mean `{found}=`?" if found else f"Options: {', '.join(OPTIONS)}."
+
+
+def _said(text: str) -> str:
+    for written, ours in PHRASES.items():
+        text = text.replace(written, ours)
+    return _QUOTED.sub(lambda found: f"`{WORDS.get(found[1], found[1])}`", text)

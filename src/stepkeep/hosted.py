@@ -1,0 +1,138 @@
+"""Workers that run inside a host program: started by an engine, stopped by their handle or with the engine.
+
+`AsyncHostedWorker` lives on the loop of its worker. `HostedWorker` is its face for other threads and has no logic of
+its own. Neither decides what a worker does. The engines create them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypedDict
+
+from stepkeep.loop_thread import LoopThread
+from stepkeep.safe_text import exception_text
+
+if TYPE_CHECKING:
+    from stepkeep.worker.loop import Worker
+
+log = logging.getLogger("stepkeep.worker")
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The options of a worker in a host program; docs/workers.md describes them."""
+
+    concurrency: int
+    threads: int
+    app: str
+    queues: Iterable[str] | None
+    capabilities: Iterable[str]
+
+
+class AsyncHostedWorker:
+    """A worker that runs as a task of its engine's loop."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._task = asyncio.get_running_loop().create_task(worker.serve(), name="stepkeep worker")
+        self._task.add_done_callback(_tell_end)
+
+    async def begin(self) -> None:
+        """Wait until the worker has registered. An error that prevents it is raised here."""
+        joined = asyncio.ensure_future(self._worker.joined.wait())
+        try:
+            await asyncio.wait({joined, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        finally:
+            joined.cancel()
+        if self._task.done():
+            self._task.result()
+
+    @property
+    def id(self) -> str | None:
+        """Its name in the database."""
+        return self._worker.id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it works; False once it has drained, or after an error that ended it."""
+        return not self._task.done()
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Claim nothing more, let handlers finish within `grace` seconds, hand back the rest, and end."""
+        self._worker.stop(grace)
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until the worker has ended; an error that ended it is raised here."""
+        await asyncio.shield(self._task)
+
+    def ask_to_stop(self, grace: float | None = None) -> None:
+        """The same as `stop`, without waiting."""
+        self._worker.stop(grace)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop(None if kind is None else 0)
+
+
+class HostedWorker:
+    """A worker that runs in the thread of its engine: `stop` drains and ends it.
+
+    >>> with engine.start_worker(concurrency=8) as worker:
+    ...     run = engine.start(hello, {"name": "Ada"})
+    ...     print(engine.wait(run.run_id).output)
+    Hello, Ada
+    >>> worker.is_running
+    False
+    """
+
+    def __init__(self, hosted: AsyncHostedWorker, thread: LoopThread) -> None:
+        self._hosted, self._thread = hosted, thread
+
+    @property
+    def id(self) -> str | None:
+        """Its name in the database."""
+        return self._hosted.id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it works; False once it has drained, or after an error that ended it."""
+        return self._hosted.is_running
+
+    def stop(self, grace: float | None = None) -> None:
+        """Claim nothing more, let handlers finish within `grace` seconds, hand back the rest, and end."""
+        if self._hosted.is_running:
+            self._thread.call(self._hosted.stop(grace))
+
+    def wait(self) -> None:
+        """Wait until the worker has ended; an error that ended it is raised here."""
+        self._thread.call(self._hosted.wait())
+
+    def ask_to_stop(self, grace: float | None = None) -> None:
+        """The same as `stop`, without waiting.
+
+        Signal handlers may call it.
+        """
+        self._thread.call_soon(lambda: self._hosted.ask_to_stop(grace))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(None if kind is None else 0)
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (problem := task.exception()) is not None:
+        log.error("the worker in this program has ended: %s", exception_text(problem))

@@ -1,0 +1,581 @@
+"""The engine for programs without an event loop, and for notebooks: the methods of `AsyncEngine`, called and awaited.
+
+Every call runs on a loop in a thread of its own, so that any thread may make it, one that runs a loop included. It has
+no logic of its own: each method calls the one of the same name. `stepkeep.open` creates it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import threading
+import warnings
+import weakref
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+
+from stepkeep.engine import AsyncEngine, Result, Runnable
+from stepkeep.errors import InvalidInput, StoreUnavailable
+from stepkeep.hosted import HostedWorker, WorkerOptions
+from stepkeep.loop_thread import LoopThread, end_tasks
+from stepkeep.operations import retention
+from stepkeep.operations.start import Started
+
+if TYPE_CHECKING:
+    from stepkeep.conformance.certificate import Certificate
+    from stepkeep.definition.registry import Registry
+    from stepkeep.kernel.plan import Plan
+    from stepkeep.kernel.states import RunState
+    from stepkeep.worker.executors.command import CommandPolicy
+    from stepkeep.worker.executors.http import HttpPolicy
+
+T = TypeVar("T")
+GRACE_AT_EXIT_SECONDS = 5.0
+DEFAULT_URL = "sqlite:///.stepkeep/stepkeep.db"
+
+
+class EngineOptions(TypedDict, total=False):
+    """The options of an engine; `AsyncEngine` describes them."""
+
+    tenant: str
+    actor: str | None
+    registry: Registry | None
+    http: HttpPolicy | None
+    commands: CommandPolicy | None
+    process_memory: int | None
+    wait_for_database: bool
+    auto_migrate: bool
+
+
+class Engine:
+    """A database and everything one can do with it, for programs without an event loop.
+
+    It connects when it is first used, and stays open until `close`, the end of its `with` block, or the end of the
+    program. Many threads may share one. Open it after a fork, not before: the child of a fork cannot use it.
+
+    >>> engine.run(hello, {"name": "Ada"}).output
+    'Hello, Ada'
+    """
+
+    def __init__(self, url: str | os.PathLike[str] = DEFAULT_URL, **options: Unpack[EngineOptions]) -> None:
+        self._core = AsyncEngine(url, **options)
+        self._guard = threading.Lock()
+        self._thread: LoopThread | None = None
+        self._is_closed = False
+        self._is_entered = False
+
+    # -- life --------------------------------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        if self._is_entered:
+            raise InvalidInput("the engine is open already; every `with` needs an engine of its own")
+        self.open()
+        self._is_entered = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(grace=None if kind is None else 0)
+
+    def open(self) -> None:
+        """Connect to the database now.
+
+        Every method does so when it is first called.
+
+        >>> engine.open()
+        """
+        with self._guard:
+            if self._thread is not None:
+                return
+            thread = LoopThread()
+            try:
+                thread.call(self._core.open())
+            except BaseException:
+                thread.end()
+                raise
+            self._thread, self._is_closed = thread, False
+            _open_engines.add(self)
+
+    def close(self, *, grace: float | None = None) -> None:
+        """Stop the workers that this engine started, then close the database.
+
+        Running handlers may finish within `grace` seconds; by default within the grace period of their worker.
+
+        >>> engine.close()
+        """
+        with self._guard:
+            thread, self._thread = self._thread, None
+            self._is_closed, self._is_entered = True, False
+        # In the child of a fork the connections belong to the parent process, which closes them.
+        if thread is None or thread.is_inherited:
+            return
+        try:
+            thread.call(self._core.stop_workers(grace))
+            thread.call(end_tasks())
+            thread.call(self._core.close())
+        finally:
+            thread.end()
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_thread", None)
+        if thread is not None and not thread.is_inherited:
+            warnings.warn(f"the engine {self!r} was never closed", ResourceWarning, stacklevel=2, source=self)
+            thread.end_after(self._core.close(grace=0))
+
+    def __repr__(self) -> str:
+        return f"<stepkeep.Engine on {self._core.store.url}>"
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        thread = self._thread
+        if thread is None:
+            try:
+                thread = self._open_first()
+            except BaseException:
+                work.close()
+                raise
+        return thread.call(work)
+
+    def _open_first(self) -> LoopThread:
+        """Open an engine that was never open: a closed one stays closed, so that no late call opens it again."""
+        if self._is_closed:
+            raise StoreUnavailable("the engine is closed. Open another one: stepkeep.open(url)")
+        self.open()
+        thread = self._thread
+        if thread is None:
+            raise StoreUnavailable("the engine was closed while this call was under way")
+        return thread
+
+    # -- definitions -------------------------------------------------------------------------------------------------
+    def publish(self, workflow: Runnable) -> Plan:
+        """Publish a workflow, or return the published one; a plain name finds the highest published version.
+
+        >>> engine.publish(hello).definition.name
+        'hello'
+        """
+        return self._call(self._core.publish(workflow))
+
+    # -- runs --------------------------------------------------------------------------------------------------------
+    def start(
+        self,
+        workflow: Runnable,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+        by: str | None = None,
+    ) -> Started:
+        """Create a run and, unless `start_now` is False, start it. Workers do the rest.
+
+        The same `idempotency_key` again returns the same run. At most one live run has a `business_key`. `by` names
+        the person for whom the program starts it; the engine's `actor` is on record without it.
+
+        >>> first = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1", by="bea")
+        >>> again = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1")
+        >>> (first.created, again.created, first.run_id == again.run_id)
+        (True, False, True)
+        """
+        return self._call(
+            self._core.start(
+                workflow,
+                input,
+                idempotency_key=idempotency_key,
+                business_key=business_key,
+                correlation_id=correlation_id,
+                priority=priority,
+                start_now=start_now,
+                labels=labels,
+                by=by,
+            )
+        )
+
+    def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """Start a run that was created idle.
+
+        >>> idle = engine.start(hello, {"name": "Ada"}, start_now=False)
+        >>> print(engine.start_idle(idle.run_id)["state"])
+        queued
+        """
+        return self._call(self._core.start_idle(run_id, by=by))
+
+    def run(
+        self,
+        workflow: Runnable,
+        input: Any = None,  # noqa: A002 - the word users know
+        *,
+        idempotency_key: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        priority: int | None = None,
+        start_now: bool = True,
+        labels: dict[str, str] | None = None,
+        by: str | None = None,
+        check: bool = False,
+    ) -> Result:
+        """Start a run and work on it here until it ends, or until only people or messages can change it.
+
+        With an `idempotency_key`, a program that was killed goes on with the same run when it is started again: steps
+        that have succeeded do not run again. With `check`, a run that has not succeeded raises RunNotSucceeded.
+
+        >>> engine.run(hello, {"name": "Ada"}, idempotency_key="job-1", check=True).output
+        'Hello, Ada'
+        """
+        return self._call(
+            self._core.run(
+                workflow,
+                input,
+                idempotency_key=idempotency_key,
+                business_key=business_key,
+                correlation_id=correlation_id,
+                priority=priority,
+                start_now=start_now,
+                labels=labels,
+                by=by,
+                check=check,
+            )
+        )
+
+    def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
+        """Work on this run until it has ended (or, with `until_blocked`, is blocked).
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> print(engine.work_on(started.run_id).state)
+        succeeded
+        """
+        return self._call(self._core.work_on(run_id, concurrency=concurrency, until_blocked=until_blocked))
+
+    def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
+        """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
+
+        After so many `seconds` the current state is returned: check `finished`.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.wait(started.run_id, seconds=0).finished
+        False
+        """
+        return self._call(self._core.wait(run_id, seconds=seconds, until_blocked=until_blocked))
+
+    def start_worker(self, **options: Unpack[WorkerOptions]) -> HostedWorker:
+        """Start a worker in this process and return once it has registered; `close` stops it.
+
+        >>> worker = engine.start_worker(concurrency=8)
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.wait(started.run_id).output
+        'Hello, Ada'
+        >>> worker.stop()
+        """
+        hosted = self._call(self._core.start_worker(**options))
+        thread = self._thread
+        if thread is None:
+            raise StoreUnavailable("the engine was closed while its worker started")
+        return HostedWorker(hosted, thread)
+
+    def stop_workers(self, grace: float | None = None) -> None:
+        """Stop the workers that `start_worker` has started, and wait until they have ended.
+
+        >>> worker = engine.start_worker()
+        >>> engine.stop_workers(grace=5)
+        >>> worker.is_running
+        False
+        """
+        self._call(self._core.stop_workers(grace))
+
+    def serve(self, *, signals: bool = True, **options: Unpack[WorkerOptions]) -> None:
+        """Be a worker until SIGTERM or SIGINT arrives (with `signals`), then drain and return.
+
+        A second signal hands running steps back at once. Signals arrive in the main thread only: elsewhere pass
+        `signals=False` and close the engine from another thread.
+
+        >>> import threading
+        >>> stopping = threading.Timer(0.2, engine.close)
+        >>> stopping.start()
+        >>> engine.serve(signals=False)
+        >>> stopping.join()
+        """
+        if signals and threading.current_thread() is not threading.main_thread():
+            raise InvalidInput(
+                "serve: signals arrive in the main thread only. Call serve there, or pass signals=False."
+            )
+        worker = self.start_worker(**options)
+        with _stopping(worker) if signals else worker:
+            worker.wait()
+
+    def result(self, run_id: str) -> Result:
+        """The current state of a run.
+
+        >>> started = engine.start(order, {"amount": 10})
+        >>> print(engine.work_on(started.run_id).waiting_for[0]["step"])
+        sign-off
+        >>> print(engine.result(started.run_id).state)
+        blocked
+        """
+        return self._call(self._core.result(run_id))
+
+    def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
+        """Everything about a run, in canonical names or in the shape of a dialect.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> for step in engine.show(done.run_id)["steps"]:
+        ...     print(step["name"], step["state"])
+        greet succeeded
+        """
+        return self._call(self._core.show(run_id, as_=as_))
+
+    def runs(
+        self,
+        *,
+        states: Sequence[RunState] = (),
+        workflow: str | None = None,
+        business_key: str | None = None,
+        correlation_id: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+        as_: str | None = None,
+    ) -> dict[str, Any]:
+        """A page of runs, newest first; `before` is the id of the last run of the page before.
+
+        >>> done = engine.run(hello, {"name": "Ada"}, correlation_id="customer-7")
+        >>> [run["id"] == done.run_id for run in engine.runs(correlation_id="customer-7")["runs"]]
+        [True]
+        """
+        return self._call(
+            self._core.runs(
+                states=states,
+                workflow=workflow,
+                business_key=business_key,
+                correlation_id=correlation_id,
+                before=before,
+                limit=limit,
+                as_=as_,
+            )
+        )
+
+    def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
+        """The run's exported log, in canonical names or in a dialect.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> b"run_state_transition" in engine.log(done.run_id)[0]
+        True
+        """
+        return self._call(self._core.log(run_id, as_=as_))
+
+    def certify(self, run_id: str) -> Certificate:
+        """The judge's certificate of a run: its journal, its log in every dialect, and its definition.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.certify(done.run_id).ok
+        True
+        """
+        return self._call(self._core.certify(run_id))
+
+    def prune(
+        self,
+        *,
+        archive: str | Path | None,
+        older_than: str | None = None,
+        keep: int | None = None,
+        workflow: str | None = None,
+        forget_keys: str | None = None,
+        dry_run: bool = False,
+        batch: int = retention.BATCH,
+        told: retention.Told | None = None,
+    ) -> retention.Pruned:
+        """Archive finished runs, then delete them: those that ended long enough ago and are not among the newest.
+
+        `archive` names a folder; None deletes without a trace. Durations are written as in definitions: "30d".
+
+        >>> engine.prune(archive="archive", older_than="30d", dry_run=True).found
+        0
+        """
+        return self._call(
+            self._core.prune(
+                archive=archive,
+                older_than=older_than,
+                keep=keep,
+                workflow=workflow,
+                forget_keys=forget_keys,
+                dry_run=dry_run,
+                batch=batch,
+                told=told,
+            )
+        )
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+    def approve(
+        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Approve an open gate; `step` may be left out when exactly one is open.
+
+        >>> waiting = engine.run(order, {"amount": 10})
+        >>> engine.approve(waiting.run_id, "sign-off", by="bea", comment="within budget")["by"]
+        'bea'
+        >>> engine.work_on(waiting.run_id).output
+        {'receipt': 'r-10'}
+        """
+        return self._call(self._core.approve(run_id, step, comment=comment, by=by))
+
+    def reject(
+        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Reject an open gate; `step` may be left out when exactly one is open.
+
+        >>> waiting = engine.run(order, {"amount": 10})
+        >>> engine.reject(waiting.run_id, by="bea", comment="too late")["decision"]
+        'rejected'
+        """
+        return self._call(self._core.reject(run_id, step, comment=comment, by=by))
+
+    def complete(
+        self,
+        run_id: str,
+        step: str,
+        *,
+        token: str,
+        outcome: str = "Succeeded",
+        output: Any = None,
+        notes: str = "",
+        evidence: Sequence[str] = (),
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Complete a manual step by hand, with the token that was issued for it.
+
+        >>> waiting = engine.run(packing)
+        >>> engine.complete(waiting.run_id, "pack", token=tokens.pop(), output={"boxes": 2}, by="bea")["by"]
+        'bea'
+        """
+        return self._call(
+            self._core.complete(
+                run_id, step, token=token, outcome=outcome, output=output, notes=notes, evidence=evidence, by=by
+            )
+        )
+
+    def send(
+        self,
+        run_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        message_id: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Put a message into a run's inbox; it is kept until a step waits for it.
+
+        >>> waiting = engine.run(delivery)
+        >>> engine.send(waiting.run_id, "arrived", {"door": 3}, message_id="parcel-1", by="courier")["repeated"]
+        False
+        """
+        return self._call(self._core.send(run_id, name, payload, message_id=message_id, by=by))
+
+    def cancel(
+        self, run_id: str, *, compensate: bool = False, reason: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """End a run; with `compensate`, what it did is undone first.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.cancel(started.run_id, reason="sent twice", by="bea")["repeated"]
+        False
+        """
+        return self._call(self._core.cancel(run_id, compensate=compensate, reason=reason, by=by))
+
+    def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is
+        required.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.quarantine(started.run_id, reason="under investigation", by="bea")["reason"]
+        'under investigation'
+        """
+        return self._call(self._core.quarantine(run_id, reason=reason, by=by))
+
+    def release(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """End a run's quarantine; it continues where it was.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> _ = engine.quarantine(started.run_id, reason="under investigation")
+        >>> engine.release(started.run_id, reason="false alarm", by="bea")["released_by"]
+        'bea'
+        """
+        return self._call(self._core.release(run_id, reason=reason, by=by))
+
+    def quarantined(self, *, history: bool = False) -> dict[str, Any]:
+        """The quarantined runs; with `history` every quarantine, ended ones included.
+
+        >>> engine.quarantined()
+        {'quarantined': []}
+        """
+        return self._call(self._core.quarantined(history=history))
+
+    def rerun(
+        self,
+        run_id: str,
+        *,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> Started:
+        """A new run of the same definition and input (or another input) that names the old one.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.work_on(engine.rerun(done.run_id, input={"name": "Bo"}).run_id).output
+        'Hello, Bo'
+        """
+        return self._call(self._core.rerun(run_id, input=input, idempotency_key=idempotency_key, by=by))
+
+
+def open(  # noqa: A001 - stepkeep.open reads best
+    url: str | os.PathLike[str] = DEFAULT_URL, **options: Unpack[EngineOptions]
+) -> Engine:
+    """Open a database: `sqlite:///file.db` needs nothing else, `postgresql://…` the extra `stepkeep[postgres]`.
+
+    The engine connects when it is first used. Close it with `close`, or use it in a `with` block. A PostgreSQL
+    database is migrated by `stepkeep db migrate`, or here with `auto_migrate=True`.
+
+    >>> import stepkeep
+    >>> @stepkeep.step("hello.greet")
+    ... def greet(name: str) -> str:
+    ...     return f"Hello, {name}"
+    >>> hello = stepkeep.Workflow("hello", version=1)
+    >>> _ = hello.step("greet", greet)
+    >>> with stepkeep.open("sqlite:///hello.db") as engine:
+    ...     print(engine.run(hello, input={"name": "Ada"}).output)
+    Hello, Ada
+    """
+    return Engine(url, **options)
+
+
+_open_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Close engines that a program left open, so that their workers hand back what they hold."""
+    for engine in list(_open_engines):
+        engine.close(grace=GRACE_AT_EXIT_SECONDS)
+
+
+# Before the thread pools of `concurrent.futures` shut down: closing a database needs one, and `atexit` comes after.
+getattr(threading, "_register_atexit", atexit.register)(_close_all)
+
+
+@contextmanager
+def _stopping(worker: HostedWorker) -> Iterator[None]:
+    """Let SIGTERM and SIGINT stop the worker: the first one gently, the second at once."""
+    asked = 0
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        worker.ask_to_stop(None if asked == 1 else 0.0)
+
+    before = {which: signal.signal(which, stop) for which in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for which, handler in before.items():
+            signal.signal(which, handler)

@@ -1,0 +1,123 @@
+"""The public face: what the package exports, what the two engines have in common, what editors and checkers see."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stepkeep as sk
+from stepkeep.hosted import AsyncHostedWorker, HostedWorker, WorkerOptions
+from stepkeep.sync_engine import EngineOptions
+from stepkeep.worker.loop import Worker
+
+ONLY_ASYNC = {"worker": "a Worker belongs to the loop that runs it; start_worker is its face for threads"}
+
+
+def public(kind: type) -> dict[str, inspect.Signature]:
+    return {
+        name: inspect.signature(found)
+        for name, found in vars(kind).items()
+        if not name.startswith("_") and inspect.isfunction(found)
+    }
+
+
+def face() -> tuple[set[str], set[str], set[str]]:
+    """The names under TYPE_CHECKING, the keys of `_HOMES`, and `__all__`."""
+    tree = ast.parse(Path(sk.__file__).read_text(encoding="utf-8"))
+    checked = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(checked)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return imported, set(sk._HOMES), set(sk.__all__)
+
+
+def test_the_three_lists_of_public_names_agree() -> None:
+    imported, homes, everything = face()
+    assert imported == homes
+    assert homes - everything == {"open"}, "a star import must not replace Python's own open"
+    assert sk.__all__ == sorted(sk.__all__, key=lambda name: (name[0].islower(), name))
+
+
+def test_every_public_name_is_found_has_words_and_is_listed() -> None:
+    for name in sk._HOMES:
+        assert inspect.getdoc(getattr(sk, name)), name
+        assert name in dir(sk)
+
+
+def test_a_name_that_is_not_loaded_yet_is_listed_all_the_same() -> None:
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import stepkeep, sys; print('Engine' in dir(stepkeep), 'stepkeep.engine' in sys.modules)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout == "True False\n"
+
+
+@pytest.mark.parametrize(("sync", "core"), [(sk.Engine, sk.AsyncEngine), (HostedWorker, AsyncHostedWorker)])
+def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core: type) -> None:
+    ours, theirs = public(sync), public(core)
+    assert set(theirs) - set(ours) <= {*ONLY_ASYNC, "begin"}
+    assert set(ours) <= set(theirs)
+    for name, signature in ours.items():
+        other = theirs[name]
+        assert list(signature.parameters.values()) == list(other.parameters.values()), name
+        first, second = inspect.getdoc(getattr(sync, name)), inspect.getdoc(getattr(core, name))
+        assert first is not None, name
+        assert second is not None, name
+        assert first.partition("\n\n")[0] == second.partition("\n\n")[0], name
+
+
+def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
+    for name in public(sk.Engine):
+        assert ">>> " in (getattr(sk.Engine, name).__doc__ or ""), f"Engine.{name} has no example"
+        assert name in dir(sk.Engine)
+
+
+def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:
+    engine = set(inspect.signature(sk.AsyncEngine).parameters) - {"url"}
+    assert set(EngineOptions.__annotations__) == engine
+    worker = set(inspect.signature(Worker).parameters)
+    assert set(WorkerOptions.__annotations__) <= worker
+
+
+SNIPPET = """
+import stepkeep as sk
+
+flow = sk.Workflow("w")
+engine = sk.open("sqlite:///x.db", tenant="t")
+engine.aprove("x")
+engine.start(flow, {}, idempotncy_key="k")
+sk.open("sqlite:///x.db", tenent="t")
+engine.start_worker(concurency=3)
+engine.approve("x", by="bea").get("by")
+engine.run(flow, check=True).output
+"""
+
+
+def test_a_type_checker_finds_misspelt_methods_and_parameters(tmp_path: Path) -> None:
+    file = tmp_path / "snippet.py"
+    file.write_text(SNIPPET, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), "--config-file=", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    found = [line.partition(": error: ")[2] for line in ran.stdout.splitlines() if ": error: " in line]
+    assert len(found) == 4, ran.stdout + ran.stderr
+    for word, line in zip(("aprove", "idempotncy_key", "tenent", "concurency"), found, strict=True):
+        assert word in line
