@@ -42,7 +42,7 @@ def _recognised(log: list[bytes]) -> tuple[str, str]:
             continue
         if isinstance(metadata, dict) and isinstance(metadata.get("dialect"), str):
             return "sealed", metadata["dialect"]
-        if isinstance(metadata, dict) and "seq" in metadata:
+        if isinstance(metadata, dict) and ("seq" in metadata or "format" in metadata):
             return "canonical", ""
         break
     return "plain", DEFAULT

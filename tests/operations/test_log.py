@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,8 +17,10 @@ from msgspec.structs import replace
 
 from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import read_line
+from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
+from stepkeep.dialects.registry import judged
 from stepkeep.errors import InvariantBroken, NotFound
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
@@ -307,3 +310,31 @@ def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
     assert not set(said) & {Code.HASH, Code.ENTRY, Code.GAP}
     assert journal is not None
     assert journal._head == only.hash
+
+
+# -- the definition --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dialect", [None, "ioa", "run", "linear", "action", "workstream"])
+def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url: str, dialect: str | None) -> None:  # noqa: F811
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(SIGNED, correlation_id="order-1")
+        await bench.work_off()
+        told = export_run(bench.transactor, run_id, tenant=TENANT, dialect=dialect)
+        log = [encode_line(line) async for line in told]
+        first = json.loads(log[0])
+        assert first["event_type"] == "journal_definition"
+        said = first["metadata"]
+        assert (said["run_id"], said["tenant"], said["format"]) == (run_id, TENANT, "stepkeep-log/2")
+        assert (said["written_in"], said["definition"]["name"]) == ("native", "signed")
+        document = log[0].split(b'"definition":', 1)[1].split(b'},"hash"' if dialect else b"}}")[0]
+        assert hashlib.sha256(document + b"}").hexdigest() == said["digest"]
+        assert judged_as(dialect, log) == (set(), ())
+        assert Code.DEFINITION in judged_as(dialect, [log[0].replace(b'"pack"', b'"back"'), *log[1:]])[0]
+        assert Code.ORDER in judged_as(dialect, [log[0], *log[:3]])[0]
+        assert Code.CONTRADICTION in judged_as(dialect, [log[0].replace(b'"native"', b'"ioa"', 1), *log[1:]])[0]
+
+    on_a_bench(database_url, act)
+
+
+def judged_as(dialect: str | None, log: list[bytes]) -> tuple[set[Code], tuple[str, ...]]:
+    report = verify_lines(log, MACHINES) if dialect is None else replay_lines(log, judged(dialect))
+    return {finding.code for finding in report.findings}, report.notes

@@ -71,7 +71,7 @@ def moves(lines: list[Line], step: str | None = None) -> list[Pair]:
     return [
         (line["from_state"], line["to_state"])
         for line in lines
-        if line["event_type"] != "journal_head" and line["metadata"].get("step") == step
+        if line["event_type"].endswith("_state_transition") and line["metadata"].get("step") == step
     ]
 
 

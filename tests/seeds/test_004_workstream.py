@@ -360,7 +360,7 @@ def test_planned_to_ready_comes_when_every_task_of_the_specification_was_created
         lines = await floor.log()
         place = lines.index(arrow(lines, None, "planned", "ready"))
         created = [line for line in lines[:place] if line["to_state"] == "pending"]
-        assert len(created) == lines[0]["metadata"]["steps"] == 4
+        assert len(created) == lines[1]["metadata"]["steps"] == 4
 
     on_floor(url, act)
 

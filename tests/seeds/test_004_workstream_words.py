@@ -208,7 +208,7 @@ def test_every_line_of_the_log_has_the_seeds_schema(url: str) -> None:
             assert len(line["timestamp"]) == len("2024-01-15T10:30:00.000Z")
             assert line["severity"] in {"info", "warning", "error", "critical"}
         assert {line["event_type"] for line in lines} == {
-            "workstream_state_transition", "task_state_transition", "journal_head",
+            "workstream_state_transition", "task_state_transition", "journal_definition", "journal_head",
         }  # fmt: skip
         done = next(line for line in lines if line["to_state"] == "completed" and "step" in line["metadata"])
         assert done["metadata"]["retry_count"] == 1

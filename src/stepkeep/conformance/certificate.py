@@ -17,6 +17,7 @@ import msgspec
 
 from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.machines import Machines
+from stepkeep.conformance.opening import is_opening
 from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code, Finding, Report
 from stepkeep.conformance.schema import HEAD
@@ -205,7 +206,9 @@ def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             document = json.loads(raw)
         except (ValueError, RecursionError):
             continue
-        if isinstance(document, dict) and isinstance(document.get("metadata"), dict) and "to_state" in document:
+        if not isinstance(document, dict) or is_opening(document):
+            continue
+        if isinstance(document.get("metadata"), dict) and "to_state" in document:
             yield document
 
 

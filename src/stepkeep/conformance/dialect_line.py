@@ -14,9 +14,11 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.encoding import compact
-from stepkeep.conformance.line import EPOCH, Problem, misfits, owner_of, parse, timestamp_of
+from stepkeep.conformance.line import owner_of, parse
+from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.schema import (
+    EPOCH,
     HEAD,
     LINE,
     Predicate,
@@ -26,10 +28,12 @@ from stepkeep.conformance.schema import (
     category,
     counted,
     digest,
+    misfits,
     moment,
     seconds,
     text,
     text_or_null,
+    timestamp_of,
     whole,
 )
 
@@ -123,6 +127,7 @@ class DialectReading(msgspec.Struct, frozen=True):
     line: DialectLine | None
     problems: tuple[Problem, ...] = ()
     owner: tuple[str, str] | None = None
+    opening: Opening | None = None
 
 
 def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> DialectReading:
@@ -132,6 +137,9 @@ def read_dialect_line(raw: bytes | str, dialect: str, nouns: Mapping[str, str], 
     except (ValueError, RecursionError) as error:
         return DialectReading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
     metadata = document.get("metadata")
+    if sealed and is_opening(document):
+        first = read_opening(document, dialect)
+        return DialectReading(None, first.problems, owner_of(metadata), first.opening)
     owner = owner_of(metadata) or (None if sealed else ("run", ""))
     problems = list(_misfits(document, dialect, nouns, sealed=sealed))
     if problems or owner is None:

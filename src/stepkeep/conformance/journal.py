@@ -12,6 +12,7 @@ from stepkeep.conformance.encoding import GENESIS, cause_text, chained, entry_by
 from stepkeep.conformance.history import History, RunHistory
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Machines, Say
+from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.report import Code, quoted
 
 Position = tuple[int, int]
@@ -34,8 +35,9 @@ class Entry:
 class Journal:
     """The state of one journal so far."""
 
-    def __init__(self, first: Line, machines: Machines) -> None:
+    def __init__(self, first: Line | Opening, machines: Machines) -> None:
         self.kind, self.owner = first.journal, first.owner
+        self.opening = first if isinstance(first, Opening) else None
         self.history: History = (RunHistory if self.kind == "run" else History)(self.kind, machines)
         self.last_line = 0
         self._common = (first.tenant, first.correlation_id)
@@ -55,6 +57,8 @@ class Journal:
         if line.about == "head":
             self._close(line, say)
             return True
+        if self.opening is not None and line.seq == 1 and line.at != self.opening.at:
+            say(Code.CONTRADICTION, "the first entry has another time than the line with the definition")
         if self._in_place(line, say):
             self._gather(line, say)
             self.history.follow(line, say)

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from stepkeep.conformance.encoding import Decimal, compact
+from stepkeep.conformance.opening import Opening, Problem, is_opening, read_opening
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.schema import HEAD, HEADS, LINE, OWNERS, SHAPES, Shape
+from stepkeep.conformance.schema import HEAD, HEADS, LINE, OWNERS, SHAPES, Shape, misfits, timestamp_of
 
 LONGEST_LINE = 4 * 1024 * 1024
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
 WHOLE_LINE = Shape(LINE, {})
-
-Problem = tuple[Code, str]
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +58,7 @@ class Reading(msgspec.Struct, frozen=True):
     line: Line | None
     problems: tuple[Problem, ...] = ()
     owner: tuple[str, str] | None = None
+    opening: Opening | None = None
 
 
 def read_line(raw: bytes | str) -> Reading:
@@ -71,6 +67,9 @@ def read_line(raw: bytes | str) -> Reading:
         document = parse(raw)
     except (ValueError, RecursionError) as error:
         return Reading(None, ((Code.JSON, f"this is not a JSON object: {quoted(str(error))[1:-1]}"),))
+    if is_opening(document):
+        first = read_opening(document)
+        return Reading(None, first.problems, owner_of(document.get("metadata")), first.opening)
     problems = list(misfits(document, WHOLE_LINE, "")) or list(_metadata_misfits(document))
     if problems:
         return Reading(None, tuple((Code.SCHEMA, said) for said in problems), owner_of(document.get("metadata")))
@@ -110,35 +109,6 @@ def _no_constant(word: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
-
-
-def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
-    """The problems of an object: missing, unknown or malformed fields."""
-    if _fits(found, shape):
-        return
-    for name, fits in shape.required.items():
-        if name not in found:
-            yield f"{path}{name} is missing"
-        elif not fits(found[name]):
-            yield f"{path}{name} cannot be {quoted(found[name])}"
-    for name, value in found.items():
-        if name in shape.optional:
-            if not shape.optional[name](value):
-                yield f"{path}{name} cannot be {quoted(value)}"
-        elif name not in shape.required:
-            yield f"{path}{quoted(name)[1:-1]} is not a field of this event type"
-
-
-def _fits(found: dict[str, Any], shape: Shape) -> bool:
-    """Whether the object has no problem. Nearly always true, and cheaper than listing problems."""
-    required, optional = shape
-    if not required.keys() <= found.keys():
-        return False
-    for name, value in found.items():
-        predicate = required.get(name) or optional.get(name)
-        if predicate is None or not predicate(value):
-            return False
-    return True
 
 
 def _metadata_misfits(document: dict[str, Any]) -> Iterator[str]:
@@ -221,17 +191,6 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
     for name, (said, follows) in implied.items():
         if said != follows:
             yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
-
-
-def timestamp_of(at: int) -> str:
-    """Clock microseconds as UTC text."""
-    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03d}Z"
-
-
-@lru_cache(maxsize=4096)
-def _second(at: int) -> str:
-    """Cached per second, because most lines share their second with others."""
-    return f"{EPOCH + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}"
 
 
 def _severity(line: Line) -> str:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 
 from stepkeep.conformance.dialect_line import DialectLine, line_hash, read_dialect_line
 from stepkeep.conformance.machines import UNKNOWN, Say
+from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
+from stepkeep.conformance.verify import undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, MachineView
 
@@ -30,7 +32,7 @@ def replay_lines(
         nouns[judged.worker.noun] = "worker"
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
-    number = 0
+    number = undefined = 0
     for number, raw in enumerate(lines, 1):
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
         owner = reading.owner
@@ -46,9 +48,13 @@ def replay_lines(
         if owner in closed:
             say(Code.AFTER_HEAD, "the journal was closed before this line")
             continue
+        first = owner not in ledgers
         ledger = ledgers.setdefault(owner, Ledger(judged, sealed=sealed))
         ledger.last_line = number
-        if reading.line is None:
+        undefined += sealed and first and owner[0] == "run" and reading.opening is None
+        if reading.opening is not None:
+            ledger.open(reading.opening, say, first=first)
+        elif reading.line is None:
             ledger.damage()
         elif ledger.take(reading.line, say):
             del ledgers[owner]
@@ -58,7 +64,8 @@ def replay_lines(
     if number == 0:
         findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
     kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
-    return Report(kept, len(ledgers) + len(closed), number, findings.omitted)
+    notes = (undefined_note(undefined),) if undefined else ()
+    return Report(kept, len(ledgers) + len(closed), number, findings.omitted, notes)
 
 
 class Ledger:
@@ -78,18 +85,32 @@ class Ledger:
         self._written_in: str | None = None
         self._oath = Oath(judged.invariants)
         self.last_line = 0
+        self.opening: Opening | None = None
 
     def take(self, line: DialectLine, say: Say) -> bool:
         """Follow one more line. Returns True for the closing line."""
         if self._sealed and not self._in_place(line, say):
             return False
         self._check_time(line, say)
+        if line.number == 1 and self.opening is not None and line.at != self.opening.at:
+            say(Code.CONTRADICTION, "the first line has another time than the line with the definition")
         if line.kind == "head":
             self._close(line, say)
         else:
             self._follow(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"
+
+    def open(self, opening: Opening, say: Say, *, first: bool) -> None:
+        """Follow the line with the definition, which must be the first one."""
+        if not first:
+            say(Code.ORDER, "the definition must be the first line of its journal")
+            return
+        chain = line_hash(b"", opening.raw)
+        if chain.hex() != opening.raw["metadata"]["hash"]:
+            say(Code.HASH, "the line with the definition does not have the hash it says: it was changed")
+        self.opening, self._chain, self._before = opening, chain, chain
+        self._written_in, self._at = opening.written_in, opening.at
 
     def damage(self) -> None:
         """A line could not be read: accept the next line without checking its number."""

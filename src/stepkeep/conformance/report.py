@@ -71,7 +71,7 @@ class Code(StrEnum):
     PROJECTION = "projection"
     """the dialect's log is not what the journal looks like in its words"""
     DEFINITION = "definition"
-    """the stored definition is not the one that was published"""
+    """the definition is not the one that was published, or not the one that the run was created from"""
     ARCHIVE = "archive"
     """an archive's files are damaged, or not what its manifest says"""
 
@@ -96,6 +96,8 @@ class Report(msgspec.Struct, frozen=True):
     runs: int
     lines: int
     omitted: int = 0
+    notes: tuple[str, ...] = ()
+    """What could not be verified, although nothing is wrong."""
 
     @property
     def ok(self) -> bool:

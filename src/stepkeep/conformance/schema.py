@@ -7,8 +7,12 @@ that imported them from the engine would accept whatever the engine writes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
+
+from stepkeep.conformance.report import quoted
 
 Predicate = Callable[[Any], bool]
 
@@ -24,6 +28,7 @@ CATEGORIES = frozenset(
     }
 )  # fmt: skip
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -120,3 +125,78 @@ SHAPES: Mapping[str, tuple[str, str, Shape]] = {
 
 HEAD = "journal_head"
 HEADS: Mapping[str, Shape] = {kind: Shape(owner | _JOURNAL | _HEAD, {}) for kind, owner in OWNERS.items()}
+
+OPENING = "journal_definition"
+FORMATS = ("stepkeep-log/2",)
+"""The versions of the format that have such a first line. Logs without it are of version 1."""
+
+
+def log_format(value: Any) -> bool:
+    return value in FORMATS
+
+
+def nothing(value: Any) -> bool:
+    return value is None
+
+
+def zero(value: Any) -> bool:
+    return type(value) is int and value == 0
+
+
+WHOLE_OPENING = Shape(LINE | {"from_state": nothing, "to_state": nothing}, {})
+_DEFINITION: dict[str, Predicate] = {
+    "tenant": text,
+    "run_id": text,
+    "format": log_format,
+    "at": moment,
+    "written_in": text,
+    "digest": digest,
+    "definition": an_object,
+}
+OPENING_LINE = Shape(_DEFINITION | {"correlation_id": text}, {})
+DIALECT_OPENING = Shape(
+    _DEFINITION | {"dialect": text, "line": zero, "hash": digest},
+    {"correlation_id": text},
+)
+"""The first line of a run's log, in canonical names and in a dialect."""
+
+
+# -- checks against a shape ------------------------------------------------------------------------------------------
+def misfits(found: dict[str, Any], shape: Shape, path: str) -> Iterator[str]:
+    """The problems of an object: missing, unknown or malformed fields."""
+    if _fits(found, shape):
+        return
+    for name, fits in shape.required.items():
+        if name not in found:
+            yield f"{path}{name} is missing"
+        elif not fits(found[name]):
+            yield f"{path}{name} cannot be {quoted(found[name])}"
+    for name, value in found.items():
+        if name in shape.optional:
+            if not shape.optional[name](value):
+                yield f"{path}{name} cannot be {quoted(value)}"
+        elif name not in shape.required:
+            yield f"{path}{quoted(name)[1:-1]} is not a field of this event type"
+
+
+def _fits(found: dict[str, Any], shape: Shape) -> bool:
+    """Whether the object has no problem. Nearly always true, and cheaper than listing problems."""
+    required, optional = shape
+    if not required.keys() <= found.keys():
+        return False
+    for name, value in found.items():
+        predicate = required.get(name) or optional.get(name)
+        if predicate is None or not predicate(value):
+            return False
+    return True
+
+
+def timestamp_of(at: int) -> str:
+    """Clock microseconds as UTC text."""
+    return f"{_second(at // 1_000_000)}.{at // 1000 % 1000:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(at: int) -> str:
+    """Cached per second, because most lines share their second with others."""
+    return f"{EPOCH + timedelta(seconds=at):%Y-%m-%dT%H:%M:%S}"

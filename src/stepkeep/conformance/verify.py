@@ -21,7 +21,7 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
     plain = {name: (frozenset(arrows), frozenset(terminal)) for name, (arrows, terminal) in machines.items()}
     journals: dict[tuple[str, str], Journal] = {}
     closed: set[tuple[str, str]] = set()
-    number = 0
+    number = undefined = 0
     for number, raw in enumerate(lines, 1):
         reading = read_line(raw)
         run = reading.owner[1] if reading.owner else None
@@ -32,6 +32,12 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
         for code, message in reading.problems:
             say(code, message)
         line, key = reading.line, reading.owner
+        if reading.opening is not None and key is not None:
+            if key in journals or key in closed:
+                say(Code.ORDER, "the definition must be the first line of its journal")
+            else:
+                journals[key] = Journal(reading.opening, plain)
+            continue
         if line is None or key is None:
             if key in journals:
                 journals[key].damage()
@@ -41,6 +47,7 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
             continue
         if key not in journals:
             journals[key] = Journal(line, plain)
+            undefined += key[0] == "run"
         journals[key].last_line = number
         if journals[key].take(line, say):
             del journals[key]
@@ -50,7 +57,13 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
     if number == 0:
         findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
     kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
-    return Report(kept, len(journals) + len(closed), number, findings.omitted)
+    notes = (undefined_note(undefined),) if undefined else ()
+    return Report(kept, len(journals) + len(closed), number, findings.omitted, notes)
+
+
+def undefined_note(journals: int) -> str:
+    """The note about runs whose definition is not in the log."""
+    return f"{journals} runs have no definition in this log (format 1): rules that need the definition were not applied"
 
 
 def read_lines(log: BinaryIO) -> Iterator[bytes]:

@@ -79,11 +79,12 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All steps of a run, by number, with their edges."""
+    """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over."""
 
     definition_id: int
     definition: Definition
     digest: str
+    document: bytes
     steps: tuple[PlannedStep, ...]
     undos: Mapping[int, PlannedStep]
     check: PlannedStep | None
@@ -141,6 +142,7 @@ def build_plan(
     digest: str,
     queues: Sequence[int],
     compile_condition: CompileCondition,
+    document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
     ordered = laid_out(definition)
@@ -177,6 +179,7 @@ def build_plan(
         definition_id=definition_id,
         definition=definition,
         digest=digest,
+        document=document,
         steps=steps,
         undos=undos,
         check=check,

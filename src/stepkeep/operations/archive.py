@@ -60,13 +60,14 @@ def flaw_of(whole: WholeRun) -> str | None:
 
 
 def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
-    """The run's log as `log export` writes it: its whole journal and the closing line."""
+    """The run's log as `log export` writes it: its definition, its whole journal and the closing line."""
     run, details = whole.record.run, whole.record.details
     scribe = Scribe("run", run.id, {no: name for name, no in plan.numbers.items()}, details.correlation_id)
     moves = [move for entry in whole.entries for move in unfold(entry)]
     at = whole.entries[-1].at if whole.entries else details.created_at
     closing = scribe.head(run.tenant, run.seq, run.head, run.state, at)
-    return [*(encode_line(scribe.line(move)) for move in moves), encode_line(closing)]
+    opening = scribe.opening(run.tenant, plan, details.created_at)
+    return [encode_line(line) for line in (opening, *(scribe.line(move) for move in moves), closing)]
 
 
 def rest_of(whole: WholeRun, plan: Plan) -> bytes:

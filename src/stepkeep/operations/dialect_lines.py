@@ -21,7 +21,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.kernel.tables import StepTrigger
-from stepkeep.operations.lines import Move, severity_of, timestamp
+from stepkeep.operations.lines import Move, opening_line, severity_of, timestamp
 
 Line = dict[str, Any]
 canonical_json = msgspec.json.Encoder(order="sorted").encode
@@ -70,6 +70,12 @@ class DialectScribe:
         self._lines = 0
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
+
+    def opening(self, tenant: str, plan: Plan, at: int) -> Line:
+        """The first line: the definition that the run was created from. It is chained, and its number is 0."""
+        said = {} if self._subject.correlation_id is None else {"correlation_id": self._subject.correlation_id}
+        line = opening_line(tenant, self._subject.id, said, plan, at, dialect=self._judged.name, line=0)
+        return self._chained(line)
 
     def lines(self, move: Move) -> list[Line]:
         """The lines of one hop: none for a note or an unchanged state, two where a step also changes the run."""
@@ -173,8 +179,11 @@ class DialectScribe:
         return {name: value for name, value in said.items() if value is not None}
 
     def _sealed(self, line: Line) -> Line:
-        self._chain = hashlib.sha256(self._chain + canonical_json(line)).digest()
         self._lines += 1
+        return self._chained(line)
+
+    def _chained(self, line: Line) -> Line:
+        self._chain = hashlib.sha256(self._chain + canonical_json(line)).digest()
         line["metadata"]["hash"] = self._chain.hex()
         return line
 

@@ -16,10 +16,17 @@ import msgspec
 
 from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, SealedEntry, open_entry
+from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.kernel.tables import StepTrigger, WorkerTrigger
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FORMAT = "stepkeep-log/2"
+"""The version of the log format. Logs without a definition are of version 1 and have no such line."""
+
+OPENING = "journal_definition"
+"""The event type of the first line of a run's log."""
+
 WORKER_TROUBLE = frozenset({WorkerTrigger.HEARTBEATS_MISSED, WorkerTrigger.GIVEN_UP, WorkerTrigger.START_FAILED})
 
 _encode = msgspec.json.Encoder().encode
@@ -132,6 +139,10 @@ class Scribe:
             said["detail"] = cause.detail
         return said
 
+    def opening(self, tenant: str, plan: Plan, at: int) -> dict[str, Any]:
+        """The first line: the definition that the run was created from."""
+        return opening_line(tenant, self._owner, self._correlated, plan, at)
+
     def head(self, tenant: str, seq: int, head: bytes, state: str, at: int) -> dict[str, Any]:
         """The closing line: what the run's (or worker's) own row says about its journal."""
         metadata = {
@@ -161,6 +172,24 @@ class Scribe:
             "error": hop.error,
         }
         return {name: value for name, value in said.items() if value is not None}
+
+
+def opening_line(
+    tenant: str, run_id: str, correlated: Mapping[str, str], plan: Plan, at: int, **more: Any
+) -> dict[str, Any]:
+    """The line that holds a run's definition as it is stored, and the digest over those bytes."""
+    metadata = {
+        "tenant": tenant,
+        "run_id": run_id,
+        **correlated,
+        "format": FORMAT,
+        "at": at,
+        **more,
+        "written_in": plan.definition.dialect,
+        "digest": plan.digest,
+        "definition": msgspec.json.decode(plan.document),
+    }
+    return _line(at, OPENING, "info", run_id, None, None, "exported", metadata)
 
 
 def severity_of(kind: str, hop: Hop) -> str:

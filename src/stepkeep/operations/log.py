@@ -1,4 +1,4 @@
-"""Exports journals as logs: one line per hop, and a closing line per journal.
+"""Exports journals as logs: a run's definition, one line per hop, and a closing line per journal.
 
 It only reads, page by page, so that a long journal is never in memory as a whole. An unfinished run is exported as of
 the time its row was read; later entries are left to the next export. With a dialect, lines use its names and hold only
@@ -37,14 +37,16 @@ MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
 async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
-    """The whole journal of a run, then its head as the run's row has it; in canonical names or in a dialect."""
+    """The run's definition, its whole journal, then its head as the run's row has it; in canonical names or in a
+    dialect."""
     plan = await plan_of(transactor, tenant, run_id)
     async for line in _export_run(transactor, run_id, tenant, plan, dialect):
         yield line
 
 
 async def export_without_names(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
-    """The same in canonical names, with numbers for step names: for a run whose definition was changed."""
+    """The same in canonical names, without the definition and with numbers for step names: for a run whose definition
+    was changed."""
     async for line in _export_run(transactor, run_id, tenant, None, None):
         yield line
 
@@ -73,6 +75,8 @@ async def _export_run(
     if dialect is not None and plan is not None:
         teller = DialectScribe(judged(dialect), subject_of_run(run_id, plan, correlation))
     at = found.details.created_at
+    if plan is not None:
+        yield teller.opening(tenant, plan, at)
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):
         at = entry.at
         try:

@@ -37,6 +37,7 @@ class PlanCache:
                 digest=stored.digest,
                 queues=stored.queues,
                 compile_condition=compile_condition,
+                document=stored.document,
             )
             self._plans[stored.id] = plan
         return plan

@@ -25,7 +25,7 @@ async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, 
     plan = await plan_of(transactor, tenant, run_id)
     canonical["definition"] = msgspec.to_builtins(plan.definition)
     log = await dialect_log(transactor, run_id, dialect, tenant=tenant)
-    return words.run(canonical, log[:-1])
+    return words.run(canonical, log[1:-1])
 
 
 async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -> dict[str, Any]:
@@ -48,5 +48,5 @@ async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -
 
 
 async def dialect_log(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> list[dict[str, Any]]:
-    """The log of a run in a dialect, with its closing line."""
+    """The log of a run in a dialect, with its definition and its closing line."""
     return [line async for line in export_run(transactor, run_id, tenant=tenant, dialect=dialect)]

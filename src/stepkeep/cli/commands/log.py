@@ -74,6 +74,7 @@ def verify(
                     for one in found.findings
                 ],
                 "omitted": found.omitted,
+                "notes": list(found.notes),
             }
         )
         return SUCCEEDED if found.ok else FAILED
@@ -81,6 +82,8 @@ def verify(
         say(f"{file}:{one.line}: {one.code}: {one.message}")
     if found.omitted:
         say(f"{file}: {found.omitted:,} more findings")
+    for note in found.notes:
+        say(f"{file}: note: {note}")
     verdict = "no findings" if found.ok else _count(len(found.findings) + found.omitted, "finding")
     say(f"{file}: {_count(found.lines, 'line')}, {_count(found.runs, 'journal')}, {verdict}")
     return SUCCEEDED if found.ok else FAILED

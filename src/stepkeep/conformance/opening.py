@@ -1,0 +1,88 @@
+"""Parses the first line of a run's log, which holds the definition that the run was created from.
+
+It checks that line alone: its fields, and that the definition has the digest it is said to have. It must not judge
+hops. `line.py` and `dialect_line.py` call it for each line of that event type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.schema import DIALECT_OPENING, OPENING, OPENING_LINE, WHOLE_OPENING, misfits, timestamp_of
+
+Problem = tuple[Code, str]
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True):
+    """The first line of a run's log. `definition` is the parsed document; `raw` is the whole line."""
+
+    owner: str
+    tenant: str
+    correlation_id: str | None
+    at: int
+    written_in: str
+    digest: str
+    definition: Mapping[str, Any]
+    raw: Mapping[str, Any]
+    journal: str = "run"
+
+
+class OpeningReading(msgspec.Struct, frozen=True):
+    """The result for one such line: its value if it is valid, and its problems."""
+
+    opening: Opening | None
+    problems: tuple[Problem, ...] = ()
+
+
+def is_opening(document: Mapping[str, Any]) -> bool:
+    return document.get("event_type") == OPENING
+
+
+def read_opening(document: dict[str, Any], dialect: str | None = None) -> OpeningReading:
+    """Read such a line of a canonical log, or of a log in this dialect."""
+    wrong = list(misfits(document, WHOLE_OPENING, ""))
+    if not wrong:
+        wrong = list(misfits(document["metadata"], OPENING_LINE if dialect is None else DIALECT_OPENING, "metadata."))
+    if wrong:
+        return OpeningReading(None, tuple((Code.SCHEMA, said) for said in wrong))
+    metadata = document["metadata"]
+    try:
+        found = hashlib.sha256(compact(metadata["definition"]).encode()).hexdigest()
+    except RecursionError:
+        return OpeningReading(None, ((Code.JSON, "its definition is nested too deeply"),))
+    opening = Opening(
+        owner=metadata["run_id"],
+        tenant=metadata["tenant"],
+        correlation_id=metadata.get("correlation_id"),
+        at=metadata["at"],
+        written_in=metadata["written_in"],
+        digest=metadata["digest"],
+        definition=metadata["definition"],
+        raw=document,
+    )
+    problems = [(Code.CONTRADICTION, said) for said in _contradictions(opening, dialect)]
+    if found != opening.digest:
+        problems.append((Code.DEFINITION, f"the definition has the digest {found}, not the one that the line names"))
+    return OpeningReading(opening, tuple(problems))
+
+
+def _contradictions(opening: Opening, dialect: str | None) -> Iterator[str]:
+    """Check fields that are determined by other fields of the same line."""
+    said, metadata = opening.raw, opening.raw["metadata"]
+    implied = {
+        "timestamp": (said["timestamp"], timestamp_of(opening.at)),
+        "severity": (said["severity"], "info"),
+        "entity_id": (said["entity_id"], opening.owner),
+        "trigger": (said["trigger"], "exported"),
+        "metadata.written_in": (opening.written_in, opening.definition.get("dialect")),
+        "metadata.dialect": (metadata.get("dialect"), dialect),
+    }
+    for name, (found, follows) in implied.items():
+        if found != follows:
+            yield f"{name} is {quoted(found)} where {quoted(follows)} follows from the rest"
