@@ -315,13 +315,14 @@ def _service(world: World, turn: int) -> Event:
 def _serve(world: World, row: Step, turn: int) -> Event | None:
     who: dict[str, Any] = {"tenant": "t", "run_id": "r", "actor": "home"}
     if row.ready_at is not None:
-        return StepClaimed(no=row.no, worker=1, lease=LEASE, **who)
+        return StepClaimed(no=row.no, worker=1, lease=LEASE, **{**who, "actor": "w1"})
     if row.worker is not None:
         if row.due_at is not None and row.due_at < world.now:
             return TimeCame(no=row.no, **who)
         checks = row.state is S.VALIDATING or row.no == 2 * world.plan.size
         outcome = RulesPassed() if checks else Completed(output=b"1", token=TOKEN)
-        return StepReported(no=row.no, fence=row.fence, worker=row.worker, outcome=outcome, **who)
+        by = {**who, "actor": f"w{row.worker}"}
+        return StepReported(no=row.no, fence=row.fence, worker=row.worker, outcome=outcome, **by)
     if row.state is S.RETRYING:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)

@@ -64,6 +64,7 @@ _COMMON: dict[str, Predicate] = {
 _MOVE: dict[str, Predicate] = {"hop": whole, "because": text, "event": text, "actor": any_text}
 _MAY: dict[str, Predicate] = {
     "correlation_id": text,
+    "detail": an_object,
     "extension": _yes,
     "of": text,
     "category": category,

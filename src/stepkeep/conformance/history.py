@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import UNKNOWN, Machines, Say, check_hop
+from stepkeep.conformance.reenact import Reenactment
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.rollback import Rollback
 from stepkeep.conformance.steps import NEW, Step, check_step
@@ -81,7 +83,7 @@ class History:
 class RunHistory(History):
     """A run and its steps. `counts` has the number of steps per phase and state, so that no check scans all steps."""
 
-    def __init__(self, kind: str, machines: Machines) -> None:
+    def __init__(self, kind: str, machines: Machines, contract: Contract | None = None) -> None:
         super().__init__(kind, machines)
         self.partial = False
         self.steps: dict[int, Step] = {}
@@ -91,20 +93,26 @@ class RunHistory(History):
         self.leased = 0
         self.settled = 0
         self.rollback = Rollback()
+        self.reenactment = None if contract is None else Reenactment(contract, self.steps)
 
     def lose(self) -> None:
         super().lose()
         self.partial = True
+        self.reenactment = None
         self.steps.clear()
 
     def number_of(self, step: str) -> int | None:
         return self.numbers.get(step)
 
     def follow(self, line: Line, say: Say) -> None:
+        if self.reenactment is not None:
+            self.reenactment.hear(line, say)
         if line.about != "step":
             super().follow(line, say)
             if line.about == "run" and not self.partial:
                 self._check_run(line, say)
+                if self.reenactment is not None:
+                    self.reenactment.run_hop(line, say)
             return
         self._check_name(line, say)
         if self.state in self.machines["run"][1]:
@@ -132,6 +140,8 @@ class RunHistory(History):
         if not self.partial:
             self._check_permission(step, line, say)
             self.rollback.check(step, line, self.steps, self.counts["main", "all"], say)
+            if self.reenactment is not None:
+                self.reenactment.step_hop(step, line, self.state or "", say)
         leased = step.leased
         check_step(step, line, self.partial, say)
         self.leased += step.leased - leased
@@ -203,6 +213,12 @@ class RunHistory(History):
         if self.partial:
             return
         state = self.state or ""
+        if self.reenactment is not None:
+            self.reenactment.entry_ended(state, say)
+        if state == "stopping" and self._open("main", "check") != self.leased:
+            say(Code.ENDING, "the run is stopping, but a step that no worker holds has not ended")
+        if state == "blocked" and self._in(MOVING, "main"):
+            say(Code.ENDING, "the run stays blocked, but a step in it can move")
         causes = self.leased if state == "stopping" else self._in(*CAUSES[state]) if state in CAUSES else 1
         if causes <= 0:
             say(Code.STUCK, f"the run stays {quoted(self.state)}, but nothing in it can move it on")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.encoding import GENESIS, cause_text, chained, entry_bytes, hop_text
 from stepkeep.conformance.history import History, RunHistory
 from stepkeep.conformance.line import Line
@@ -35,10 +36,11 @@ class Entry:
 class Journal:
     """The state of one journal so far."""
 
-    def __init__(self, first: Line | Opening, machines: Machines) -> None:
+    def __init__(self, first: Line | Opening, machines: Machines, contract: Contract | None = None) -> None:
         self.kind, self.owner = first.journal, first.owner
         self.opening = first if isinstance(first, Opening) else None
-        self.history: History = (RunHistory if self.kind == "run" else History)(self.kind, machines)
+        is_run = self.kind == "run"
+        self.history = RunHistory(self.kind, machines, contract) if is_run else History(self.kind, machines)
         self.last_line = 0
         self._common = (first.tenant, first.correlation_id)
         self._expected: Position = (1, 0)

@@ -38,6 +38,14 @@ class Step:
         self.due_at: int | None = None
         self.settled = 0
         self.completed_by_hand: int | None = None
+        self.moved_in = 0
+        self.losses = 0
+        self.holder = ""
+        self.waits_for: str | None = None
+        self.takes_timeouts = True
+        self.is_hard = False
+        self.category: str | None = None
+        self.error: str | None = None
 
 
 def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
@@ -56,11 +64,9 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
 def _check_fence(step: Step, line: Line, say: Say) -> None:
     fence = line.fence or 0
     if line.trigger == "claimed":
-        if fence <= step.fence:
-            say(
-                Code.FENCE,
-                f"{step.title} is claimed with fence {fence}, but had {step.fence} before: a fence must grow",
-            )
+        if fence != step.fence + 1:
+            said = f"metadata.fence is {fence}, expected {step.fence + 1}: each claim adds 1 to the fence"
+            say(Code.FENCE, f"{step.title}: {said}")
         if line.due_at is None or line.due_at <= line.at:
             say(Code.TIMER, f"{step.title} is claimed under a lease that does not last")
     elif fence != step.fence:
@@ -96,3 +102,4 @@ def _remember(step: Step, line: Line) -> None:
     # Only a hop that leads to a retry uses up an attempt: not a wake-up, a release, or a loss during rules.
     step.attempt = (line.attempt or step.attempt) + (line.target == "retrying")
     step.due_at = line.due_at
+    step.moved_in = line.seq

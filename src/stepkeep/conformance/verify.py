@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
+from stepkeep.conformance.contract import Contract, read_contract
+from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import LONGEST_LINE, read_line
-from stepkeep.conformance.machines import Machines
+from stepkeep.conformance.machines import Machines, Say
+from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report
 
 
-def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int = MOST_FINDINGS) -> Report:
-    """Verify a log, line by line. `machines` has the arrows and terminal states of run, step and worker."""
+def verify_lines(
+    lines: Iterable[bytes | str], machines: Machines, *, contract: Contract | None = None, most: int = MOST_FINDINGS
+) -> Report:
+    """Verify a log, line by line. `machines` has the arrows and terminal states of run, step and worker.
+
+    Runs are re-enacted from the definition on their first line; where it is missing, from `contract` if that is given.
+    """
     findings = Findings(most)
     plain = {name: (frozenset(arrows), frozenset(terminal)) for name, (arrows, terminal) in machines.items()}
     journals: dict[tuple[str, str], Journal] = {}
@@ -36,7 +44,7 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
             if key in journals or key in closed:
                 say(Code.ORDER, "the definition must be the first line of its journal")
             else:
-                journals[key] = Journal(reading.opening, plain)
+                journals[key] = Journal(reading.opening, plain, pinned(reading.opening, say))
             continue
         if line is None or key is None:
             if key in journals:
@@ -46,8 +54,8 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
             say(Code.AFTER_HEAD, "the journal was closed before this line")
             continue
         if key not in journals:
-            journals[key] = Journal(line, plain)
-            undefined += key[0] == "run"
+            journals[key] = Journal(line, plain, contract)
+            undefined += key[0] == "run" and contract is None
         journals[key].last_line = number
         if journals[key].take(line, say):
             del journals[key]
@@ -59,6 +67,15 @@ def verify_lines(lines: Iterable[bytes | str], machines: Machines, *, most: int 
     kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
     notes = (undefined_note(undefined),) if undefined else ()
     return Report(kept, len(journals) + len(closed), number, findings.omitted, notes)
+
+
+def pinned(opening: Opening, say: Say) -> Contract | None:
+    """The definition on the first line of a run's log, if it can be read."""
+    found = read_contract(compact(opening.definition).encode())
+    if isinstance(found, Contract):
+        return found
+    say(Code.DEFINITION, found)
+    return None
 
 
 def undefined_note(journals: int) -> str:

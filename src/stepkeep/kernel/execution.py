@@ -82,12 +82,21 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
     if planned.by_hand and isinstance(outcome, Completed) and not outcome.token:
         raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
-    draft.caused_by("step_reported", event.actor)
+    draft.caused_by("step_reported", event.actor, _asked_for(outcome))
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
         return Accepted({"state": after.state, "due_in": after.due_at - draft.now})
     return Accepted({"state": after.state})
+
+
+def _asked_for(outcome: Outcome) -> dict[str, Any] | None:
+    """What the handler asked for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
+    if isinstance(outcome, Waiting):
+        return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
+    if not isinstance(outcome, Failed) or (outcome.delay is None and not outcome.final):
+        return None
+    return {"final": True} if outcome.final else {"retry_in_us": outcome.delay}
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:

@@ -68,6 +68,7 @@ class DialectScribe:
         self._machines = {view.noun: view for view in judged.views}
         self._chain = b""
         self._lines = 0
+        self._told: tuple[int, int] | None = None
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
@@ -101,6 +102,9 @@ class DialectScribe:
             "event": move.cause.event,
             "actor": move.cause.actor,
         }
+        if move.cause.detail is not None and self._told != (move.entry.seq, move.by):
+            metadata["detail"] = move.cause.detail
+        self._told = move.entry.seq, move.by
         metadata |= self._about(hop, shown) | self._particulars(hop, shown)
         if hop.trigger == StepTrigger.CLAIMED and shown.kind == "step":
             metadata["worker"] = move.cause.actor

@@ -1,0 +1,206 @@
+"""The pinned definition as the judge reads it: steps by number, edges, limits, delays and policies.
+
+It decodes the canonical document itself and imports nothing of the engine. A document that does not fit gives a
+problem, never an exception. `reenact.py` asks it what a step may do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import msgspec
+
+LONGEST_DELAY_US = 365 * 24 * 3600 * 1_000_000
+"""The longest pause between two attempts."""
+
+NEVER_RETRIED = frozenset({"validation", "governance", "auth", "conflict", "poison"})
+"""Categories that no policy retries."""
+
+
+class RetryRule(msgspec.Struct, frozen=True):
+    """A retry policy; times are microseconds."""
+
+    max_attempts: int
+    max_losses: int
+    backoff: str
+    initial: int
+    factor: float
+    max: int | None
+    jitter: float
+    on: tuple[str, ...]
+
+    def allows(self, category: str | None, counted: int) -> bool:
+        """Whether a failure of this category is retried after `counted` attempts."""
+        return category not in NEVER_RETRIED and category in self.on and counted < self.max_attempts
+
+    def allows_loss(self, counted: int, losses: int) -> bool:
+        return counted < self.max_attempts and losses < self.max_losses
+
+    def delay_us(self, run_id: str, no: int, counted: int) -> int:
+        """The pause after this many counted attempts."""
+        longest = LONGEST_DELAY_US if self.max is None else self.max
+        if self.backoff == "constant":
+            pause = self.initial
+        elif self.backoff == "linear":
+            pause = self.initial * counted
+        else:
+            try:
+                pause = int(self.initial * self.factor ** (counted - 1))
+            except OverflowError:
+                pause = longest
+        pause = min(pause, longest)
+        if self.jitter:
+            drawn = hashlib.sha256(f"{run_id}:{no}:{counted}".encode()).digest()[:8]
+            pause = int(pause * (1 - self.jitter * (int.from_bytes(drawn, "big") / 2**64)))
+        return pause
+
+
+HOOK_RETRY = RetryRule(
+    max_attempts=2,
+    max_losses=3,
+    backoff="exponential",
+    initial=1_000_000,
+    factor=2.0,
+    max=10_000_000,
+    jitter=0.0,
+    on=("agent", "external", "timeout", "transient", "unknown"),
+)
+"""The policy of the final check, which no definition changes."""
+
+
+class Edge(msgspec.Struct, frozen=True):
+    step: str
+    allow: tuple[str, ...]
+
+
+class Deadline(msgspec.Struct, frozen=True):
+    """The parts of a gate or a wait that the judge reads."""
+
+    deadline: int | None = None
+    on_deadline: str = "reject"
+    event: str = ""
+
+
+class HookRule(msgspec.Struct, frozen=True):
+    retry: RetryRule
+
+
+class StepRule(msgspec.Struct, frozen=True):
+    """One step of the definition."""
+
+    name: str
+    order: int
+    retry: RetryRule
+    on_failure: str
+    effect: str
+    compensate_when: str
+    completion: str
+    depends_on: tuple[Edge, ...] = ()
+    approval: Deadline | None = None
+    wait: Deadline | None = None
+    hold: Deadline | None = None
+    condition: str | None = None
+    undo: HookRule | None = None
+    rules: tuple[msgspec.Raw, ...] = ()
+    completion_deadline: int | None = None
+
+
+class Document(msgspec.Struct, frozen=True):
+    """The canonical definition; fields that change nothing in a run are ignored."""
+
+    name: str
+    version: int
+    steps: tuple[StepRule, ...]
+    dialect: str
+    on_failure: str
+    hook_failure: str
+    compensate_always: bool
+    grace: int
+    timeout: int | None = None
+    rules: tuple[msgspec.Raw, ...] = ()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A numbered step: main steps, then their hooks, then the final check."""
+
+    no: int
+    name: str
+    phase: str
+    rule: StepRule | None
+    retry: RetryRule
+    opens_by: str = "dependencies_met"
+    opens_for_us: int | None = None
+    needs: int = 0
+    dependents: tuple[tuple[int, frozenset[str]], ...] = ()
+    is_tolerant: bool = False
+    is_checked: bool = False
+    is_manual: bool = False
+
+
+class Contract(msgspec.Struct, frozen=True):
+    """A definition laid out by step number. `digest` is that of the document it was read from."""
+
+    document: Document
+    digest: str
+    places: dict[int, Place]
+    numbers: dict[str, int]
+    size: int
+
+
+_decode = msgspec.json.Decoder(Document).decode
+
+
+@lru_cache(maxsize=256)
+def read_contract(document: bytes) -> Contract | str:
+    """The contract in a canonical document, or the reason why there is none."""
+    try:
+        found = _decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return f"the definition cannot be read: {problem}"
+    ordered = sorted(found.steps, key=lambda step: (step.order, step.name))
+    numbers = {step.name: no for no, step in enumerate(ordered)}
+    if len(numbers) != len(ordered):
+        return "the definition has two steps of one name"
+    strangers = [edge.step for step in ordered for edge in step.depends_on if edge.step not in numbers]
+    if strangers:
+        return f"the definition names a step that it does not have: {strangers[0]!r}"
+    places = _places(found, ordered, numbers)
+    names = {place.name: no for no, place in places.items()}
+    return Contract(found, hashlib.sha256(document).hexdigest(), places, names, len(ordered))
+
+
+def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:
+    size = len(ordered)
+    dependents: list[list[tuple[int, frozenset[str]]]] = [[] for _ in ordered]
+    for no, step in enumerate(ordered):
+        for edge in step.depends_on:
+            dependents[numbers[edge.step]].append((no, frozenset(edge.allow)))
+    places = {no: _main(no, step, tuple(dependents[no])) for no, step in enumerate(ordered)}
+    for no, step in enumerate(ordered):
+        if step.undo is not None:
+            places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry)
+    if document.rules:
+        places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True)
+    return places
+
+
+def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...]) -> Place:
+    opening, waits = "dependencies_met", None
+    for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
+        if found is not None:
+            opening, waits = word, found.deadline
+    return Place(
+        no,
+        step.name,
+        "main",
+        step,
+        step.retry,
+        opens_by=opening,
+        opens_for_us=waits,
+        needs=len(step.depends_on),
+        dependents=dependents,
+        is_tolerant=step.on_failure == "skip",
+        is_checked=bool(step.rules),
+        is_manual=step.completion == "manual",
+    )

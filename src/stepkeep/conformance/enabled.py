@@ -1,0 +1,378 @@
+"""Which hop of a step is enabled, by the pinned definition: one guard per trigger.
+
+A guard compares a hop with what the definition, the step's past and the cause determine. It reports the field, the
+expected value and the reason, and changes nothing. `reenact.py` calls it before it records the hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from stepkeep.conformance.contract import LONGEST_DELAY_US, Contract, Place, StepRule
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import Step
+
+Problem = tuple[Code, str]
+LOST = "LEASE_EXPIRED"
+"""How the error text of a lost lease begins."""
+
+FREE = object()
+"""An expected value that the definition leaves open."""
+
+
+class Hop(NamedTuple):
+    """A hop with everything that its guard reads. `asked` is the detail of its cause."""
+
+    line: Line
+    step: Step
+    place: Place
+    contract: Contract
+    asked: Mapping[str, Any]
+
+    @property
+    def rule(self) -> StepRule | None:
+        return self.place.rule if self.place.phase == "main" else None
+
+    @property
+    def counted(self) -> int:
+        return self.line.attempt or 0
+
+
+Guard = Callable[[Hop], Iterator[Problem]]
+
+
+def wrong_field(name: str, found: object, expected: object, why: str) -> str:
+    """The text of a finding about one field."""
+    return f"metadata.{name} is {quoted(found)}, expected {quoted(expected)}: {why}"
+
+
+def check_enabled(hop: Hop) -> Iterator[Problem]:
+    """Every reason why this hop of a step cannot have happened like this."""
+    line = hop.line
+    events = EVENTS.get(line.trigger)
+    if events is not None and line.event not in events:
+        said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
+        yield Code.CAUSE, said
+    if line.event == "step_reported" and line.trigger in REPORTED and line.actor != hop.step.holder:
+        yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
+    if line.of is not None and line.trigger not in WITH_OF:
+        yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
+    yield from _tolerance(hop)
+    yield from _reason(hop)
+    yield from GUARDS.get(line.trigger, _nothing)(hop)
+    due_at = _due_at(hop)
+    if due_at is not FREE and line.due_at != due_at:
+        yield Code.TIMER, wrong_field("due_at", line.due_at, due_at, _why_due(hop))
+
+
+def _nothing(hop: Hop) -> Iterator[Problem]:
+    yield from ()
+
+
+# -- what every failure has in common --------------------------------------------------------------------------------
+def _tolerance(hop: Hop) -> Iterator[Problem]:
+    """`on_failure: skip` tolerates every failure, and nothing else does."""
+    hard, tolerated = hop.line.trigger in HARD, hop.line.trigger in TOLERATED
+    if tolerated and not hop.place.is_tolerant:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition does not tolerate its failure"
+    if hard and hop.place.is_tolerant:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition tolerates its failure (skip)"
+
+
+def _reason(hop: Hop) -> Iterator[Problem]:
+    """The category that belongs to a trigger; hops without a failure have none."""
+    line = hop.line
+    expected = CATEGORIES.get((line.trigger, line.source or ""), CATEGORIES.get((line.trigger, ""), NO_CATEGORY))
+    if line.trigger.startswith("deadline") and line.source == "awaiting_approval":
+        rule = hop.rule.approval or hop.rule.hold if hop.rule else None
+        expected = ("timeout",) if rule is not None and rule.on_deadline == "fail" else ("governance",)
+    if line.trigger == "condition_false" and not hop.place.is_tolerant:
+        expected = NO_CATEGORY
+    if expected is ANY_CATEGORY:
+        if line.category is None:
+            yield Code.SCHEMA, wrong_field("category", None, "a category", "a failure has one")
+    elif line.category not in expected:
+        words = " or ".join(map(str, expected))
+        yield Code.POLICY, wrong_field("category", line.category, words, f"that is what {quoted(line.trigger)} means")
+    needs_error = line.category is not None or line.trigger == "lease_lost"
+    if needs_error and line.error is None:
+        yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
+    if line.trigger == "lease_lost" and not (line.error or "").startswith(LOST):
+        yield Code.CONTRADICTION, wrong_field("error", line.error, LOST, "that is what a lost lease says")
+    lost_while_stopping = line.trigger == "cancelled" and line.event == "time_came" and hop.step.leased
+    if not needs_error and line.error is not None and not lost_while_stopping:
+        yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
+
+
+# -- one guard per trigger -------------------------------------------------------------------------------------------
+def _opens(hop: Hop) -> Iterator[Problem]:
+    if hop.line.trigger != hop.place.opens_by:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, expected {quoted(hop.place.opens_by)}: its kind"
+
+
+def _by_condition(hop: Hop) -> Iterator[Problem]:
+    if hop.rule is None or hop.rule.condition is None:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no condition"
+
+
+def _claimed(hop: Hop) -> Iterator[Problem]:
+    if hop.rule is not None and (hop.rule.approval or hop.rule.wait):
+        yield Code.CLAIM, "it is claimed, but no worker runs a gate or a wait"
+    if hop.step.attempt > hop.place.retry.max_attempts:
+        said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
+        yield Code.ATTEMPT, said
+
+
+def _completed(hop: Hop) -> Iterator[Problem]:
+    if hop.place.is_manual:
+        yield Code.POLICY, "trigger is 'completed', expected 'completion_requested': it is completed manually"
+    yield from _in_time(hop)
+
+
+def _in_time(hop: Hop) -> Iterator[Problem]:
+    if hop.line.due_at is None or hop.line.due_at < hop.line.at:
+        yield Code.TIMER, wrong_field("due_at", hop.line.due_at, "the end of a lease that still holds", "it reports")
+
+
+def _has_rules(hop: Hop) -> Iterator[Problem]:
+    if not hop.place.is_checked:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no rules"
+
+
+def _is_manual(hop: Hop) -> Iterator[Problem]:
+    if not hop.place.is_manual:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it is not completed manually"
+
+
+def _waited(hop: Hop) -> Iterator[Problem]:
+    if not isinstance(hop.asked.get("waits_for"), str) or type(hop.asked.get("takes_timeouts")) is not bool:
+        yield Code.CAUSE, "it waits, but its cause does not say for what: metadata.detail"
+    if hop.place.phase != "main":
+        yield Code.UNDO, "it waits; undo steps and rules must not"
+    if hop.line.due_at is not None and hop.line.due_at < hop.line.at:
+        yield Code.TIMER, wrong_field("due_at", hop.line.due_at, "a later time", "a wait ends after it began")
+
+
+def _retried(hop: Hop) -> Iterator[Problem]:
+    if hop.asked.get("final") is True:
+        yield Code.POLICY, "it is retried, but its handler ruled out another attempt"
+    if not hop.place.retry.allows(hop.line.category, hop.counted):
+        said = f"it is retried after attempt {hop.counted} of {hop.place.retry.max_attempts}"
+        yield Code.ATTEMPT, f"{said} failed as {quoted(hop.line.category)}, which the definition rules out"
+
+
+def _lost(hop: Hop) -> Iterator[Problem]:
+    counted = hop.counted if hop.line.source == "running" else hop.counted - 1
+    if not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
+        said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
+        yield Code.ATTEMPT, f"it continues after a lost lease, but {said}"
+
+
+def _failed(hop: Hop) -> Iterator[Problem]:
+    line, retry = hop.line, hop.place.retry
+    if line.event == "time_came":
+        counted = hop.counted if line.source == "running" else hop.counted - 1
+        if hop.step.due_at is None or line.at <= hop.step.due_at:
+            yield Code.TIMER, f"its lease is lost at {line.at}, but it holds until {hop.step.due_at}"
+        if retry.allows_loss(counted, hop.step.losses + 1):
+            said = f"{counted} of {retry.max_attempts} attempts, {hop.step.losses + 1} of {retry.max_losses} losses"
+            yield Code.ATTEMPT, f"it fails for good by a lost lease after {said}: it must be tried again"
+        if line.category != "poison":
+            yield Code.POLICY, wrong_field("category", line.category, "poison", "its last lease was lost")
+    elif retry.allows(line.category, hop.counted) and hop.asked.get("final") is not True:
+        said = f"attempt {hop.counted} of {retry.max_attempts} failed as {quoted(line.category)}"
+        yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
+
+
+def _at_once(hop: Hop) -> Iterator[Problem]:
+    """A report ends a pause or a wait only in the entry that began it."""
+    if hop.line.event == "step_reported" and hop.step.moved_in != hop.line.seq:
+        ends = "time_came" if hop.line.trigger == "retry_due" else "message_arrived"
+        yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
+
+
+def _handed_over(hop: Hop) -> Iterator[Problem]:
+    if not hop.step.takes_timeouts:
+        yield Code.POLICY, "its deadline is handed over, but its handler does not take timeouts"
+
+
+def _deadline(hop: Hop) -> Iterator[Problem]:
+    if hop.line.source == "awaiting_event" and hop.step.fence and hop.step.takes_timeouts:
+        yield Code.POLICY, "its deadline fails it, but its handler takes timeouts"
+
+
+def _gate(wanted: str) -> Guard:
+    def guard(hop: Hop) -> Iterator[Problem]:
+        if hop.line.trigger == "approved" and (hop.rule is None or hop.rule.approval is None):
+            yield Code.POLICY, "trigger is 'approved', but it is no gate: an approved hold makes it ready"
+        if hop.line.trigger == "hold_approved" and (hop.rule is None or hop.rule.hold is None):
+            yield Code.POLICY, "trigger is 'hold_approved', but the definition does not hold it"
+        yield from _detail(hop, "decision", wanted)
+
+    return guard
+
+
+def _manual(wanted: str) -> Guard:
+    def guard(hop: Hop) -> Iterator[Problem]:
+        yield from _detail(hop, "outcome", wanted)
+
+    return guard
+
+
+def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
+    for field, expected in ((name, wanted), ("step", hop.place.name)):
+        if hop.asked.get(field) != expected:
+            why = f"its cause must say so for {quoted(hop.line.trigger)}"
+            yield Code.CAUSE, wrong_field(f"detail.{field}", hop.asked.get(field), expected, why)
+
+
+# -- timers ----------------------------------------------------------------------------------------------------------
+def _due_at(hop: Hop) -> object:
+    """When time moves the step next, after this hop."""
+    line = hop.line
+    if line.trigger in OPEN_DUE:
+        return FREE
+    if line.trigger == hop.place.opens_by:
+        return _after(line.at, hop.place.opens_for_us)
+    if line.trigger == "completion_requested":
+        return _after(line.at, hop.rule.completion_deadline if hop.rule else None)
+    if line.trigger == "retry_scheduled":
+        return line.at + _pause_us(hop)
+    return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
+
+
+def _pause_us(hop: Hop) -> int:
+    asked = hop.asked.get("retry_in_us")
+    if type(asked) is int:
+        return max(min(asked, LONGEST_DELAY_US), 0)
+    return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, hop.counted), 0)
+
+
+def _why_due(hop: Hop) -> str:
+    reasons = {"retry_scheduled": "the backoff of its definition", "completion_requested": "its completion deadline"}
+    return reasons.get(hop.line.trigger, "its deadline" if hop.line.trigger == hop.place.opens_by else "no timer")
+
+
+def _after(at: int, duration_us: int | None) -> int | None:
+    return None if duration_us is None else at + duration_us
+
+
+# -- tables ----------------------------------------------------------------------------------------------------------
+OPEN_DUE = frozenset({"claimed", "completed", "waited"})
+"""Triggers whose due time a worker or a handler chooses; their guards check its bounds."""
+
+WITH_OF = frozenset(
+    {
+        "dependencies_met", "gate_opened", "held", "wait_opened", "condition_false", "condition_broken",
+        "dependency_unmet", "denied", "cancelled",
+    }
+)  # fmt: skip
+"""Triggers of which another step may be the reason."""
+
+TOLERATED = frozenset(
+    {
+        "failed_tolerated", "rules_failed_tolerated", "deadline_tolerated", "rejected_tolerated",
+        "completion_failed_tolerated",
+    }
+)  # fmt: skip
+HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"deadline"}) | {
+    "deadline_passed",
+    "condition_broken",
+}
+
+REPORTED = frozenset(
+    {
+        "completed", "released", "waited", "completion_requested", "retry_scheduled", "failed", "failed_tolerated",
+        "rules_passed", "rules_failed", "rules_failed_tolerated",
+    }
+)  # fmt: skip
+"""Triggers that a report of the worker causes."""
+
+_REPORT, _TIME = ("step_reported",), ("time_came",)
+EVENTS: Mapping[str, tuple[str, ...]] = {
+    "claimed": ("step_claimed",),
+    "released": _REPORT,
+    "completed": _REPORT,
+    "waited": _REPORT,
+    "completion_requested": _REPORT,
+    "retry_scheduled": _REPORT,
+    "rules_passed": ("step_reported", "completion_signalled"),
+    "rules_failed": _REPORT,
+    "rules_failed_tolerated": _REPORT,
+    "failed": ("step_reported", "time_came"),
+    "failed_tolerated": ("step_reported", "time_came"),
+    "lease_lost": _TIME,
+    "retry_due": ("time_came", "step_reported"),
+    "deadline_handed_over": _TIME,
+    "deadline_passed": _TIME,
+    "deadline_tolerated": _TIME,
+    "message_arrived": ("message_arrived", "step_reported"),
+    "approved": ("gate_decided",),
+    "hold_approved": ("gate_decided",),
+    "rejected": ("gate_decided",),
+    "rejected_tolerated": ("gate_decided",),
+    "completion_succeeded": ("completion_signalled",),
+    "completion_failed": ("completion_signalled",),
+    "completion_failed_tolerated": ("completion_signalled",),
+    "completion_cancelled": ("completion_signalled",),
+}
+"""The events that can lead to a trigger; a trigger without a row may follow from any."""
+
+NO_CATEGORY: tuple[str | None, ...] = (None,)
+ANY_CATEGORY: tuple[str | None, ...] = ()
+CATEGORIES: Mapping[tuple[str, str], tuple[str | None, ...]] = {
+    ("failed", ""): ANY_CATEGORY,
+    ("failed_tolerated", ""): ANY_CATEGORY,
+    ("failed", "validating"): ("poison",),
+    ("failed_tolerated", "validating"): ("poison",),
+    ("retry_scheduled", ""): ANY_CATEGORY,
+    ("rules_failed", ""): ("validation",),
+    ("rules_failed_tolerated", ""): ("validation",),
+    ("condition_broken", ""): ("validation",),
+    ("condition_false", ""): (None, "validation"),
+    ("denied", ""): ("governance",),
+    ("rejected", ""): ("governance",),
+    ("rejected_tolerated", ""): ("governance",),
+    ("deadline_passed", ""): ("timeout",),
+    ("deadline_tolerated", ""): ("timeout",),
+    ("completion_failed", ""): ("external",),
+    ("completion_failed_tolerated", ""): ("external",),
+    ("cancelled", "running"): (
+        None, "transient", "external", "timeout", "agent", "unknown",
+    ),
+}  # fmt: skip
+"""The categories of a trigger, by the state that it leaves where that matters."""
+
+GUARDS: Mapping[str, Guard] = {
+    "dependencies_met": _opens,
+    "gate_opened": _opens,
+    "held": _opens,
+    "wait_opened": _opens,
+    "condition_false": _by_condition,
+    "condition_broken": _by_condition,
+    "claimed": _claimed,
+    "completed": _completed,
+    "rules_failed": _has_rules,
+    "rules_failed_tolerated": _has_rules,
+    "waited": _waited,
+    "completion_requested": _is_manual,
+    "retry_scheduled": _retried,
+    "retry_due": _at_once,
+    "message_arrived": _at_once,
+    "lease_lost": _lost,
+    "failed": _failed,
+    "failed_tolerated": _failed,
+    "deadline_handed_over": _handed_over,
+    "deadline_passed": _deadline,
+    "deadline_tolerated": _deadline,
+    "approved": _gate("approved"),
+    "hold_approved": _gate("approved"),
+    "rejected": _gate("rejected"),
+    "rejected_tolerated": _gate("rejected"),
+    "completion_succeeded": _manual("Succeeded"),
+    "completion_failed": _manual("Failed"),
+    "completion_failed_tolerated": _manual("Failed"),
+    "completion_cancelled": _manual("Cancelled"),
+}

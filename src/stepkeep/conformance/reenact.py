@@ -1,0 +1,388 @@
+"""Re-enacts a run from its pinned definition: which steps open, what a failure leads to, how the run must end.
+
+It keeps what the definition and the hops so far make necessary (steps that must open, a run that must stop), and
+reports a hop that is not enabled and a necessity that an entry leaves out. `enabled.py` checks single hops. It shares
+no code with the engine. `history.py` calls it for logs that carry their definition.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import Say
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import Step
+
+ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
+LIVE = frozenset({"queued", "running", "blocked", "validating"})
+OPENINGS = frozenset(
+    {"dependencies_met", "gate_opened", "held", "wait_opened", "condition_false", "condition_broken", "denied"}
+)
+STIRRED = frozenset({"progressed", "resumed"})
+UNSTIRRED = frozenset({"planned", "dependencies_met", "cancelled"})
+"""Hops of a step that leave a queued run queued."""
+
+RUN_EVENTS = {
+    "created": "run_created",
+    "started": "run_started",
+    "timed_out": "time_came",
+    "undo_requested": "cancel_requested",
+    "cancelled": "cancel_requested",
+}
+"""The only event that leads to a trigger of the run."""
+
+NOTED = ("message_arrived",)
+"""Events that may be on record without a hop."""
+
+STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
+BLAMING = ("step_failed", "rules_failed")
+"""Triggers of the run that name a step as their reason."""
+
+ANY_TEXT = object()
+"""An error text that the engine words itself."""
+
+
+class Reenactment:
+    """One run and what its definition makes necessary next."""
+
+    def __init__(self, contract: Contract, steps: Mapping[int, Step]) -> None:
+        self.contract, self.steps = contract, steps
+        self.unmet = {no: place.needs for no, place in contract.places.items() if place.phase == "main"}
+        self.to_open: dict[int, int | None] = {}
+        self.to_skip: dict[int, int] = {}
+        self.hooks: list[int] = []
+        self.must_stop: int | None = None
+        self.must_cancel = False
+        self.must_stir = ""
+        self.planned = 0
+        self.tolerated_failures = 0
+        self.started_at: int | None = None
+        self.stopped_at = 0
+        self.stopped_in = 0
+        self.blamed: int | None = None
+        self.cause: str | None = None
+        self.policy = ""
+        self.is_partial = False
+        self.category: str | None = None
+        self.error: object = None
+        self.arrived: Counter[str] = Counter()
+        self.asked: Mapping[str, Any] = {}
+        self._cause = (0, -1)
+
+    # -- causes ------------------------------------------------------------------------------------------------------
+    def hear(self, line: Line, say: Say) -> None:
+        """Read the cause of a line: its detail belongs to every hop that it leads to."""
+        if (line.seq, line.by) == self._cause:
+            return
+        self._cause = line.seq, line.by
+        self.asked = {} if line.detail is None else json.loads(line.detail)
+        if line.about == "note" and line.event not in NOTED:
+            say(Code.CAUSE, wrong_field("event", line.event, " or ".join(NOTED), "nothing else moves nothing"))
+        if line.event == "message_arrived":
+            for name in ("id", "name"):
+                if not isinstance(self.asked.get(name), str):
+                    said = wrong_field(f"detail.{name}", self.asked.get(name), "a text", "a message has one")
+                    say(Code.CAUSE, said)
+            self.arrived[str(self.asked.get("name"))] += 1
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+    def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
+        """Check a hop of a step before it is recorded."""
+        place = self.contract.places.get(line.no)
+        if place is None or place.name != line.step:
+            known = "no step" if place is None else f"step {quoted(place.name)}"
+            say(Code.DEFINITION, f"{step.title} has number {line.no}, where the definition has {known}")
+            return
+
+        def tell(code: Code, said: str) -> None:
+            say(code, f"{step.title}: {said}")
+
+        if self.must_stop is not None:
+            say(Code.POLICY, f"{step.title} moves where the run must stop, because {self._name(self.must_stop)} failed")
+            self.must_stop = None
+        if self.must_stir and (line.trigger in UNSTIRRED if self.must_stir == "progressed" else False):
+            say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it began")
+        self.must_stir = ""
+        if run_state == "queued" and line.trigger not in UNSTIRRED:
+            say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
+        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked)):
+            tell(*problem)
+        if line.trigger == "planned":
+            self._plan(place, run_state, tell)
+        elif line.trigger in OPENINGS:
+            self._open(place, line, tell)
+        elif line.trigger == "dependency_unmet":
+            self._skip(place, line, tell)
+        elif line.trigger in ("message_arrived", "wait_satisfied"):
+            self._consume(step, place, tell)
+        elif line.trigger == "cancelled":
+            self._cancel(place, step, line, run_state, tell)
+        self._remember(step, place, line, run_state)
+
+    def _plan(self, place: Place, run_state: str, tell: Say) -> None:
+        if place.phase == "main":
+            self.planned += 1
+        elif place.phase == "check":
+            self.to_open[place.no] = None
+        elif place.no not in self.hooks:
+            tell(Code.UNDO, "it is planned, but the definition and the steps so far leave nothing to undo by it")
+
+    def _open(self, place: Place, line: Line, tell: Say) -> None:
+        if place.no not in self.to_open:
+            tell(Code.DEPENDENCY, f"it is {quoted(line.trigger)} before the steps it depends on allow that")
+            return
+        self._check_of(line, self.to_open.pop(place.no), tell)
+
+    def _skip(self, place: Place, line: Line, tell: Say) -> None:
+        if place.no not in self.to_skip:
+            tell(Code.DEPENDENCY, "it is skipped, but no step it depends on makes that necessary")
+            return
+        self._check_of(line, self.to_skip.pop(place.no), tell)
+
+    def _check_of(self, line: Line, wanted: int | None, tell: Say) -> None:
+        expected = None if wanted is None else self._name(wanted)
+        if line.of != expected:
+            tell(Code.DEPENDENCY, wrong_field("of", line.of, expected, "that is the step that leads to it"))
+
+    def _consume(self, step: Step, place: Place, tell: Say) -> None:
+        wait = place.rule.wait if place.rule else None
+        name = wait.event if wait is not None else step.waits_for
+        if name is None:
+            return
+        if not self.arrived[name]:
+            tell(Code.CAUSE, f"its wait ends by a message {quoted(name)}, but every such message was consumed before")
+        else:
+            self.arrived[name] -= 1
+
+    def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
+        now_stopping = self.stopped_in == line.seq and not step.leased
+        self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)
+        if run_state == "compensating":
+            if self.contract.document.hook_failure != "stop" or not self.is_partial or place.phase != "undo":
+                tell(Code.POLICY, "it is cancelled during a rollback that the definition does not stop")
+        elif run_state == "stopping":
+            if line.event == "time_came" and step.leased and self._in_grace(line) and not self._lost(step, line):
+                tell(Code.TIMER, f"it is fenced off before its grace period ends at {self._grace_end()}")
+        else:
+            self.must_cancel = True
+
+    def _lost(self, step: Step, line: Line) -> bool:
+        return step.due_at is not None and line.at > step.due_at
+
+    def _in_grace(self, line: Line) -> bool:
+        return line.at < self._grace_end()
+
+    def _grace_end(self) -> int:
+        return self.stopped_at + self.contract.document.grace
+
+    # -- what a hop makes necessary ----------------------------------------------------------------------------------
+    def _remember(self, step: Step, place: Place, line: Line, run_state: str) -> None:
+        step.losses += line.trigger == "lease_lost"
+        if line.trigger == "claimed":
+            step.holder = line.actor
+        elif line.trigger == "waited":
+            step.waits_for = self.asked.get("waits_for")
+            step.takes_timeouts = self.asked.get("takes_timeouts") is not False
+        if line.target not in ENDED:
+            return
+        step.category, step.error = line.category, line.error
+        step.is_hard = _is_hard(step, line, self.steps, self.contract)
+        if place.phase == "undo":
+            self._hook_ended(place, line)
+        elif place.phase == "main":
+            self._main_ended(place, step, line, run_state)
+        elif line.target == "failed" and run_state == "validating":
+            self.must_stop = place.no
+
+    def _hook_ended(self, place: Place, line: Line) -> None:
+        failed = line.target != "succeeded"
+        self.is_partial |= failed
+        if place.no in self.hooks:
+            self.hooks.remove(place.no)
+        if failed and self.contract.document.hook_failure == "stop":
+            self.blamed = place.no
+            return
+        if self.hooks:
+            self.to_open[self.hooks[0]] = place.no
+
+    def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
+        if run_state == "stopping" or line.trigger == "cancelled":
+            return
+        if line.target == "failed":
+            assert place.rule is not None
+            if place.rule.on_failure != "continue":
+                self.must_stop = place.no
+                return
+            self.tolerated_failures += 1
+            self._blame(line.category, line.error)
+        for no, allow in place.dependents:
+            if self._state(no) != "pending" or no in self.to_skip or no in self.to_open:
+                continue
+            if line.target not in allow or step.is_hard:
+                self.to_skip[no] = place.no
+                continue
+            self.unmet[no] -= 1
+            if not self.unmet[no]:
+                self.to_open[no] = place.no
+
+    def _state(self, no: int) -> str:
+        step = self.steps.get(no)
+        return "" if step is None else step.state
+
+    def _name(self, no: int) -> str:
+        return self.contract.places[no].name
+
+    def _blame(self, category: str | None, error: object) -> None:
+        if self.category is None:
+            self.category, self.error = category, error
+
+    # -- the run -----------------------------------------------------------------------------------------------------
+    def run_hop(self, line: Line, say: Say) -> None:
+        """Check a hop of the run before it is recorded."""
+        document = self.contract.document
+        event = RUN_EVENTS.get(line.trigger)
+        if event is not None and line.event != event:
+            said = wrong_field("event", line.event, event, f"only that leads to {quoted(line.trigger)}")
+            say(Code.CAUSE, f"the run: {said}")
+        if line.of is not None and line.trigger not in BLAMING:
+            say(Code.CONTRADICTION, f"the run: {wrong_field('of', line.of, None, 'no step leads to this')}")
+        if line.target not in RUN_ENDED and (line.category, line.error) != (None, None):
+            found = line.category or line.error
+            said = wrong_field("category or error", found, None, "only the end of a run has them")
+            say(Code.CONTRADICTION, f"the run: {said}")
+        if self.must_stir:
+            say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
+            self.must_stir = ""
+        if line.trigger in STIRRED:
+            self.must_stir = line.trigger
+        elif line.trigger == "started":
+            self.started_at = line.at
+            self.to_open = {no: None for no, needs in self.unmet.items() if not needs}
+        elif line.trigger in STOPS:
+            self._stop(line, say)
+        elif line.trigger == "cancelled":
+            self.must_cancel, self.cause, self.error = False, "cancel", ANY_TEXT
+            self.to_open.clear()
+            self.to_skip.clear()
+            if line.source != "idle" and self.asked.get("compensate") is not False:
+                say(Code.POLICY, "the run is cancelled at once, but its cause asks for compensation")
+        elif line.trigger in ("stopped_failed", "stopped_cancelled", "undo_started"):
+            self._end_stopping(line, say)
+        elif line.trigger in ("undone", "undo_failed"):
+            if self.hooks and not (document.hook_failure == "stop" and self.is_partial):
+                say(Code.UNDO, f"the rollback ends, but {quoted(self._name(self.hooks[0]))} has not run")
+            if (line.trigger == "undo_failed") != self.is_partial:
+                expected = "undo_failed" if self.is_partial else "undone"
+                say(Code.UNDO, f"the run: trigger is {quoted(line.trigger)}, expected {quoted(expected)}")
+        elif line.trigger == "rules_passed" and document.rules:
+            check = self._state(2 * self.contract.size)
+            if check != "succeeded":
+                say(Code.ENDING, f"the run passes its rules, but its check is {quoted(check)}")
+        if line.target in RUN_ENDED:
+            self._check_blame(line, say)
+
+    def _stop(self, line: Line, say: Say) -> None:
+        document, of = self.contract.document, self.contract.numbers.get(line.of or "")
+        if line.trigger in BLAMING:
+            if self.must_stop is None or of != self.must_stop:
+                say(Code.POLICY, f"the run stops because of {quoted(line.of)}, which does not make that necessary")
+            failed = self.steps.get(-1 if of is None else of)
+            place = self.contract.places.get(-1 if of is None else of)
+            rule = place.rule if place is not None and place.phase == "main" else None
+            self.policy = document.on_failure if rule is None else rule.on_failure
+            if failed is not None:
+                self._blame(failed.category, failed.error)
+        else:
+            self.policy = document.on_failure
+        if line.trigger == "steps_failed" and not self.tolerated_failures:
+            say(Code.POLICY, "the run stops because steps failed, but none failed under 'continue'")
+        if line.trigger == "timed_out":
+            self._check_timeout(line, say)
+            self._blame("timeout", ANY_TEXT)
+        if line.trigger == "undo_requested":
+            self.policy = "compensate"
+            if self.asked.get("compensate") is not True:
+                say(Code.POLICY, "the run stops to be undone, but its cause does not ask for compensation")
+            self._blame(None, ANY_TEXT)
+        self.cause = {"timed_out": "timeout", "undo_requested": "cancel"}.get(line.trigger, "failure")
+        self.must_stop, self.stopped_at, self.stopped_in, self.blamed = None, line.at, line.seq, of
+        self.to_open.clear()
+        self.to_skip.clear()
+
+    def _check_timeout(self, line: Line, say: Say) -> None:
+        timeout = self.contract.document.timeout
+        if timeout is None:
+            say(Code.TIMER, "the run times out, but its definition has no timeout")
+        elif self.started_at is not None and line.at < self.started_at + timeout:
+            say(Code.TIMER, f"the run times out at {line.at}, but its timeout ends at {self.started_at + timeout}")
+
+    def _end_stopping(self, line: Line, say: Say) -> None:
+        hooks = self._to_undo()
+        expected = "undo_started" if hooks else "stopped_cancelled" if self.cause == "cancel" else "stopped_failed"
+        if line.trigger != expected:
+            why = f"{len(hooks)} steps are to be undone" if hooks else f"nothing is to be undone after a {self.cause}"
+            say(Code.POLICY, f"the run: trigger is {quoted(line.trigger)}, expected {quoted(expected)}: {why}")
+        self.hooks = hooks
+        if hooks:
+            self.to_open[hooks[0]] = None
+
+    def _to_undo(self) -> list[int]:
+        """The hooks that must run, in their order."""
+        if self.policy != "compensate" and not self.contract.document.compensate_always:
+            return []
+        undone: list[Step] = []
+        for no in range(self.contract.size):
+            step, rule = self.steps.get(no), self.contract.places[no].rule
+            if step is None or rule is None:
+                continue
+            if step.state != "succeeded" and not (step.fence and rule.compensate_when == "attempted"):
+                continue
+            if rule.undo is not None:
+                undone.append(step)
+            elif rule.effect != "read":
+                self.is_partial = True
+        return [step.no + self.contract.size for step in sorted(undone, key=lambda one: one.settled, reverse=True)]
+
+    def _check_blame(self, line: Line, say: Say) -> None:
+        expected = None if line.target == "succeeded" else self.category
+        if line.category != expected:
+            say(Code.ENDING, f"the run: {wrong_field('category', line.category, expected, 'its first failure')}")
+        if line.target == "succeeded" and line.error is not None:
+            say(Code.ENDING, f"the run: {wrong_field('error', line.error, None, 'it succeeded')}")
+        if self.error is not ANY_TEXT and line.target != "succeeded" and line.error != self.error:
+            say(Code.ENDING, f"the run: {wrong_field('error', line.error, self.error, 'its first failure')}")
+
+    # -- the end of an entry -----------------------------------------------------------------------------------------
+    def entry_ended(self, state: str, say: Say) -> None:
+        """Everything that an entry makes necessary happens in it."""
+        if self.planned < self.contract.size:
+            said = f"{self.planned} of {self.contract.size} steps of the definition were planned"
+            say(Code.DEFINITION, f"steps are missing: {said} when the run was created")
+            self.planned = self.contract.size
+        if self.must_stop is not None:
+            say(Code.POLICY, f"the run goes on although {quoted(self._name(self.must_stop))} failed: it must stop")
+        if self.must_cancel:
+            say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")
+        if self.must_stir:
+            say(Code.ENDING, f"the run is {quoted(self.must_stir)}, but nothing in it moves")
+        if state not in RUN_ENDED:
+            for no in (*self.to_open, *self.to_skip):
+                say(Code.DEPENDENCY, f"step {quoted(self._name(no))} must move on here: what it depends on has ended")
+        self.must_stop, self.must_cancel, self.must_stir = None, False, ""
+        self.to_open.clear()
+        self.to_skip.clear()
+
+
+def _is_hard(step: Step, line: Line, steps: Mapping[int, Step], contract: Contract) -> bool:
+    """Whether this end satisfies no dependency: a rejected or expired gate, and what is skipped because of one."""
+    if line.trigger == "dependency_unmet":
+        reason = steps.get(contract.numbers.get(line.of or "", -1))
+        return reason is not None and reason.is_hard
+    return line.source == "awaiting_approval" and line.trigger.startswith(("rejected", "deadline"))

@@ -1,0 +1,137 @@
+"""The judge re-enacts a journal from its definition: true runs pass, other stories do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.conformance.lies import changed, find
+from tests.conformance.logs import cancel, entries_of, failure, log_of, retry, rollback, success, unfinished, written
+from tests.conformance.tellings import stories, walks
+from tests.kernel.driver import World
+
+from stepkeep.conformance.contract import Contract, read_contract
+from stepkeep.conformance.report import Code
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.kernel.definition import encode_definition
+from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
+from stepkeep.operations.log import canonical_machines
+
+MACHINES = canonical_machines()
+Told = list[Entry]
+
+
+def contract_of(world: World) -> Contract:
+    found = read_contract(encode_definition(world.plan.definition))
+    assert isinstance(found, Contract), found
+    return found
+
+
+def findings(world: World, entries: Sequence[Entry]) -> list[str]:
+    report = verify_lines(written(entries, world.plan), MACHINES, contract=contract_of(world))
+    return [str(finding) for finding in report.findings]
+
+
+def test_every_run_that_the_kernel_makes_is_reenacted_without_a_finding() -> None:
+    for world in [*stories(), *walks(80, seed=5)]:
+        report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
+        assert report.ok, report.findings[:3]
+
+
+# -- stories that the machine's tables allow and the definition does not -----------------------------------------------
+def with_hop(world: World, name: str, trigger: str, **changes: Any) -> Told:
+    no = RUN_ENTITY if name == "run" else world.no(name)
+    entries = entries_of(world)
+    return changed(entries, *find(entries, no, trigger), **changes)
+
+
+def with_cause(world: World, event: str, **changes: Any) -> Told:
+    entries = entries_of(world)
+    at, place = next(
+        (at, place)
+        for at, entry in enumerate(entries)
+        for place, cause in enumerate(entry.causes)
+        if cause.event == event
+    )
+    causes: list[Cause] = list(entries[at].causes)
+    causes[place] = replace(causes[place], **changes)
+    return [*entries[:at], replace(entries[at], causes=tuple(causes)), *entries[at + 1 :]]
+
+
+def without_step(world: World, name: str) -> Told:
+    no = world.no(name)
+    kept = [replace(e, hops=tuple(hop for hop in e.hops if hop.no != no and hop.of != no)) for e in entries_of(world)]
+    return [replace(entry, seq=seq) for seq, entry in enumerate((one for one in kept if one.hops), 1)]
+
+
+LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
+    "a backoff that the definition does not give": (
+        retry,
+        lambda world: with_hop(world, "a", "retry_scheduled", due_at=world_due(world) + 1),
+        Code.TIMER,
+    ),
+    "a step cut out": (failure, lambda world: without_step(world, "c"), Code.DEFINITION),
+    "a fence that skips a number": (
+        success,
+        lambda world: with_hop(world, "pack", "claimed", fence=3),
+        Code.FENCE,
+    ),
+    "a category that is retried where the step failed for good": (
+        failure,
+        lambda world: with_hop(world, "a", "failed", category="transient"),
+        Code.ATTEMPT,
+    ),
+    "a report by another worker": (success, lambda world: with_cause(world, "step_reported", actor="w9"), Code.CAUSE),
+    "an approval that was a rejection": (
+        success,
+        lambda world: with_cause(world, "gate_decided", detail={"step": "sign", "decision": "rejected"}),
+        Code.CAUSE,
+    ),
+    "a message of another name": (
+        success,
+        lambda world: with_cause(world, "message_arrived", detail={"id": "m1", "name": "other"}),
+        Code.CAUSE,
+    ),
+    "another step to blame": (failure, lambda world: with_hop(world, "run", "step_failed", of=1), Code.POLICY),
+    "another error at the end": (
+        failure,
+        lambda world: with_hop(world, "run", "stopped_failed", error="x"),
+        Code.ENDING,
+    ),
+    "a rollback nobody asked for": (
+        rollback,
+        lambda world: with_cause(world, "cancel_requested", detail={"compensate": False}),
+        Code.POLICY,
+    ),
+    "a cancel that asked for compensation": (
+        cancel,
+        lambda world: with_cause(world, "cancel_requested", detail={"compensate": True}),
+        Code.POLICY,
+    ),
+    "a gate with a deadline that it does not have": (
+        unfinished,
+        lambda world: with_hop(world, "b", "gate_opened", due_at=2_000_000_000_000_000),
+        Code.TIMER,
+    ),
+}
+
+
+def world_due(world: World) -> int:
+    entries = entries_of(world)
+    at, place = find(entries, world.no("a"), "retry_scheduled")
+    return entries[at].hops[place].due_at or 0
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_story_that_the_definition_rules_out_is_found(lie: str) -> None:
+    story, tell, code = LIES[lie]
+    world = story()
+    found = verify_lines(written(tell(world), world.plan), MACHINES, contract=contract_of(world)).findings
+    assert code in {finding.code for finding in found}, found
+
+
+def test_a_definition_that_cannot_be_read_gives_a_reason() -> None:
+    assert "cannot be read" in str(read_contract(b"{"))
+    assert "cannot be read" in str(read_contract(b'{"name":"x"}'))
