@@ -54,6 +54,7 @@ from stepkeep.kernel.states import (
     RunState,
     StepState,
 )
+from stepkeep_lab.invariants.journal import JournalFold
 
 S = StepState
 IN_SEQUENCE = (S.SUCCEEDED, S.SKIPPED)
@@ -164,11 +165,7 @@ class World:
         self.outbox: list[OutboxEntry] = []
         self.bodies: list[bytes] = []
         self.hops: list[Hop] = []
-        self.claims: list[tuple[int, int]] = []
-        self.fences: dict[int, int] = {}
-        self.refused: set[int] = set()
-        self.folded: dict[int, str] = {}
-        self.failed_on = 0
+        self.fold = JournalFold(self.plan)
         self.spent = 0
         self.touched = 0
         self.rounds = 0

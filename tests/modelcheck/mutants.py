@@ -173,7 +173,7 @@ def _nothing_ever_finishes(patch: Patch) -> None:
 
 
 STALE, TIMERS, WOKEN = "I3 stale reports are refused", "timers fire when they are due", "I6 no lost wake-up"
-UNDO, LIMITS, OWN = "I7 what was done is undone, last first", "I10 limits", "InvariantBroken"
+UNDO, LIMITS, OWN = "I7 completed steps are undone, last first", "I10 limits", "InvariantBroken"
 MUTANTS = (
     Mutant("no fence", "crowd", STALE, _no_fence),
     Mutant("expired leases are believed", "crowd", STALE, _expired_leases_are_believed),

@@ -41,7 +41,7 @@ def test_a_failing_seed_comes_with_the_command_that_plays_it(capsys: pytest.Capt
     said = capsys.readouterr().out
     assert "seed 1 FAILED; play it again:  stepkeep lab simulate --seeds 1 --from 1\n" in said
     assert "  smaller:  stepkeep lab simulate --seeds 1 --from 1 --with '" in said
-    assert "I3: " in said
+    assert "I3 fences grow by one: " in said
 
 
 def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import Lease
-from stepkeep_lab.modelcheck import properties
+from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.modelcheck.world import State
 
 pytestmark = pytest.mark.postgres
@@ -296,7 +296,7 @@ async def told(
     stage.shift()
     run = run or _only_run(played)
     plan, state = await state_of(stage, run)
-    properties.at(plan, state, set())
+    check_rows(plan, state.run, state.rows, state.inbox)
     assert await stage.engine.store.stuck_runs() == []
     seen = Told(
         answers=tuple(_said(answer) for answer in played.answers),
@@ -337,7 +337,7 @@ def _said(answer: Any) -> str:
 
 
 async def state_of(stage: Stage, run: str) -> tuple[Plan, State]:
-    """The run as it is in the database, for the model checker's own properties."""
+    """The run as it is in the database, for the invariants of its rows."""
     store = stage.engine.store
     found = await store.read_run(TENANT, run)
     assert found is not None

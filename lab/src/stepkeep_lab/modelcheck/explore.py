@@ -21,11 +21,13 @@ from stepkeep.kernel.decision import Accepted, Decision, Snapshot
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep_lab.invariants.journal import Arrow
+from stepkeep_lab.invariants.rows import check_rows
+from stepkeep_lab.invariants.violation import Violation
 from stepkeep_lab.modelcheck import properties
 from stepkeep_lab.modelcheck.backwards import first_without_way
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.moves import CAUSES, Move, Moves
-from stepkeep_lab.modelcheck.properties import Arrow, Violation
 from stepkeep_lab.modelcheck.world import NOW, Codec, State, after, born, crashed, run_out
 
 
@@ -187,7 +189,7 @@ class Explorer:
         self.states.append(packed)
         self.parents.append(parent)
         try:
-            properties.at(self.plan, state, self.sound)
+            check_rows(self.plan, state.run, state.rows, state.inbox, self.sound)
         except Violation as problem:
             raise self._found(problem, parent, label) from problem
         if state.run.state in RUN_TERMINAL:
@@ -233,7 +235,7 @@ class Explorer:
             try:
                 successor = self._follow(state, snapshot, move)
                 if successor is not None:
-                    properties.at(self.plan, successor, self.sound)
+                    check_rows(self.plan, successor.run, successor.rows, successor.inbox, self.sound)
             except (Broken, Violation) as problem:
                 raise self._found(problem, place, *labels, move.label) from problem
             if successor is not None:

@@ -1,0 +1,169 @@
+"""Invariants of the rows of one run between two transactions.
+
+The kernel keeps counters, timers and states as it goes; here each is counted again from the rows. Must not use the
+kernel's decisions or its own checks. The kernel tests, the model checker, the simulator and torture call `check_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from stepkeep.kernel.definition import CompensateWhen, Effect
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import (
+    RUN_TERMINAL,
+    STEP_MOVING,
+    STEP_TERMINAL,
+    STEP_WAITING,
+    OnFailure,
+    Rollback,
+    RunState,
+    StepState,
+)
+from stepkeep_lab.invariants.violation import must
+
+BEFORE_STOPPING = frozenset({RunState.QUEUED, RunState.RUNNING, RunState.BLOCKED, RunState.VALIDATING})
+TO_BE_TRIED = frozenset({StepState.READY, StepState.RUNNING, StepState.RETRYING})
+Rows = Mapping[int, Step]
+
+
+def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: set[Step] | None = None) -> None:
+    """Raise if the rows contradict the plan or each other. `inbox` has the names of the unconsumed messages.
+
+    `sound` remembers rows that passed, so that the model checker checks each distinct row once.
+    """
+    _counters_are_counts(plan, run, rows, inbox)
+    _cause_to_progress(plan, run, rows)
+    for row in rows.values():
+        if sound is None or row not in sound:
+            _row_is_sound(plan, row)
+            if sound is not None:
+                sound.add(row)
+    _messages_are_delivered(run, rows, inbox)
+    _rollback_is_right(plan, run, rows)
+
+
+def is_open(row: Step) -> bool:
+    """Whether a worker holds the step and its handler has not answered yet."""
+    return row.worker is not None and not (row.note is not None and row.note.checked == row.fence)
+
+
+def hooked(plan: Plan, rows: Rows) -> list[Step]:
+    """The main steps that a rollback has to undo, the one that settled last first."""
+    found = [row for row in done(plan, rows) if plan.undo_of(row.no) is not None]
+    return sorted(found, key=lambda row: row.settled or 0, reverse=True)
+
+
+def done(plan: Plan, rows: Rows) -> list[Step]:
+    """The main steps whose effect happened, or may have happened where the definition says that this counts."""
+    return [row for row in rows.values() if row.no < plan.size and _is_done(plan, row)]
+
+
+def _is_done(plan: Plan, row: Step) -> bool:
+    attempted = plan.steps[row.no].definition.compensate_when is CompensateWhen.ATTEMPTED
+    return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0)
+
+
+def _counters_are_counts(plan: Plan, run: Run, rows: Rows, inbox: Collection[str]) -> None:
+    found, size, name = rows.values(), plan.size, "I9 counters are counts"
+    counted = (
+        sum(row.no < size and row.state not in STEP_TERMINAL for row in found),
+        sum(row.state in STEP_MOVING for row in found),
+        sum(row.worker is not None for row in found),
+        sum(size <= row.no < 2 * size and row.state not in STEP_TERMINAL for row in found),
+        len(inbox),
+    )
+    kept = (run.open, run.moving, run.leased, run.undoing, run.inbox)
+    must(counted == kept, name, "open, moving, leased, undoing, inbox of {} are {}, not {}", run.id, counted, kept)
+    failed = sum(
+        row.no < size and row.state is StepState.FAILED and plan.at(row.no).on_failure is OnFailure.CONTINUE
+        for row in found
+    )
+    right = run.failed == failed if run.state in BEFORE_STOPPING else run.failed <= failed
+    must(right, name, "{} steps of {} failed and let it continue, not {}", failed, run.id, run.failed)
+
+
+def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
+    """Promise 6: a ready step, a live lease, a timer, or a declared wait; and the run's state says which."""
+    found, name = rows.values(), "I12 a cause to progress"
+    if run.state in RUN_TERMINAL:
+        must(all(row.state in STEP_TERMINAL for row in found), name, "run {} has ended, a step has not", run.id)
+        must(run.due_at is None and run.ended_at is not None, name, "run {} has ended and has a timer", run.id)
+        return
+    must(run.ended_at is None, name, "run {} has an end and is {}", run.id, run.state)
+    runnable = [row for row in found if row.state in STEP_MOVING]
+    if run.state is RunState.IDLE:
+        must(all(row.state is StepState.PENDING for row in found), name, "run {} is idle, yet steps changed", run.id)
+        return
+    if run.state is RunState.BLOCKED:
+        waits = any(row.state in STEP_WAITING for row in found)
+        must(not runnable and waits, name, "run {} is blocked by nothing", run.id)
+    elif run.state is RunState.STOPPING:
+        leased = any(row.worker is not None for row in found)
+        must(leased and run.due_at is not None, name, "run {} is stopping with no attempt or no grace period", run.id)
+        left = [row.no for row in found if row.state not in STEP_TERMINAL and row.worker is None]
+        must(not left, name, "run {} is stopping, yet {} are left to be run", run.id, left)
+    else:
+        must(bool(runnable), name, "run {} is {}, and no step is runnable", run.id, run.state)
+    for row in runnable:
+        must(row.ready_at is not None or row.due_at is not None, name, "nothing ever changes step {}", row.no)
+    forgotten = [row.no for row in found if row.state is StepState.PENDING and row.no < plan.size and row.unmet <= 0]
+    must(not forgotten, name, "{} of run {} wait for nothing and were not opened", forgotten, run.id)
+    timed = plan.definition.timeout is None or run.due_at is not None or run.state is RunState.COMPENSATING
+    must(timed, name, "run {} is {} and has lost its timeout", run.id, run.state)
+
+
+def _row_is_sound(plan: Plan, row: Step) -> None:
+    """I10, and the shape of a lease."""
+    retry, leased, limits, shape = plan.at(row.no).retry, row.worker is not None, "I10 limits", "leases are whole"
+    within = row.attempts <= retry.max_attempts and row.losses <= retry.max_losses
+    must(within, limits, "step {}: {} attempts, {} losses", row.no, row.attempts, row.losses)
+    spent = row.attempts == retry.max_attempts or row.losses == retry.max_losses
+    must(not (spent and row.state in TO_BE_TRIED), limits, "step {} is {} with nothing left", row.no, row.state)
+    must(leased == (row.claimed_at is not None), shape, "step {}", row.no)
+    runs = row.due_at is not None and row.state in (StepState.RUNNING, StepState.VALIDATING)
+    must(not leased or runs, shape, "step {} is leased and does not run", row.no)
+    ready = row.state in (StepState.READY, StepState.VALIDATING) and not leased
+    must(row.ready_at is None or ready, shape, "step {} can be claimed while it is {}", row.no, row.state)
+    must((row.settled is not None) == (row.state in STEP_TERMINAL), shape, "step {} settled and is open", row.no)
+    if row.state is StepState.AWAITING_COMPLETION:
+        must(row.note is not None and bool(row.note.token), shape, "step {} waits for no token", row.no)
+
+
+def _messages_are_delivered(run: Run, rows: Rows, inbox: Collection[str]) -> None:
+    """I6: no step waits for a message that is in the inbox."""
+    if run.state not in (RunState.RUNNING, RunState.BLOCKED):
+        return
+    for row in rows.values():
+        if row.state is StepState.AWAITING_EVENT:
+            event = None if row.note is None else row.note.event
+            must(event is not None and event not in inbox, "I6 no lost wake-up", "step {} waits for {}", row.no, event)
+
+
+def _rollback_is_right(plan: Plan, run: Run, rows: Rows) -> None:
+    """I7: undo steps exist for exactly what is to be undone, and run one by one, last completed first."""
+    size, name = plan.size, "I7 completed steps are undone, last first"
+    undo = {no: row for no, row in rows.items() if size <= no < 2 * size}
+    if not undo:
+        must(run.state not in (RunState.COMPENSATING, RunState.ROLLED_BACK), name, "{} undoes nothing", run.id)
+        if run.state in (RunState.FAILED, RunState.CANCELLED) and run.policy is OnFailure.COMPENSATE:
+            left = [row.no for row in hooked(plan, rows)]
+            must(not left, name, "{} of run {} were to be undone", left, run.id)
+        return
+    allowed = (RunState.COMPENSATING, RunState.ROLLED_BACK, RunState.FAILED)
+    must(run.state in allowed, name, "run {} has undo steps and is {}", run.id, run.state)
+    order = [row.no + size for row in hooked(plan, rows)]
+    must(sorted(undo) == sorted(order), name, "run {} undoes {}, not {}", run.id, sorted(undo), sorted(order))
+    rest = [undo[no] for no in order]
+    while rest and rest[0].state in STEP_TERMINAL:
+        rest.pop(0)
+    pending = [row.state is StepState.PENDING for row in rest]
+    must(not rest or (not pending[0] and all(pending[1:])), name, "undo steps are out of order: {}", rest)
+    effects = (plan.steps[row.no].definition.effect for row in done(plan, rows) if plan.undo_of(row.no) is None)
+    whole = all(row.state is StepState.SUCCEEDED for row in undo.values()) and all(e is Effect.READ for e in effects)
+    if run.state in RUN_TERMINAL:
+        ended = run.state is RunState.ROLLED_BACK
+        must(ended == whole, name, "run {} ended {}, and the rollback is whole: {}", run.id, run.state, whole)
+        expected = Rollback.COMPLETE if whole else Rollback.PARTIAL
+        must(run.rollback is expected, name, "run {} calls its rollback {}, not {}", run.id, run.rollback, expected)
