@@ -36,13 +36,14 @@ from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import decisions, projected, retention, validate, views
+from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_without_names, stored_definition
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
+from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.safe_text import type_name
@@ -370,6 +371,28 @@ class AsyncEngine:
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)
+
+    async def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
+        """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.
+
+        `causes` is the chain, most urgent first: each has a `code`, a `sentence`, `since`, `until` and a `command`.
+        `stuck` is True only where no transition is enabled at all.
+        """
+        return diagnosis.view(await diagnosis.explain(self.transactor, what, step, tenant=self.tenant))
+
+    async def status(self, *, window: str = "1h") -> dict[str, Any]:
+        """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.
+
+        Counts are bounded, and say so (`is_complete`). `window` says how far back failures and recent runs are
+        counted. `problems` lists in sentences what needs attention.
+        """
+        return await read_status(self.transactor, tenant=self.tenant, window=_duration("status: window", window))
+
+    async def workers(self, *, live_only: bool = True) -> dict[str, Any]:
+        """What each worker serves and how much it holds."""
+        return await list_workers(
+            self.transactor, tenant=self.tenant, live_only=arguments.flag("workers: live_only", live_only)
+        )
 
     async def runs(
         self,

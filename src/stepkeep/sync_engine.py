@@ -328,6 +328,37 @@ class Engine:
         """
         return self._call(self._core.show(run_id, as_=as_))
 
+    def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
+        """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.
+
+        `causes` is the chain, most urgent first: each has a `code`, a `sentence`, `since`, `until` and a `command`.
+        `stuck` is True only where no transition is enabled at all.
+
+        >>> started = engine.start(hello, {"name": "Ada"}, start_now=False)
+        >>> engine.explain(started.run_id)["causes"][0]["code"]
+        'not_started'
+        """
+        return self._call(self._core.explain(what, step))
+
+    def status(self, *, window: str = "1h") -> dict[str, Any]:
+        """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.
+
+        Counts are bounded, and say so (`is_complete`). `window` says how far back failures and recent runs are
+        counted. `problems` lists in sentences what needs attention.
+
+        >>> engine.status()["status"]["stuck_runs"]
+        []
+        """
+        return self._call(self._core.status(window=window))
+
+    def workers(self, *, live_only: bool = True) -> dict[str, Any]:
+        """What each worker serves and how much it holds.
+
+        >>> engine.workers()
+        {'workers': []}
+        """
+        return self._call(self._core.workers(live_only=live_only))
+
     def runs(
         self,
         *,

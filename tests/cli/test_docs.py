@@ -46,4 +46,4 @@ def _codes() -> set[str]:
         kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.StepkeepError)
     ]
     made = [kind([]) if kind is errors.DefinitionError else kind("x") for kind in kinds]
-    return {failures.explain(error).code for error in made} | {"usage", "unexpected"}
+    return {failures.failure_of(error).code for error in made} | {"usage", "unexpected"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepkeep.cli import session
-from stepkeep.cli.failures import explain
+from stepkeep.cli.failures import failure_of
 from stepkeep.cli.main import app, main
 from stepkeep.errors import (
     Broken,
@@ -173,7 +173,7 @@ def test_check_says_everything_and_advice_fails_only_when_asked(cli: Cli, home: 
     ],
 )
 def test_every_error_has_a_code_and_a_status(error: Exception, status: int, code: str) -> None:
-    failure = explain(error)
+    failure = failure_of(error)
     assert (failure.status, failure.code) == (status, code)
     assert failure.message
 

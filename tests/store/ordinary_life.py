@@ -24,7 +24,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Finished, Lease, Propose, RunFilter
+from stepkeep.store.protocol import FIRST_ID, Evidence, Finished, Lease, Propose, RunFilter
 
 BACKLOG = 200
 WAITING = 50
@@ -163,6 +163,8 @@ async def _workers(bench: Bench) -> None:
     worker = await workers.register(bench.store, tenant=TENANT, app="plans", capacity=3)
     await bench.store.beat(TENANT, worker.no, worker.incarnation)
     await bench.store.beat(TENANT, worker.no, worker.incarnation + 1)
+    await bench.store.report_worker(TENANT, worker.no, b"{}")
+    assert await bench.store.list_worker_reports(TENANT)
     worker = await workers.shut_down(bench.store, worker)
     await bench.store.list_workers(TENANT, live_only=True)
     await bench.store.silent_workers(0)
@@ -189,6 +191,10 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_outbox(TENANT, run)
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
+    await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
+    assert await store.read_evidence(TENANT, run)
+    await store.tally(TENANT, after=FIRST_ID, late_by=await store.now(), limit=1_000)
+    assert await store.read_backlog([queue for queue, _ in await store.list_queues(TENANT)], 1_000)
     await store.read_states([(TENANT, run)])
     await store.list_definitions(TENANT)
     await store.read_definitions([1])

@@ -43,7 +43,7 @@ class Failure(NamedTuple):
         return {"error": {"code": self.code, "message": self.message, **self.more}}
 
 
-def explain(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """The text for an error, and the exit status."""
     if isinstance(error, DefinitionError):
         return Failure(BAD_USAGE, "definition", _said(error), {"problems": [problem_view(p) for p in error.problems]})

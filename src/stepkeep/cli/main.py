@@ -22,6 +22,7 @@ from stepkeep.cli.commands import (
     decide,
     demo,
     dialects,
+    explain,
     log,
     prune,
     quarantine,
@@ -32,10 +33,12 @@ from stepkeep.cli.commands import (
     show,
     simulate,
     start,
+    status,
+    wait,
     worker,
     workers,
 )
-from stepkeep.cli.failures import Failure, explain
+from stepkeep.cli.failures import Failure, failure_of
 from stepkeep.cli.inert_log import traceback_lines
 from stepkeep.cli.policies import with_policies
 from stepkeep.cli.printer import OutputFailed, answer, flush, say, warn
@@ -80,6 +83,9 @@ app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rer
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
 app.command("show", rich_help_panel=LOOK)(with_settings(show.show))
+app.command("status", rich_help_panel=LOOK)(with_settings(status.status))
+app.command("wait", rich_help_panel=LOOK)(with_settings(wait.wait))
+app.command("explain", rich_help_panel=LOOK)(with_settings(explain.explain))
 app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
@@ -104,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
     try:
-        status = app(given, prog_name="stepkeep", standalone_mode=False)
+        ended = app(given, prog_name="stepkeep", standalone_mode=False)
         flush()
     except (SystemExit, KeyboardInterrupt):
         raise
@@ -112,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _unheard(problem)
     except BaseException as error:  # noqa: BLE001 - nobody above could say it better
         return _unheard(unwritten) if (unwritten := _unwritten(error)) is not None else _fail(error, given)
-    return status if isinstance(status, int) else 0
+    return ended if isinstance(ended, int) else 0
 
 
 def _unwritten(error: BaseException) -> OutputFailed | None:
@@ -139,7 +145,7 @@ def _fail(error: BaseException, given: Sequence[str]) -> int:
     if isinstance(error, typer.Abort):
         warn("aborted")
         return 1
-    failure = explain(error)
+    failure = failure_of(error)
     wants_trace = "--traceback" in given or os.environ.get("STEPKEEP_TRACEBACK", "") not in ("", "0")
     if failure.code in ("unexpected", "broken") and wants_trace:
         for line in traceback_lines(error):

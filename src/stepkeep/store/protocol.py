@@ -19,7 +19,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.states import Category, RunState
 
 RunKey = tuple[str, str]
 """(tenant, run id)."""
@@ -308,6 +308,43 @@ class WorkerChange(msgspec.Struct, frozen=True, kw_only=True):
     entry: SealedEntry | None
 
 
+class WorkerReport(msgspec.Struct, frozen=True, gc=False):
+    """What a worker said about itself at its latest heartbeat. `worker` is its number; `body` is JSON."""
+
+    worker: int
+    reported_at: int
+    body: bytes
+
+
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """Why an attempt failed: JSON with its traceback, its inputs and its log lines. No part of the record."""
+
+    tenant: str
+    run_id: str
+    no: int
+    fence: int
+    body: bytes
+
+
+class Backlog(msgspec.Struct, frozen=True, gc=False):
+    """The claimable steps of a queue: how many (up to the limit of the query), and since when the oldest waits."""
+
+    queue: int
+    depth: int
+    oldest_at: int
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of runs, each up to the limit of the query: `live` by state; `recent` by state, of the newest runs;
+    `troubled` by state and category, of the newest stopped runs. `late` counts overdue timers since `late_since`."""
+
+    live: dict[RunState, int]
+    recent: dict[RunState, int]
+    troubled: dict[tuple[RunState, Category | None], int]
+    late: int
+    late_since: int | None
+
+
 class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Which migrations the database has and which this program knows."""
 
@@ -465,6 +502,26 @@ class Store(Protocol):
         nothing."""
         ...
 
+    # -- diagnosis -------------------------------------------------------------------------------------------
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+        """Count runs without reading the history: `recent` and `troubled` begin after a run id; timers are late that
+        were due by `late_by`."""
+        ...
+
+    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
+        """The claimable steps of these queues; a queue without any is left out."""
+        ...
+
+    async def count_found(self, which: RunFilter) -> int:
+        """How many runs `list_runs` would return, without reading them."""
+        ...
+
+    async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
+        """Keep the evidence of ended attempts; a second one of the same attempt is ignored."""
+        ...
+
+    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]: ...
+
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
         """Quarantine a run, without reading its rows. After the commit it is never claimed, swept, renewed, written
@@ -517,6 +574,14 @@ class Store(Protocol):
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
         """Record a heartbeat of this incarnation and return the worker's row (None: unknown). It never changes the
         state, which the kernel decides."""
+        ...
+
+    async def report_worker(self, tenant: str, worker_no: int, body: bytes) -> None:
+        """Replace what a worker says about itself."""
+        ...
+
+    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
+        """The reports of all workers that are not shut down, and of the newest ones, by number."""
         ...
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...

@@ -17,8 +17,9 @@ from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.fitting import misfit_of_json, misfit_of_row
 from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
+from stepkeep.kernel.states import Category, RunState
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import RunKey, RunRecord, WholeRun
+from stepkeep.store.protocol import RunKey, RunRecord, Tally, WholeRun
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,23 @@ def read_queues(decode: Callable[[Any], T], rows: Iterable[Sequence[Any]]) -> li
         except msgspec.MsgspecError as problem:
             log.error("%s", Unreadable("queues", f"number {number!a:.40}", reason(problem)))  # noqa: TRY400 - as above
     return found
+
+
+def tally_from(live: Sequence[Any], recent: Sequence[Any], troubled: Sequence[Any], late: Sequence[Any]) -> Tally:
+    """The counts of four statements as one value. A state that this program does not know is left out."""
+    states, categories = set(RunState), set(Category)
+    [(overdue, since)] = late
+    return Tally(
+        live={RunState(state): count for state, count in live if state in states},
+        recent={RunState(state): count for state, count in recent if state in states},
+        troubled={
+            (RunState(state), Category(category) if category in categories else None): count
+            for state, category, count in troubled
+            if state in states
+        },
+        late=overdue,
+        late_since=since,
+    )
 
 
 def damage_of(whole: WholeRun) -> Unreadable | None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from importlib.metadata import version
 
 from msgspec.structs import replace
 
@@ -22,6 +25,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.maintenance import maintain
+from stepkeep.operations.services import Service
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
@@ -34,7 +38,7 @@ from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
 from stepkeep.worker.prepared import PreparedSteps
-from stepkeep.worker.queues import Kind, served_queues
+from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
@@ -65,11 +69,17 @@ def _names(what: str, given: object) -> list[str]:
     return [validate.key(f"each of {what}", name) for name in arguments.items(what, given)]
 
 
+@cache
+def _version() -> str:
+    return version("stepkeep")
+
+
 class Worker:
     """One worker process (or one inside yours).
 
     `concurrency` limits the attempts it holds, `threads` those of them that are no coroutines. `queues` names the
-    groups it serves (all by default), `capabilities` what it can do beyond having handlers.
+    groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code that
+    it was given, for `explain`.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -92,6 +102,7 @@ class Worker:
         settings: Settings | None = None,
         runtime: Runtime | None = None,
         runner: HandlerRunner | None = None,
+        apps: Iterable[str] = (),
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
@@ -103,6 +114,7 @@ class Worker:
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(_names("the capabilities of a worker", capabilities))
         self._groups = None if queues is None else frozenset(_names("the queues of a worker", queues))
+        self._apps = tuple(_names("the apps of a worker", apps))
         self._outage = Outage(self._runtime)
         self._codes = PreparedSteps(registry, self._settings)
         self._runner = runner or PooledRunner(
@@ -142,6 +154,7 @@ class Worker:
         self._topics_seen = frozenset({RUNS_SETTLED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
         self._maintain_in = self._settings.first_maintain
+        self._publish_in = self._settings.first_publish
         self._grace = self._settings.grace
         self.loop_lag = 0.0
 
@@ -209,7 +222,7 @@ class Worker:
             self.joined.set()
             if not ending.done():
                 work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
-                work |= {"maintain": self._maintain}
+                work |= {"maintain": self._maintain, "publish": self._publish}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await self._until(ending)
@@ -391,6 +404,25 @@ class Worker:
             seconds -= deaf
         await self._runtime.wait(poller.awake, seconds)
 
+    def _offer(self) -> Service:
+        """What it serves and how much it holds, for `explain` and `status`."""
+        free = self._attempts.slots.free
+        return Service(
+            handlers=self._registry.names,
+            agents=self._registry.agents,
+            coroutines=tuple(sorted(spec.name for spec in self._registry if spec.runs_in == "async")),
+            kinds=allowed_kinds(self._settings),
+            groups=None if self._groups is None else tuple(sorted(self._groups)),
+            places=self._settings.concurrency,
+            held=self.held,
+            free=free.total,
+            free_threads=free.blocking if self._attempts.slots.queues.blocking else free.total,
+            apps=self._apps,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=_version(),
+        )
+
     async def _read_queues(self) -> None:
         known = await self._transactor.store.list_queues(self._tenant)
         self._queues_read_at = self._runtime.monotonic()
@@ -430,6 +462,12 @@ class Worker:
         if not self.held and not self._stopping.is_set():
             await self._membership.mark(busy=False)
         await retire_silent(self._transactor.store, actor="sweep")
+
+    async def _publish(self) -> None:
+        """Publish what it serves and how much it holds. Not at once: a worker that lives for one run need not."""
+        await self._runtime.sleep(self._publish_in)
+        self._publish_in = self._settings.heartbeat
+        await self._membership.publish(self._offer())
 
     async def _sweep(self) -> None:
         self.loop_lag = max(0.0, await self._timers.sleep(self._runtime.spread(self._settings.sweep, by=SWEEP_SPREAD)))

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import workers
+from stepkeep.operations.services import Service, encode_service
 from stepkeep.store.protocol import Store
 
 log = logging.getLogger("stepkeep.worker")
@@ -63,6 +64,10 @@ class Membership:
                 log.warning("worker %s was given up for lost and is back; it drops what it held", before.id)
                 return False
             return True
+
+    async def publish(self, offer: Service) -> None:
+        """Publish what this worker serves and how much it holds."""
+        await self._store.report_worker(self._tenant, self.row.no, encode_service(offer))
 
     async def mark(self, busy: bool) -> None:
         await self._hop(workers.mark_busy if busy else workers.mark_idle)

@@ -95,11 +95,11 @@ def _can_run(spec: QueueSpec, registry: Registry, settings: Settings) -> bool:
     match spec.kind:
         case "python" | "agent":
             return _handler(spec, registry) is not None
-        case "command":
-            return settings.commands.enabled
-        case "http":
-            return settings.http.enabled
-        case "rules":
-            return True
         case _:
-            return False
+            return spec.kind in allowed_kinds(settings)
+
+
+def allowed_kinds(settings: Settings) -> tuple[str, ...]:
+    """The executors that need no handler, as far as this worker may run them."""
+    policies = {"command": settings.commands.enabled, "http": settings.http.enabled, "rules": True}
+    return tuple(kind for kind, allowed in policies.items() if allowed)

@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `sweep`: pause between two sweeps. A single survivor takes a dead worker's steps over within a second of their
       leases.
     - `maintain`: pause between two maintenance calls of the store; `first_maintain`: before the first one.
+    - `first_publish`: pause before a worker first publishes what it serves; later it does so every `heartbeat`.
     - `grace`: how long a stopping worker lets handlers finish.
     - `idle_poll`: the longest pause between two polls; `rare_poll`: the same while notifications arrive.
     - `process_memory` (bytes): limit of each handler process.
@@ -43,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     refresh_queues: float = 10.0
     first_maintain: float = 60.0
     maintain: float = 3600.0
+    first_publish: float = 0.5
     grace: float = 30.0
     closing: float = 10.0
     result_limit: int = MAX_RESULT

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.protocol import (
+    Backlog,
     Due,
     Finished,
     Loaded,
@@ -16,7 +17,9 @@ from stepkeep.store.protocol import (
     RunKey,
     RunRecord,
     StoredDefinition,
+    Tally,
     WholeRun,
+    WorkerReport,
 )
 from stepkeep_lab.simulation.tables import Tables
 
@@ -112,6 +115,39 @@ def runs(tables: Tables, which: RunFilter) -> list[RunRecord]:
 
 def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:
     return dict(Counter(run.state for run in tables.runs.values() if run.tenant == tenant))
+
+
+def tally(tables: Tables, tenant: str, after: str, late_by: int, limit: int) -> Tally:
+    """Counts of runs, each up to the limit."""
+    own = [run for _, run in sorted(tables.runs.items(), reverse=True) if run.tenant == tenant]
+    live = [run.state for run in own if run.ended_at is None]
+    recent = [run.state for run in own if run.id > after]
+    troubled = [(run.state, run.category) for run in own if run.id > after and run.cause is not None]
+    steps = [step.due_at for key, rows in tables.steps.items() if key[0] == tenant for step in rows.values()]
+    timers = (steps, [run.due_at for run in own])
+    late = [at for some in timers for at in sorted(at for at in some if at is not None and at <= late_by)[:limit]]
+    return Tally(
+        live=dict(Counter(live[:limit])),
+        recent=dict(Counter(recent[:limit])),
+        troubled=dict(Counter(troubled[:limit])),
+        late=len(late),
+        late_since=min(late, default=None),
+    )
+
+
+def backlog(tables: Tables, queues: Collection[int], limit: int) -> list[Backlog]:
+    ready: dict[int, list[int]] = defaultdict(list)
+    for rows in tables.steps.values():
+        for step in rows.values():
+            if step.ready_at is not None and step.queue in queues:
+                ready[step.queue].append(step.ready_at)
+    return [Backlog(queue, min(len(times), limit), min(times)) for queue, times in sorted(ready.items())]
+
+
+def reports(tables: Tables, tenant: str, newest: int) -> list[WorkerReport]:
+    numbers = sorted(no for owner, no in tables.reports if owner == tenant)
+    living = {row.no for row in workers(tables, tenant, live_only=True)}
+    return [tables.reports[tenant, no] for no in numbers if no in living or no in numbers[-newest:]]
 
 
 def stuck(tables: Tables) -> list[RunKey]:

@@ -24,9 +24,11 @@ from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.store.bounds import check_version, check_worker
 from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.protocol import (
+    Backlog,
     Basis,
     Decide,
     Due,
+    Evidence,
     Finished,
     Lease,
     Loaded,
@@ -40,10 +42,12 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
+    Tally,
     Transaction,
     Want,
     WholeRun,
     WorkerChange,
+    WorkerReport,
     Write,
 )
 from stepkeep.store.reading import quarantined
@@ -418,6 +422,27 @@ class ModelStore:
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
 
+    # -- diagnosis ---------------------------------------------------------------------------------------------------
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+        return await self._read("read", lambda: queries.tally(self._tables, tenant, after, late_by, limit))
+
+    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
+        return await self._read("read", lambda: queries.backlog(self._tables, queues, limit))
+
+    async def count_found(self, which: RunFilter) -> int:
+        return await self._read("read", lambda: len(queries.runs(self._tables, which)))
+
+    async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
+        def work() -> None:
+            for one in evidence:
+                self._tables.evidence.setdefault((one.tenant, one.run_id), {}).setdefault((one.no, one.fence), one)
+
+        await self.wire.ask("add evidence", work)
+
+    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
+        rows = self._tables.evidence
+        return await self._read("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
+
     # -- quarantine --------------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
         session = self.database.begin()
@@ -506,6 +531,15 @@ class ModelStore:
             return row
 
         return await self.wire.ask("beat", work)
+
+    async def report_worker(self, tenant: str, worker_no: int, body: bytes) -> None:
+        def work() -> None:
+            self._tables.reports[tenant, worker_no] = WorkerReport(worker_no, self._clock(), body)
+
+        await self.wire.ask("report worker", work)
+
+    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
+        return await self._read("read", lambda: queries.reports(self._tables, tenant, newest))
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))

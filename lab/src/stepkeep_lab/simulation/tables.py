@@ -13,7 +13,16 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
-from stepkeep.store.protocol import IdempotencyKey, NewRun, Quarantine, RunKey, StoredDefinition, Write
+from stepkeep.store.protocol import (
+    Evidence,
+    IdempotencyKey,
+    NewRun,
+    Quarantine,
+    RunKey,
+    StoredDefinition,
+    WorkerReport,
+    Write,
+)
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -36,6 +45,8 @@ class Tables:
         self.business: dict[tuple[str, str], str] = {}
         self.workers: dict[int, Worker] = {}
         self.worker_journal: dict[tuple[str, str], list[SealedEntry]] = {}
+        self.reports: dict[tuple[str, int], WorkerReport] = {}
+        self.evidence: dict[RunKey, dict[tuple[int, int], Evidence]] = {}
         self.notes: list[str] = []
         self.quarantine: list[Quarantine] = []
 
@@ -171,6 +182,7 @@ class Tables:
             raise InvariantBroken("only a finished run can be deleted")
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
             rows.pop(key)
+        self.evidence.pop(key, None)
 
     def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         """Forget promises made for runs that are gone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stepkeep.cli.arguments import As, RunId
 from stepkeep.cli.commands.quarantine import told
@@ -14,13 +14,16 @@ from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
 
+if TYPE_CHECKING:
+    from stepkeep.operations.causes import Explanation
+
 
 def show(settings: Settings, run: RunId, as_: As = None) -> int:
     """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
 
     With --as, the run is told in a dialect's own words and shapes.
     """
-    view = asyncio.run(_view(settings, run, as_))
+    view, why = asyncio.run(_view(settings, run, as_))
     if settings.json:
         answer(view)
     elif as_ is not None:
@@ -30,12 +33,26 @@ def show(settings: Settings, run: RunId, as_: As = None) -> int:
         print_report(view, settings)
         if view["run"].get("quarantined"):
             say(told(view["run"]["quarantined"]))
+        if why is not None:
+            say(f"why: {sentence(why)}")
     return SUCCEEDED
 
 
-async def _view(settings: Settings, run: str, as_: str | None) -> dict[str, Any]:
+async def _view(settings: Settings, run: str, as_: str | None) -> tuple[dict[str, Any], Explanation | None]:
+    from stepkeep.operations import diagnosis
+
     async with open_engine(settings) as engine:
-        return await engine.show(await find_run(engine, run), as_=as_)
+        run_id = await find_run(engine, run)
+        view = await engine.show(run_id, as_=as_)
+        if settings.json or as_ is not None or view["run"]["ended_at"] is not None:
+            return view, None
+        return view, await diagnosis.explain(engine.transactor, run_id, None, tenant=engine.tenant)
+
+
+def sentence(why: Explanation) -> str:
+    """Why a run has not ended, in one sentence."""
+    more = len(why.causes) - 1
+    return why.causes[0].sentence + (f" And {more} more: `stepkeep explain` has them all." if more else "")
 
 
 def print_report(view: dict[str, Any], settings: Settings, tokens: dict[str, str] | None = None) -> None:

@@ -51,7 +51,9 @@ def worker(
     install_log(logging.INFO)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
-        worker_id = asyncio.run(_serve(settings, policies, concurrency, threads, capability or [], queue, name, grace))
+        worker_id = asyncio.run(
+            _serve(settings, policies, concurrency, threads, capability or [], queue, name, grace, app or [])
+        )
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -66,6 +68,7 @@ async def _serve(
     queues: list[str] | None,
     name: str,
     grace: float,
+    apps: list[str],
 ) -> str | None:
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
@@ -80,7 +83,8 @@ async def _serve(
                     threads=threads,
                     capabilities=capabilities,
                     queues=queues or None,
-                    settings=WorkerSettings(grace=grace),
+                    settings=WorkerSettings(grace=grace, first_publish=0.0),
+                    apps=apps,
                 )
                 handlers = ", ".join(spec.name for spec in engine.registry) or "none"
                 places = f"{concurrency} places and {min(threads, concurrency)} threads"

@@ -1,4 +1,4 @@
-"""`stepkeep workers`: which worker processes there are and when they were last heard. Reads only."""
+"""`stepkeep workers`: which worker processes there are, what they serve and how much they hold. Reads only."""
 
 from __future__ import annotations
 
@@ -31,19 +31,6 @@ def workers(
 
 
 async def _list(settings: Settings, *, live_only: bool) -> list[dict[str, Any]]:
-    from stepkeep.operations.instants import instant
-
     async with open_engine(settings) as engine:
-        rows = await engine.store.list_workers(engine.tenant, live_only)
-    return [
-        {
-            "id": row.id,
-            "state": row.state,
-            "incarnation": row.incarnation,
-            "capacity": row.capacity,
-            "capabilities": list(row.capabilities),
-            "started_at": instant(row.started_at),
-            "heard_at": instant(row.heard_at),
-        }
-        for row in rows
-    ]
+        found: list[dict[str, Any]] = (await engine.workers(live_only=live_only))["workers"]
+    return found

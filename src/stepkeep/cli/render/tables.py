@@ -16,6 +16,7 @@ View = Mapping[str, Any]
 
 WIDE = 110
 SHORT = 16
+FEW_HANDLERS = 6
 ENOUGH_OF_AN_ID = 12
 """The end of an id is random; commands take it in place of the whole."""
 
@@ -51,14 +52,38 @@ def runs_table(runs: Sequence[View], width: int = WIDE) -> Table:
 
 def workers_table(workers: Sequence[View]) -> Table:
     """Workers, one line each."""
-    table = _table("WORKER", "STATE", "CAPACITY", "HEARD", "CAPABILITIES")
+    table = _table("WORKER", "STATE", "HOLDS", "HEARD", "VERSION", "SERVES")
     for worker in workers:
+        held = "?" if worker["held"] is None else str(worker["held"])
         table.add_row(
             worker["id"],
-            state_text(worker["state"]),
-            str(worker["capacity"]),
+            Text("silent", "red") if worker["silent"] else state_text(worker["state"]),
+            f"{held} of {worker['capacity']}",
             clock(worker["heard_at"]),
-            Text(", ".join(worker["capabilities"])),
+            worker["version"] or "",
+            Text(_serves(worker)),
+        )
+    return table
+
+
+def _serves(worker: View) -> str:
+    """Queues, capabilities and handlers of a worker, in a few words."""
+    queues = worker["queues"]
+    parts = ["all queues" if queues is None else f"queues {', '.join(name or '(default)' for name in queues)}"]
+    parts += [f"capabilities {', '.join(worker['capabilities'])}"] if worker["capabilities"] else []
+    named = worker["handlers"]
+    more = f" and {len(named) - FEW_HANDLERS} more" if len(named) > FEW_HANDLERS else ""
+    parts.append(f"handlers {', '.join(named[:FEW_HANDLERS])}{more}" if named else "no handlers")
+    return "; ".join(parts)
+
+
+def queues_table(queues: Sequence[View]) -> Table:
+    """What waits to be claimed, the oldest first."""
+    table = _table("WAITS FOR", "READY", "OLDEST", "WORKERS", "WHY")
+    for queue in queues:
+        ready = f"{queue['ready']:,}" + ("" if queue["is_complete"] else "+")
+        table.add_row(
+            queue["needs"], ready, span(queue["oldest_seconds"]), str(queue["workers"]), Text(shorten(queue["why"]))
         )
     return table
 

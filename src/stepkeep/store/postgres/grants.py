@@ -31,8 +31,8 @@ class Part(StrEnum):
 
 RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.WORKER: {
-        "insert": (*CHANGES_RUNS["insert"], "workers", "worker_journal"),
-        "update": (*CHANGES_RUNS["update"], "workers"),
+        "insert": (*CHANGES_RUNS["insert"], "workers", "worker_journal", "worker_reports", "attempt_evidence"),
+        "update": (*CHANGES_RUNS["update"], "workers", "worker_reports"),
         "delete": CHANGES_RUNS["delete"],
     },
     Part.CLIENT: {

@@ -32,9 +32,11 @@ from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
+    Backlog,
     Basis,
     Decide,
     Due,
+    Evidence,
     Finished,
     Lease,
     Loaded,
@@ -47,13 +49,15 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
+    Tally,
     Transaction,
     Want,
     WholeRun,
     WorkerChange,
+    WorkerReport,
     Write,
 )
-from stepkeep.store.reading import read_queues, read_row
+from stepkeep.store.reading import read_queues, read_row, tally_from
 
 T = TypeVar("T")
 
@@ -288,19 +292,46 @@ class PostgresStore:
         return {(details.tenant, details.run_id): details for details in found}
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
+        found = await self._find_ids(which)
+        read = await self._read(tuple, SQL.read_runs, which.tenant, ids(found)) if found else []
+        return retention.records_from(read, unreadable)
+
+    async def _find_ids(self, which: RunFilter) -> list[str]:
         if which.before is not None and not is_run_id(which.before):
             return []
         name = finder(which)
         own_run = which.correlation_id if which.correlation_id and is_run_id(which.correlation_id) else None
-        found = await self._find(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
-        read = await self._read(tuple, SQL.read_runs, which.tenant, ids(found)) if found else []
-        return retention.records_from(read, unreadable)
+        return await self._find(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._read(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- diagnosis -------------------------------------------------------------------------------------------
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+        live = await self._find(tuple, SQL.count_live, tenant, limit)
+        recent = await self._find(tuple, SQL.count_recent, tenant, after, limit)
+        troubled = await self._find(tuple, SQL.count_troubled, tenant, after, limit)
+        late = await self._find(tuple, SQL.count_late, tenant, late_by, limit)
+        return tally_from(live, recent, troubled, late)
+
+    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
+        return await self._find(lambda row: Backlog(*row), SQL.read_backlog, numbers(list(queues)), limit)
+
+    async def count_found(self, which: RunFilter) -> int:
+        return len(await self._find_ids(which))
+
+    async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
+        async with self._transaction() as connection:
+            for one in evidence:
+                given = (one.tenant, one.run_id, one.no, one.fence, one.body.decode())
+                await execute(connection, SQL.insert_evidence, *given)
+
+    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
+        found = await self._read(tuple, SQL.read_evidence, tenant, run_id) if is_run_id(run_id) else []
+        return [Evidence(tenant, run_id, no, fence, body.encode()) for no, fence, body in found]
 
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
@@ -378,6 +409,14 @@ class PostgresStore:
         arguments = (tenant, worker_no, incarnation, self.clock_offset)
         beaten = await self._read(columns.worker_from, SQL.beat_worker, *arguments)
         return _first(beaten or await self._read(columns.worker_from, SQL.read_worker, tenant, worker_no))
+
+    async def report_worker(self, tenant: str, worker_no: int, body: bytes) -> None:
+        async with self._transaction() as connection:
+            await execute(connection, SQL.report_worker, tenant, worker_no, self.clock_offset, body.decode())
+
+    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
+        found = await self._find(tuple, SQL.list_worker_reports, tenant, newest)
+        return [WorkerReport(no, at, body.encode()) for no, at, body in sorted(found)]
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         statement = SQL.list_living_workers if live_only else SQL.list_workers

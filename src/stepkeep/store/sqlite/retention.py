@@ -23,6 +23,7 @@ T = TypeVar("T")
 PARTS = (
     "delete_steps",
     "delete_attempts",
+    "delete_evidence",
     "delete_journal",
     "delete_messages",
     "delete_outbox",

@@ -26,9 +26,11 @@ from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.protocol import (
+    Backlog,
     Basis,
     Decide,
     Due,
+    Evidence,
     Finished,
     Lease,
     Loaded,
@@ -41,13 +43,15 @@ from stepkeep.store.protocol import (
     RunRecord,
     SchemaStatus,
     StoredDefinition,
+    Tally,
     Transaction,
     Want,
     WholeRun,
     WorkerChange,
+    WorkerReport,
     Write,
 )
-from stepkeep.store.reading import read_queues, read_row
+from stepkeep.store.reading import read_queues, read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
@@ -272,21 +276,39 @@ class SqliteStore:
         return {(details.tenant, details.run_id): details for details in found}
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
-        name = finder(which)
-        tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
-
-        def look(c: apsw.Connection) -> list[RunRecord]:
-            asked = (tenant, before, limit, json_text(states), *rest)
-            found = [run_id for (run_id,) in c.execute(getattr(SQL, name), asked)]
-            return retention.read_records(c, which.tenant, found, unreadable)
-
-        return await self._look(look)
+        return await self._look(lambda c: retention.read_records(c, which.tenant, _find(c, which), unreadable))
 
     async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
         return dict(await self._rows(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
 
     async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
         return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+
+    # -- diagnosis -------------------------------------------------------------------------------------------
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+        def look(c: apsw.Connection) -> Tally:
+            with c:
+                live = c.execute(SQL.count_live, (tenant, limit)).fetchall()
+                recent = c.execute(SQL.count_recent, (tenant, after, limit)).fetchall()
+                troubled = c.execute(SQL.count_troubled, (tenant, after, limit)).fetchall()
+                late = c.execute(SQL.count_late, (tenant, late_by, limit)).fetchall()
+            return tally_from(live, recent, troubled, late)
+
+        return await self._look(look)
+
+    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
+        return await self._rows(lambda row: Backlog(*row), SQL.read_backlog, json_text(list(queues)), limit)
+
+    async def count_found(self, which: RunFilter) -> int:
+        return len(await self._look(lambda c: _find(c, which)))
+
+    async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
+        given = [(one.tenant, one.run_id, one.no, one.fence, one.body.decode()) for one in evidence]
+        await self._write(lambda c: c.executemany(SQL.insert_evidence, given).fetchall())
+
+    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
+        found = await self._rows(tuple, SQL.read_evidence, tenant, run_id)
+        return [Evidence(tenant, run_id, no, fence, body.encode()) for no, fence, body in found]
 
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
@@ -365,6 +387,14 @@ class SqliteStore:
 
         return await self._write(work)
 
+    async def report_worker(self, tenant: str, worker_no: int, body: bytes) -> None:
+        given = (tenant, worker_no, self._clock.now(), body.decode())
+        await self._write(lambda c: c.execute(SQL.report_worker, given).fetchall())
+
+    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
+        found = await self._rows(tuple, SQL.list_worker_reports, tenant, newest)
+        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
+
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
         return await self._rows(rows.to_worker, statement, tenant)
@@ -413,6 +443,14 @@ class SqliteStore:
             return [read_row(table, convert, row, key) for row in found]
 
         return await self._look(look)
+
+
+def _find(connection: apsw.Connection, which: RunFilter) -> list[str]:
+    """The ids of the runs that a filter selects."""
+    name = finder(which)
+    tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
+    asked = (tenant, before, limit, json_text(states), *rest)
+    return [run_id for (run_id,) in connection.execute(getattr(SQL, name), asked)]
 
 
 def _only(row: Row) -> str:

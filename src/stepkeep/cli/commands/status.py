@@ -1,0 +1,69 @@
+"""`stepkeep status`: the whole system in numbers, and what needs attention. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.printer import answer, console, say
+from stepkeep.cli.session import open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+
+
+def status(
+    settings: Settings,
+    window: Annotated[
+        str, typer.Option("--window", metavar="DURATION", help="How far back failures and recent runs are counted.")
+    ] = "1h",
+) -> int:
+    """Say how the system stands: runs, queues, failures, workers. Exit status 1 when something needs attention."""
+    found = asyncio.run(_read(settings, window))
+    if settings.json:
+        answer(found)
+    else:
+        told = found["status"]
+        for line in _counts(told):
+            say(line)
+        from stepkeep.cli.render.tables import queues_table, workers_table
+
+        for table in (
+            queues_table(told["queues"]) if told["queues"] else None,
+            workers_table(told["workers"]) if told["workers"] else None,
+        ):
+            if table is not None:
+                say("")
+                console().print(table)
+        say("")
+        for problem in told["problems"]:
+            say(f"attention: {problem}")
+        if not told["problems"]:
+            say("nothing needs attention")
+    return FAILED if found["status"]["problems"] else SUCCEEDED
+
+
+def _counts(told: dict[str, Any]) -> Iterator[str]:
+    yield f"unfinished runs: {_counted(told['runs']['live'], 'by_state')}"
+    recent = told["runs"]["recent"]
+    yield f"runs started since {recent['since']}: {_counted(recent, 'by_state')}"
+    yield f"failed, cancelled or stopping among them: {_counted(told['failures'], 'by_category')}"
+    late = told["late_timers"]
+    yield f"late timers: {late['count']:,}" + (f", since {late['since']}" if late["count"] else "")
+    stuck = told["stuck_runs"]
+    yield f"stuck runs: {'not searched for among so many' if stuck is None else len(stuck)}"
+    if not told["workers"]:
+        yield "workers: none"
+
+
+def _counted(part: dict[str, Any], by: str) -> str:
+    more = "" if part["is_complete"] else "at least "
+    parts = ", ".join(f"{count:,} {word.replace('_', ' ')}" for word, count in part[by].items())
+    return f"{more}{part['total']:,}" + (f" ({parts})" if parts else "")
+
+
+async def _read(settings: Settings, window: str) -> dict[str, Any]:
+    async with open_engine(settings) as engine:
+        return await engine.status(window=window)

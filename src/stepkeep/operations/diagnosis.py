@@ -1,0 +1,135 @@
+"""Collects what `explain` and `show` need to tell why something does not move. Reads only, and decides nothing.
+
+The rows of a run are read one statement after the other: a run that moves meanwhile is explained as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from typing import Any
+
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.rows import Worker
+from stepkeep.operations import validate
+from stepkeep.operations.causes import Explanation
+from stepkeep.operations.decisions import plan_for
+from stepkeep.operations.explain import Scene, explain_run, explain_step
+from stepkeep.operations.instants import instant
+from stepkeep.operations.services import Known, Service, known_workers, read_service
+from stepkeep.operations.staffing import explain_queue, explain_worker
+from stepkeep.operations.transact import Transactor
+from stepkeep.safe_text import inert_line
+from stepkeep.store.protocol import Backlog, Store
+
+MOST_READY = 10_000
+"""Steps of a queue are counted up to this number."""
+
+
+class Staff:
+    """The workers of a tenant, the offers of those that are gone, the queues, and the time."""
+
+    def __init__(
+        self, workers: tuple[Known, ...], former: tuple[Service, ...], specs: dict[int, QueueSpec], now: int
+    ) -> None:
+        self.workers, self.former, self.specs, self.now = workers, former, specs, now
+
+
+async def read_staff(store: Store, tenant: str) -> Staff:
+    rows, reports, queues, now = await asyncio.gather(
+        store.list_workers(tenant, live_only=True),
+        store.list_worker_reports(tenant),
+        store.list_queues(tenant),
+        store.now(),
+    )
+    numbers = {row.no for row in rows}
+    gone = (read_service(one.body) for one in reversed(reports) if one.worker not in numbers)
+    former = tuple(service for service in gone if service is not None)
+    return Staff(known_workers(rows, reports), former, dict(queues), now)
+
+
+async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Scene:
+    """One run with all that could move it."""
+    store = transactor.store
+    found = await store.read_run(tenant, validate.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    plan = await plan_for(transactor, found.run)
+    steps, staff, aside = await asyncio.gather(
+        store.read_steps(tenant, run_id), read_staff(store, tenant), store.list_quarantined(tenant)
+    )
+    return Scene(
+        now=staff.now,
+        run=found.run,
+        plan=plan,
+        steps=tuple(steps),
+        specs=staff.specs,
+        workers=staff.workers,
+        former=staff.former,
+        quarantined=next((one.reason for one in aside if one.run_id == run_id), None),
+    )
+
+
+async def explain(transactor: Transactor, what: str, step: str | None, *, tenant: str) -> Explanation:
+    """Explain a run or one of its steps, a worker by its id, or a queue by its name."""
+    if not isinstance(what, str):
+        raise InvalidInput(
+            f"explain takes the id of a run or worker, or the name of a queue, not {type(what).__name__}."
+        )
+    try:
+        scene = await read_scene(transactor, what, tenant=tenant)
+    except NotFound:
+        if step is not None:
+            raise
+    else:
+        return explain_run(scene) if step is None else explain_step(scene, number_of(scene, step))
+    staff = await read_staff(transactor.store, tenant)
+    worker = await transactor.store.find_worker(tenant, what)
+    if worker is not None:
+        return await _worker(transactor.store, staff, worker)
+    if any(spec.group == what for spec in staff.specs.values()):
+        return await _queue(transactor.store, staff, what)
+    raise NotFound(f"there is no run, worker or queue {inert_line(what, 100)}")
+
+
+def number_of(scene: Scene, step: str) -> int:
+    found = scene.plan.number(step)
+    if found is None:
+        known = ", ".join(list(scene.plan.numbers)[:20])
+        raise NotFound(f"run {scene.run.id} has no step {inert_line(step, 100)}. Its steps: {known}.")
+    return found
+
+
+async def _worker(store: Store, staff: Staff, row: Worker) -> Explanation:
+    known = next((one for one in staff.workers if one.row.no == row.no), Known(row, None))
+    return explain_worker(known, staff.specs, await _backlog(store, staff.specs), staff.former, staff.now)
+
+
+async def _queue(store: Store, staff: Staff, name: str) -> Explanation:
+    specs = {number: spec for number, spec in staff.specs.items() if spec.group == name}
+    return explain_queue(name, specs, await _backlog(store, specs), staff.workers, staff.former, staff.now)
+
+
+async def _backlog(store: Store, specs: dict[int, QueueSpec]) -> list[Backlog]:
+    return await store.read_backlog(sorted(specs), MOST_READY)
+
+
+def view(explained: Explanation) -> dict[str, Any]:
+    """An explanation as JSON. A command is a line for a shell."""
+    return {
+        "subject": explained.subject,
+        "state": explained.state,
+        "stuck": explained.is_stuck,
+        "causes": [
+            {
+                "code": cause.code.value,
+                "subject": cause.subject,
+                "sentence": cause.sentence,
+                "since": instant(cause.since),
+                "until": instant(cause.until),
+                "command": shlex.join(["stepkeep", *cause.command]) if cause.command else None,
+            }
+            for cause in explained.causes
+        ],
+    }

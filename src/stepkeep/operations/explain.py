@@ -1,0 +1,249 @@
+"""Why a run, a step, a queue or a worker does not move: a chain of causes, each with the command that moves it.
+
+Pure: from rows, workers and a time to a value. It reads no database and changes nothing. A run is stuck only if this is
+proved: none of its rows has a claim, a lease, a timer or a declared wait. `diagnosis` collects the rows and calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
+from stepkeep.operations.services import Known, Service
+from stepkeep.operations.staffing import judge, start_command
+
+LATE = 5 * SECOND
+"""A timer that is overdue by so much was not swept: a live worker sweeps every second."""
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """One run with all that could move it. `former` are the offers of workers that are gone, newest first."""
+
+    now: int
+    run: Run
+    plan: Plan
+    steps: tuple[Step, ...]
+    specs: Mapping[int, QueueSpec]
+    workers: tuple[Known, ...]
+    former: tuple[Service, ...] = ()
+    quarantined: str | None = None
+
+
+def explain_run(scene: Scene) -> Explanation:
+    """Why a run has not ended."""
+    run = scene.run
+    return Explanation(subject=f"run {run.id}", state=run.state, causes=tuple(_of_run(scene)))
+
+
+def _of_run(scene: Scene) -> Iterable[Cause]:
+    run, subject = scene.run, f"run {scene.run.id}"
+    if run.state in RUN_TERMINAL:
+        verb = "has" if run.state in (RunState.SUCCEEDED, RunState.FAILED) else "is"
+        said = f"{subject} {verb} {run.state.replace('_', ' ')}"
+        error = f": {run.error}" if run.error else ""
+        return [Cause(code=Why.FINISHED, subject=subject, sentence=f"{said}{error}.", since=run.ended_at)]
+    if scene.quarantined is not None:
+        said = f"{subject} is quarantined: {scene.quarantined}."
+        release = ("quarantine", "--release", run.id, "--reason", "TEXT")
+        return [Cause(code=Why.QUARANTINED, subject=subject, sentence=said, command=release)]
+    if run.state is RunState.IDLE:
+        said = f"{subject} has not been started."
+        return [Cause(code=Why.NOT_STARTED, subject=subject, sentence=said, command=("start", "--run", run.id))]
+    if is_stuck(run, scene.steps):
+        return [_stuck(scene)]
+    found = [cause for step in scene.steps if (cause := _of_step(scene, step)) is not None]
+    if run.state is RunState.STOPPING:
+        left = until(scene.now, run.due_at)
+        said = f"{subject} stops ({run.cause}); steps that still run have until then: {left}."
+        found.append(Cause(code=Why.STOPPING, subject=subject, sentence=said, until=run.due_at))
+    return sorted(found, key=lambda cause: ATTENTION[cause.code])
+
+
+def is_stuck(run: Run, steps: Iterable[Step]) -> bool:
+    """Whether no transition is enabled: no start, claim, report, timer, decision or message can change the run.
+
+    A run's own timeout does not count, because it would hide a defect; the end of its grace period does.
+    """
+    if run.state in RUN_TERMINAL or run.state is RunState.IDLE:
+        return False
+    if run.state is RunState.STOPPING and run.due_at is not None:
+        return False
+    return not any(step.ready_at is not None or step.due_at is not None or step.state in STEP_WAITING for step in steps)
+
+
+def _stuck(scene: Scene) -> Cause:
+    subject = f"run {scene.run.id}"
+    said = (
+        f"{subject} is stuck: no step can be claimed, none is leased, no timer runs, and none waits for a decision "
+        "or a message. This is a defect; please report it. Only a cancel ends the run."
+    )
+    return Cause(
+        code=Why.STUCK, subject=subject, sentence=said, since=scene.run.moved_at, command=("cancel", scene.run.id)
+    )
+
+
+# -- steps -----------------------------------------------------------------------------------------------------------
+def explain_step(scene: Scene, no: int) -> Explanation:
+    """Why a step has not ended: the chain over its dependencies, from the step itself to where it ends."""
+    rows = {step.no: step for step in scene.steps}
+    name = scene.plan.at(no).name
+    subject = f"step {name} of run {scene.run.id}"
+    row = rows.get(no)
+    if row is None:
+        said = f"{name} belongs to a rollback that has not begun."
+        return Explanation(
+            subject=subject, state="pending", causes=(Cause(code=Why.OTHER, subject=name, sentence=said),)
+        )
+    if row.state in STEP_TERMINAL:
+        error = f": {row.error}" if row.error else ""
+        said = f"{name} has ended as {row.state}{error}."
+        return Explanation(
+            subject=subject, state=row.state, causes=(Cause(code=Why.FINISHED, subject=name, sentence=said),)
+        )
+    whole = _of_run(scene)
+    first = next(iter(whole), None)
+    if first is not None and first.code in (Why.QUARANTINED, Why.NOT_STARTED, Why.STUCK):
+        return Explanation(subject=subject, state=row.state, causes=(first,))
+    return Explanation(subject=subject, state=row.state, causes=tuple(_chain(scene, rows, no)))
+
+
+def _chain(scene: Scene, rows: Mapping[int, Step], no: int) -> Iterable[Cause]:
+    """Links of dependencies, then the causes at their ends. Each step is visited once."""
+    ends: list[Cause] = []
+    links: list[Cause] = []
+    seen, todo = {no}, [no]
+    while todo:
+        at = todo.pop(0)
+        planned, row = scene.plan.at(at), rows[at]
+        cause = _of_step(scene, row)
+        if cause is not None:
+            ends.append(cause)
+            continue
+        open_before = [
+            number
+            for edge in planned.definition.depends_on
+            if (number := scene.plan.numbers[edge.step]) in rows and rows[number].state not in STEP_TERMINAL
+        ]
+        if open_before:
+            names = listed([scene.plan.at(number).name for number in open_before])
+            links.append(
+                Cause(code=Why.DEPENDENCY, subject=planned.name, sentence=f"{planned.name} waits for {names}.")
+            )
+        todo += [number for number in open_before if number not in seen]
+        seen.update(open_before)
+    return [*links, *sorted(ends, key=lambda cause: ATTENTION[cause.code])]
+
+
+def _of_step(scene: Scene, step: Step) -> Cause | None:
+    """The cause at a step that could move; None for one that has ended or waits for other steps."""
+    if step.state in STEP_TERMINAL or step.state is StepState.PENDING:
+        return None
+    if step.ready_at is not None:
+        return _unclaimed(scene, step)
+    if step.worker is not None:
+        return _leased(scene, step)
+    return TELL.get(step.state, _other)(scene, step, scene.plan.at(step.no))
+
+
+def _other(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    said = f"{planned.name} is {step.state.replace('_', ' ')}{by(scene.now, step.due_at)}."
+    return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=step.due_at)
+
+
+def _retrying(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    name, due = planned.name, step.due_at or scene.now
+    error = f"{step.category}: {step.error}" if step.error else str(step.category or "a failure")
+    if scene.now - due > LATE:
+        return _unswept(scene, planned, step, f"its next attempt was due {span(scene.now - due)} ago")
+    tried = f"{step.attempts} of {planned.retry.max_attempts} attempts"
+    said = f"{name} is tried again {until(scene.now, due)}, after {tried} ({error})."
+    return Cause(code=Why.RETRY, subject=name, sentence=said, until=due, command=("wait", scene.run.id))
+
+
+def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    gate = planned.definition.approval or planned.definition.hold
+    whose = f" by {' or '.join(gate.roles)}" if gate is not None and gate.roles else ""
+    said = f"{planned.name} waits for approval{whose}{by(scene.now, _ends(scene, step))}."
+    command = ("approve", scene.run.id, planned.name)
+    return Cause(code=Why.APPROVAL, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+
+
+def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    event = step.note.event if step.note is not None and step.note.event else "NAME"
+    said = f"{planned.name} waits for the message {event}{by(scene.now, _ends(scene, step))}."
+    command = ("send", scene.run.id, event, "--payload", "{}")
+    return Cause(code=Why.EVENT, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+
+
+def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    said = f"{planned.name} waits to be completed by hand, with its token{by(scene.now, _ends(scene, step))}."
+    command = ("complete", scene.run.id, planned.name, "--token", "TOKEN", "--outcome", "Succeeded")
+    return Cause(code=Why.COMPLETION, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+
+
+TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {
+    StepState.RETRYING: _retrying,
+    StepState.AWAITING_APPROVAL: _approval,
+    StepState.AWAITING_EVENT: _event,
+    StepState.AWAITING_COMPLETION: _completion,
+}
+"""How a step is told that no worker holds and none may claim. A state that is not here is told by its name."""
+
+
+def _ends(scene: Scene, step: Step) -> int | None:
+    """When a wait ends by itself: at its deadline or at the run's timeout, whichever is earlier."""
+    return min((at for at in (step.due_at, scene.run.due_at) if at is not None), default=None)
+
+
+def _leased(scene: Scene, step: Step) -> Cause:
+    planned, now = scene.plan.at(step.no), scene.now
+    name, due = planned.name, step.due_at or now
+    holder = next((known for known in scene.workers if known.row.no == step.worker), None)
+    if holder is not None and not holder.is_silent(now):
+        timeout = None if step.claimed_at is None else step.claimed_at + planned.timeout
+        said = f"{name} has run for {span(now - (step.claimed_at or now))} at worker {holder.row.id}."
+        wait = ("wait", scene.run.id)
+        return Cause(code=Why.RUNNING, subject=name, sentence=said, since=step.claimed_at, until=timeout, command=wait)
+    gone = (
+        f"worker {holder.row.id}, which was last heard {span(now - holder.row.heard_at)} ago"
+        if holder is not None
+        else "a worker that is gone"
+    )
+    lease = f"its lease ends {until(now, due)}" if due > now else f"its lease ended {span(now - due)} ago"
+    said = f"{name} is leased to {gone}; {lease}, and then another worker takes it."
+    command: tuple[str, ...] = ("wait", scene.run.id)
+    if not any(known.is_live(now) for known in scene.workers):
+        said += " No other worker is alive."
+        command = _worker_command(scene, scene.specs.get(step.queue))
+    return Cause(code=Why.DEAD_WORKER, subject=name, sentence=said, since=step.claimed_at, until=due, command=command)
+
+
+def _unswept(scene: Scene, planned: PlannedStep, step: Step, what: str) -> Cause:
+    name = planned.name
+    if any(known.is_live(scene.now) for known in scene.workers):
+        said = f"{name}: {what}, and live workers have not swept it. This is a defect; please report it."
+        return Cause(code=Why.LATE_TIMER, subject=name, sentence=said, since=step.due_at, command=("status",))
+    said = f"{name}: {what}; timers are swept by workers, and none is alive."
+    command = _worker_command(scene, scene.specs.get(step.queue))
+    return Cause(code=Why.NO_WORKER, subject=name, sentence=said, since=step.due_at, command=command)
+
+
+def _unclaimed(scene: Scene, step: Step) -> Cause:
+    name = scene.plan.at(step.no).name
+    said = f"{name} has been ready for {span(scene.now - (step.ready_at or scene.now))}"
+    spec = scene.specs.get(step.queue)
+    if spec is None:
+        text = f"{said}, but its queue ({step.queue}) is not in the database. This is a defect; please report it."
+        return Cause(code=Why.STUCK, subject=name, sentence=text, since=step.ready_at)
+    why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now)
+    return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)
+
+
+def _worker_command(scene: Scene, spec: QueueSpec | None) -> tuple[str, ...]:
+    return start_command(spec, [*(known.service for known in scene.workers if known.service), *scene.former])

@@ -1,0 +1,104 @@
+"""What a worker offers: its handlers, queues, capabilities and load, as it publishes them with each heartbeat.
+
+It compares an offer with what a queue asks for, and decides nothing. Workers write it; `explain` and `status` read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import WorkerState
+from stepkeep.operations.workers import HEARTBEAT, MISSED_BEATS
+from stepkeep.store.protocol import WorkerReport
+
+SILENCE = MISSED_BEATS * HEARTBEAT
+LIVE = frozenset({WorkerState.IDLE, WorkerState.BUSY})
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
+    None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given."""
+
+    handlers: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    coroutines: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
+    places: int = 0
+    held: int = 0
+    free: int = 0
+    free_threads: int = 0
+    apps: tuple[str, ...] = ()
+    host: str = ""
+    pid: int = 0
+    version: str = ""
+
+    def has_room_for(self, spec: QueueSpec) -> bool:
+        return self.free > 0 and (spec.name in self.coroutines or spec.kind == "rules" or self.free_threads > 0)
+
+
+class Lack(StrEnum):
+    """What a live worker does not have for a queue, in the order in which it is told."""
+
+    HANDLER = "handler"
+    KIND = "kind"
+    CAPABILITY = "capability"
+    QUEUE = "queue"
+
+
+class Known(msgspec.Struct, frozen=True):
+    """A worker's row and its latest report; a worker of an older version has none."""
+
+    row: Worker
+    service: Service | None
+
+    def is_silent(self, now: int) -> bool:
+        return self.row.state is WorkerState.UNRESPONSIVE or now - self.row.heard_at > SILENCE
+
+    def is_live(self, now: int) -> bool:
+        """Whether it claims steps."""
+        return self.row.state in LIVE and not self.is_silent(now)
+
+    def lacks(self, spec: QueueSpec, number: int) -> tuple[Lack, ...]:
+        """What keeps it from serving this queue."""
+        offer = self.service
+        if offer is None:
+            return () if number in self.row.queues else (Lack.HANDLER,)
+        found = []
+        if spec.kind in ("python", "agent"):
+            names = offer.handlers if spec.kind == "python" else offer.agents
+            found += [] if spec.name in names else [Lack.HANDLER]
+        elif spec.kind not in offer.kinds:
+            found.append(Lack.KIND)
+        if not set(self.row.capabilities).issuperset(spec.capabilities):
+            found.append(Lack.CAPABILITY)
+        if offer.groups is not None and spec.group not in offer.groups and spec.kind != "rules":
+            found.append(Lack.QUEUE)
+        return tuple(found)
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Service).decode
+
+
+def encode_service(service: Service) -> bytes:
+    return _encode(service)
+
+
+def read_service(body: bytes) -> Service | None:
+    """A worker's report; None where a newer program wrote another form."""
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def known_workers(rows: Iterable[Worker], reports: Sequence[WorkerReport]) -> tuple[Known, ...]:
+    """Rows with their reports."""
+    by_number = {report.worker: read_service(report.body) for report in reports}
+    return tuple(Known(row, by_number.get(row.no)) for row in rows)

@@ -1,0 +1,138 @@
+"""The state of the whole system in numbers: runs by state, queues with their backlog, failures, workers, late timers.
+
+It reads bounded parts of indexes and never the history, so that a million finished runs cost nothing. A count that
+reached its bound says so. `stepkeep status` and `engine.status` call it; metrics and pages may use the same value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepkeep.kernel.states import RunState
+from stepkeep.operations.causes import FAULTS, SECOND, span
+from stepkeep.operations.diagnosis import Staff, read_staff
+from stepkeep.operations.instants import instant
+from stepkeep.operations.retention import first_id_at
+from stepkeep.operations.services import Known, known_workers
+from stepkeep.operations.staffing import judge, title
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import Backlog, Store, Tally
+
+LIMIT = 10_000
+"""Each count ends here."""
+WINDOW = 3_600 * SECOND
+LATE = 5 * SECOND
+"""A live worker sweeps due timers every second."""
+MOST_STUCK = 20
+
+
+async def read_status(
+    transactor: Transactor, *, tenant: str, window: int = WINDOW, limit: int = LIMIT
+) -> dict[str, Any]:
+    """The numbers of one tenant. `window` (microseconds) bounds what counts as recent, `limit` every count."""
+    store = transactor.store
+    staff = await read_staff(store, tenant)
+    since = staff.now - window
+    tally = await store.tally(tenant, after=first_id_at(since), late_by=staff.now - LATE, limit=limit)
+    backlog = await store.read_backlog(sorted(staff.specs), limit)
+    live = sum(tally.live.values())
+    stuck = await _stuck(store, tenant) if live < limit else None
+    queues = [_queue(one, staff, limit) for one in sorted(backlog, key=lambda one: one.oldest_at)]
+    said: dict[str, Any] = {
+        "at": instant(staff.now),
+        "runs": {
+            "live": _counted(tally.live, limit),
+            "recent": {"since": instant(since), **_counted(tally.recent, limit)},
+        },
+        "failures": {"since": instant(since), **_failures(tally, limit)},
+        "queues": queues,
+        "workers": [worker_view(known, staff.now) for known in staff.workers],
+        "late_timers": {"count": tally.late, "since": instant(tally.late_since)},
+        "stuck_runs": stuck,
+    }
+    return {"status": said | {"problems": problems(said, staff.now, tally.late_since)}}
+
+
+async def list_workers(transactor: Transactor, *, tenant: str, live_only: bool) -> dict[str, Any]:
+    """All workers of a tenant, or those that are not shut down."""
+    store = transactor.store
+    rows = await store.list_workers(tenant, live_only)
+    known = known_workers(rows, await store.list_worker_reports(tenant))
+    now = await store.now()
+    return {"workers": [worker_view(one, now) for one in known]}
+
+
+def problems(said: Mapping[str, Any], now: int, late_since: int | None) -> list[str]:
+    """What an operator should look at, in sentences; empty where all is well."""
+    found = [f"queue {queue['needs']}: {queue['why']}" for queue in said["queues"] if queue["code"] in FAULTS]
+    found += [f"worker {worker['id']} is silent" for worker in said["workers"] if worker["silent"]]
+    if said["late_timers"]["count"] and late_since is not None:
+        found.append(f"{said['late_timers']['count']:,} timers are overdue, the oldest by {span(now - late_since)}")
+    for run_id in said["stuck_runs"] or ():
+        found.append(f"run {run_id} is stuck: this is a defect, please report it")
+    return found
+
+
+def worker_view(known: Known, now: int) -> dict[str, Any]:
+    """A worker, what it serves and how much it holds, as JSON."""
+    row, offer = known.row, known.service
+    return {
+        "id": row.id,
+        "state": row.state,
+        "silent": row.state != "shutdown" and known.is_silent(now),
+        "incarnation": row.incarnation,
+        "capacity": row.capacity,
+        "held": None if offer is None else offer.held,
+        "free": None if offer is None else offer.free,
+        "capabilities": list(row.capabilities),
+        "queues": None if offer is None or offer.groups is None else list(offer.groups),
+        "handlers": [] if offer is None else [*offer.handlers, *offer.agents],
+        "kinds": [] if offer is None else list(offer.kinds),
+        "host": None if offer is None else offer.host,
+        "pid": None if offer is None else offer.pid,
+        "version": None if offer is None else offer.version,
+        "started_at": instant(row.started_at),
+        "heard_at": instant(row.heard_at),
+    }
+
+
+async def _stuck(store: Store, tenant: str) -> list[str]:
+    return [run_id for owner, run_id in await store.stuck_runs(MOST_STUCK) if owner == tenant]
+
+
+def _counted(counts: Mapping[RunState, int], limit: int) -> dict[str, Any]:
+    total = sum(counts.values())
+    by_state = {str(state): counts[state] for state in RunState if state in counts}
+    return {"total": total, "is_complete": total < limit, "by_state": by_state}
+
+
+def _failures(tally: Tally, limit: int) -> dict[str, Any]:
+    by_category: Counter[str] = Counter()
+    for (_, category), count in tally.troubled.items():
+        by_category[str(category or "none")] += count
+    total = sum(by_category.values())
+    return {"total": total, "is_complete": total < limit, "by_category": dict(by_category.most_common())}
+
+
+def _queue(one: Backlog, staff: Staff, limit: int) -> dict[str, Any]:
+    spec = staff.specs[one.queue]
+    code, why, _ = judge(spec, one.queue, staff.workers, staff.former, staff.now)
+    serving: Sequence[Known] = [
+        known for known in staff.workers if known.is_live(staff.now) and not known.lacks(spec, one.queue)
+    ]
+    return {
+        "needs": title(spec),
+        "queue": spec.group,
+        "kind": spec.kind,
+        "handler": spec.name,
+        "capabilities": list(spec.capabilities),
+        "ready": one.depth,
+        "is_complete": one.depth < limit,
+        "oldest_at": instant(one.oldest_at),
+        "oldest_seconds": max(0, staff.now - one.oldest_at) / SECOND,
+        "workers": len(serving),
+        "code": code.value,
+        "why": why,
+    }

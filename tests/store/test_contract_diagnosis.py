@@ -1,0 +1,80 @@
+"""What diagnosis reads and writes: reports of workers, evidence of attempts, counts and backlogs, each bounded."""
+
+from msgspec.structs import replace
+from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
+
+from stepkeep.kernel.states import Category, RunState, StepState, StopCause, WorkerState
+from stepkeep.store.protocol import FIRST_ID, Backlog, Evidence, RunFilter, Store
+
+
+async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> None:
+    first = await store.add_worker(a_worker("w-1"), an_entry("w-1", 1))
+    second = await store.add_worker(a_worker("w-2"), an_entry("w-2", 1))
+    await store.report_worker(TENANT, first.no, b'{"held": 1}')
+    await store.report_worker(TENANT, second.no, b'{"held": 2}')
+    await store.report_worker(TENANT, first.no, b'{"held": 3}')
+    found = await store.list_worker_reports(TENANT)
+    assert [(one.worker, one.body) for one in found] == [(first.no, b'{"held": 3}'), (second.no, b'{"held": 2}')]
+    now = await store.now()
+    assert all(0 < one.reported_at <= now for one in found)
+    assert await store.list_worker_reports("other") == []
+
+
+async def test_reports_of_living_workers_are_listed_however_old_their_numbers_are(store: Store) -> None:
+    states = (WorkerState.IDLE, WorkerState.SHUTDOWN, WorkerState.SHUTDOWN, WorkerState.SHUTDOWN)
+    made = [
+        await store.add_worker(a_worker(f"w-{no}", state), an_entry(f"w-{no}", 1)) for no, state in enumerate(states)
+    ]
+    for worker in made:
+        await store.report_worker(TENANT, worker.no, b"{}")
+    listed = [one.worker for one in await store.list_worker_reports(TENANT, newest=1)]
+    assert listed == [made[0].no, made[3].no]
+
+
+async def test_the_first_evidence_of_an_attempt_stays_and_goes_with_its_run(store: Store) -> None:
+    await save(store, new_run(1, (a_step(1, 0),)))
+    given = [Evidence(TENANT, run_id(1), 0, fence, b'{"traceback": "x"}') for fence in (2, 1)]
+    await store.add_evidence(given)
+    await store.add_evidence([Evidence(TENANT, run_id(1), 0, 1, b"{}")])
+    assert await store.read_evidence(TENANT, run_id(1)) == [given[1], given[0]]
+    assert await store.read_evidence("other", run_id(1)) == []
+    assert await store.read_evidence(TENANT, "no run") == []
+
+
+async def test_runs_are_counted_by_state_and_by_category_up_to_a_limit(store: Store) -> None:
+    ended = {"ended_at": 9, "open": 0, "moving": 0}
+    runs = {
+        1: a_run(1, state=RunState.QUEUED, due_at=5 * SECOND),
+        2: a_run(2, state=RunState.QUEUED),
+        3: replace(a_run(3, state=RunState.SUCCEEDED), **ended, due_at=None),
+        4: replace(
+            a_run(4, state=RunState.FAILED, cause=StopCause.FAILURE, category=Category.AUTH), **ended, due_at=None
+        ),
+    }
+    for number, run in runs.items():
+        steps = (a_step(number, 0, state=StepState.READY, ready_at=number, queue=7),) if number < 3 else ()
+        await save(store, new_run(number, steps, run=run))
+    counted = await store.tally(TENANT, after=FIRST_ID, late_by=6 * SECOND, limit=100)
+    assert counted.live == {RunState.QUEUED: 2}
+    assert counted.recent == {RunState.QUEUED: 2, RunState.SUCCEEDED: 1, RunState.FAILED: 1}
+    assert counted.troubled == {(RunState.FAILED, Category.AUTH): 1}
+    assert (counted.late, counted.late_since) == (1, 5 * SECOND)
+    few = await store.tally(TENANT, after=run_id(2), late_by=0, limit=1)
+    assert (few.live, few.recent, few.late) == ({RunState.QUEUED: 1}, {RunState.FAILED: 1}, 0)
+    assert await store.count_found(RunFilter(tenant=TENANT)) == 4
+    assert await store.count_found(RunFilter(tenant=TENANT, states=(RunState.QUEUED,), limit=1)) == 1
+
+
+async def test_a_backlog_is_counted_per_queue_and_its_oldest_step_is_found_at_any_priority(store: Store) -> None:
+    places = [(7, 0, 30), (7, 5, 40), (7, -5, 10), (8, 0, 20)]
+    steps = [
+        a_step(1, no, state=StepState.READY, queue=queue, priority=priority, ready_at=ready_at)
+        for no, (queue, priority, ready_at) in enumerate(places)
+    ]
+    await save(store, new_run(1, steps))
+    assert sorted(await store.read_backlog([7, 8, 9], 100), key=lambda one: one.queue) == [
+        Backlog(7, 3, 10),
+        Backlog(8, 1, 20),
+    ]
+    assert [one.depth for one in await store.read_backlog([7], 2)] == [2]
+    assert await store.read_backlog([], 10) == []
