@@ -62,7 +62,7 @@ class Bench:
         if self.worker is None:
             self.worker = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
         queues = frozenset(queue for queue, _ in await self.store.list_queues(TENANT))
-        return Claimer(actor=self.worker.id, worker=self.worker.no, lease=lease, slots=slots, queues=queues)
+        return Claimer(actor="bench", worker=self.worker.no, lease=lease, slots=slots, queues=queues)
 
     async def claim(self, limit: int = 1, lease: int | None = None) -> list[Claim]:
         return await self.transactor.claim(await self.claimer(lease=lease), limit=limit)
