@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stepkeep.definition.expression_objects import Expr
-    from stepkeep.definition.handlers import Retry, agent, step
+    from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.native import load_file
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
@@ -83,6 +83,7 @@ _HOMES = {
     "Workflow": "stepkeep.definition.python",
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
+    "lifespan": "stepkeep.definition.handlers",
     "load_file": "stepkeep.definition.native",
     "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
@@ -122,6 +123,7 @@ __all__ = [
     "Workflow",
     "agent",
     "fail",
+    "lifespan",
     "load_file",
     "retry_in",
     "step",

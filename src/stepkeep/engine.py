@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 
 import msgspec
 
@@ -50,9 +50,10 @@ from stepkeep.safe_text import type_name
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import RunFilter, Store
-from stepkeep.worker.loop import Worker
+from stepkeep.worker.loop import Worker, handler_loop
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import Unstorable, encode
+from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings as WorkerSettings
 
@@ -130,6 +131,9 @@ def _wait_text(wait: dict[str, Any]) -> str:
 class AsyncEngine:
     """A database and everything one can do with it, for programs that have an event loop.
 
+    Async handlers run on one event loop for the life of the engine: in a thread of its own, or with `loop="mine"` on
+    the loop of the program. `lifespan` opens what they share (`ctx.shared`), once, before the first step.
+
     `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run. With
     `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
 
@@ -139,6 +143,9 @@ class AsyncEngine:
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
     _hosted: Sequence[AsyncHostedWorker] = ()
+    _home: HandlerLoop | None = None
+    _lifespan: Lifespan | None = None
+    _loop: Literal["own", "mine"] = "own"
     _waits = False
     _auto_migrate = False
 
@@ -154,11 +161,16 @@ class AsyncEngine:
         process_memory: int | None = None,
         wait_for_database: bool = False,
         auto_migrate: bool = False,
+        lifespan: Lifespan | None = None,
+        loop: Literal["own", "mine"] = "own",
     ) -> None:
         self._waits = arguments.flag("wait_for_database", wait_for_database)
         self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
         self.policies = {name: value for name, value in policies.items() if value is not None}
+        self._lifespan, self._loop = lifespan, loop
+        handler_loop(Registry(), lifespan)
+        arguments.choice("loop", loop, ("own", "mine"))
         WorkerSettings(**self.policies)  # refuse invalid policies before a worker is needed
         self.tenant = validate.key("the tenant", tenant)
         self.actor = validate.key("the actor", current_user() if actor is None else actor)
@@ -216,6 +228,9 @@ class AsyncEngine:
         Running handlers may finish within `grace` seconds; by default within the grace period of their worker.
         """
         await self.stop_workers(grace)
+        home, self._home = self._home, None
+        if home is not None:
+            await home.aclose()
         await self._waiting.close()
         await self.store.close()
 
@@ -339,6 +354,10 @@ class AsyncEngine:
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
         """A worker in this process, for this engine's database and handlers, under its policies."""
         options = {**self.policies, **options}
+        if "lifespan" not in options and "loop" not in options:
+            if self._home is None:
+                self._home = handler_loop(self.registry, self._lifespan, self._loop)
+            options["home"] = self._home
         return Worker(self.transactor, self.registry, app=app, concurrency=concurrency, tenant=self.tenant, **options)
 
     async def start_worker(self, **options: Unpack[WorkerOptions]) -> AsyncHostedWorker:

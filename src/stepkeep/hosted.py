@@ -17,6 +17,7 @@ from stepkeep.safe_text import exception_text
 
 if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
+    from stepkeep.worker.pools.handler_loop import Lifespan
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -29,6 +30,7 @@ class WorkerOptions(TypedDict, total=False):
     app: str
     queues: Iterable[str] | None
     capabilities: Iterable[str]
+    lifespan: Lifespan | None
 
 
 class AsyncHostedWorker:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepkeep.kernel.states import RunState
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
+    from stepkeep.worker.pools.handler_loop import Lifespan
 
 T = TypeVar("T")
 GRACE_AT_EXIT_SECONDS = 5.0
@@ -49,6 +50,7 @@ class EngineOptions(TypedDict, total=False):
     process_memory: int | None
     wait_for_database: bool
     auto_migrate: bool
+    lifespan: Lifespan | None
 
 
 class Engine:

@@ -88,7 +88,8 @@ def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
 
 def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:
     engine = set(inspect.signature(sk.AsyncEngine).parameters) - {"url"}
-    assert set(EngineOptions.__annotations__) == engine
+    assert engine - set(EngineOptions.__annotations__) == {"loop"}, "a program without a loop has none to lend"
+    assert set(EngineOptions.__annotations__) <= engine
     worker = set(inspect.signature(Worker).parameters)
     assert set(WorkerOptions.__annotations__) <= worker
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import subprocess
@@ -143,3 +144,11 @@ def return_an_outcome() -> object:
     from stepkeep.kernel.outcomes import Completed
 
     return Completed(output="text")  # type: ignore[arg-type]
+
+
+def weekday(day: datetime.date) -> int:
+    return day.weekday()
+
+
+def shared_pool(ctx) -> object:
+    return ctx.shared["pool"]

@@ -26,6 +26,7 @@ __all__ = [
     "Retry",
     "agent",
     "default_registry",
+    "lifespan",
     "load_app",
     "load_entry_points",
     "step",
@@ -137,6 +138,38 @@ def agent(
         return function
 
     return decorate
+
+
+@overload
+def lifespan(function: F, /) -> F: ...
+
+
+@overload
+def lifespan(*, registry: Registry | None = None) -> Callable[[F], F]: ...
+
+
+def lifespan(function: Function | None = None, /, *, registry: Registry | None = None) -> Any:
+    """Register what a worker opens before its first step and closes after its last: pools, clients.
+
+    It is an async function with one `yield`, of a mapping that handlers read as `ctx.shared`. It runs on the loop of
+    the async handlers, once per worker, or once per engine for the workers of an engine.
+
+    >>> @lifespan
+    ... async def clients():
+    ...     yield {"rates": {"CHF": 1.05}}  # close here what was opened above
+    >>> @step("prices.convert")
+    ... def convert(ctx, amount: float, currency: str) -> float:
+    ...     return amount * ctx.shared["rates"][currency]
+    """
+    into = registry_of(registry)
+
+    def decorate(given: F) -> F:
+        if not callable(given):
+            raise InvalidInput(f"lifespan takes an async function with one `yield`, not {arguments.shown(given)}.")
+        into.add_lifespan(given)
+        return given
+
+    return decorate if function is None else decorate(function)
 
 
 def _retry(given: Retry | None) -> kernel.Retry | None:

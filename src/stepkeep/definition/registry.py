@@ -69,6 +69,7 @@ class Registry:
 
     _handlers: dict[str, HandlerSpec] = field(default_factory=dict)
     _agents: dict[str, HandlerSpec] = field(default_factory=dict)
+    _lifespans: list[Function] = field(default_factory=list)
 
     def register(self, spec: HandlerSpec) -> None:
         """Add a handler or an agent. The same function may be added twice (a module loaded again), no other."""
@@ -90,6 +91,16 @@ class Registry:
             first, second = _place(known.function), _place(spec.function)
             raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
         table[spec.name] = spec
+
+    def add_lifespan(self, function: Function) -> None:
+        """Add what workers open for their handlers. The same function may be added twice (a module loaded again)."""
+        known = [one for one in self._lifespans if not _is_same(one, function)]
+        self._lifespans = [*known, function]
+
+    @property
+    def lifespans(self) -> tuple[Function, ...]:
+        """What workers open for their handlers, in order."""
+        return tuple(self._lifespans)
 
     def get(self, name: str) -> HandlerSpec | None:
         """The handler of this name."""

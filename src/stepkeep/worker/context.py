@@ -77,7 +77,8 @@ class Context:
     `idempotency_key` stays the same over all attempts of a step: hand it to whatever must not do a thing twice.
     `deadline` is a reading of `time.monotonic()`, `deadline_at` the same moment in microseconds since 1970.
     `completion_token` is there when the step is completed by hand: give it to the person or system that will do so.
-    `connection` is the database connection of a transactional step, None in all others.
+    `connection` is the database connection of a transactional step, None in all others. `shared` has what the worker's
+    lifespans opened, by name.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Context:
         "idempotency_key",
         "outputs",
         "run_id",
+        "shared",
         "step",
         "tenant",
         "undoing",
@@ -126,6 +128,7 @@ class Context:
         completion_token: str | None = None,
         cancelled: Cancellation | None = None,
         connection: Any = None,
+        shared: Mapping[str, Any] | None = None,
     ) -> None:
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
@@ -138,6 +141,7 @@ class Context:
         self.completion_token = completion_token
         self.cancelled = Cancellation() if cancelled is None else cancelled
         self.connection = connection
+        self.shared: Mapping[str, Any] = {} if shared is None else shared
         self._cost: dict[str, float] | None = None
         self._spent: bytes | None = None
         self._emitted: list[Emitted] | None = None

@@ -198,7 +198,7 @@ class Job(msgspec.Struct, eq=False):
             return Woken(timed_out=True)
         return Woken(id=message["id"], name=message["name"], payload=message["payload"])
 
-    def make_context(self) -> Context:
+    def make_context(self, shared: Mapping[str, Any] | None = None) -> Context:
         """The context of this attempt, created on first use, because most handlers do not ask for it."""
         if self.context is not None:
             return self.context
@@ -226,5 +226,6 @@ class Job(msgspec.Struct, eq=False):
             completion_token=self.completion_token,
             cancelled=self.cancelled,
             connection=self.connection,
+            shared=shared,
         )
         return self.context

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import version
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
+from stepkeep.safe_text import type_name
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
@@ -37,6 +39,7 @@ from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
+from stepkeep.worker.pools.handler_loop import HandlerLoop, HostLoop, Lifespan
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
@@ -65,6 +68,23 @@ NEWS = 0.5
 Chore = Callable[[], Awaitable[None]]
 
 
+def handler_loop(
+    registry: Registry, lifespan: Lifespan | None = None, loop: Literal["own", "mine"] = "own"
+) -> HandlerLoop:
+    """The loop for async handlers: in a thread of its own, or the one that runs here."""
+    if lifespan is not None and not callable(lifespan):
+        raise InvalidInput(
+            f"lifespan is an async function with one `yield`, not a value of type {type_name(lifespan)}."
+        )
+    opened = (*registry.lifespans, *(() if lifespan is None else (lifespan,)))
+    if arguments.choice("loop", loop, ("own", "mine")) == "own":
+        return HandlerLoop(opened)
+    try:
+        return HostLoop(asyncio.get_running_loop(), opened)
+    except RuntimeError:
+        raise InvalidInput('loop="mine" needs a running event loop: create the engine\'s worker inside it.') from None
+
+
 def _names(what: str, given: object) -> list[str]:
     return [validate.key(f"each of {what}", name) for name in arguments.items(what, given)]
 
@@ -79,7 +99,8 @@ class Worker:
 
     `concurrency` limits the attempts it holds, `threads` those of them that are no coroutines. `queues` names the
     groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code that
-    it was given, for `explain`.
+    it was given, for `explain`. `lifespan` opens what handlers share; with `loop="mine"` they run on the loop that runs
+    the worker.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -103,6 +124,9 @@ class Worker:
         runtime: Runtime | None = None,
         runner: HandlerRunner | None = None,
         apps: Iterable[str] = (),
+        home: HandlerLoop | None = None,
+        lifespan: Lifespan | None = None,
+        loop: Literal["own", "mine"] = "own",
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
@@ -116,9 +140,10 @@ class Worker:
         self._groups = None if queues is None else frozenset(_names("the queues of a worker", queues))
         self._apps = tuple(_names("the apps of a worker", apps))
         self._outage = Outage(self._runtime)
-        self._codes = PreparedSteps(registry, self._settings)
+        self._home, self._owns_home = home or handler_loop(registry, lifespan, loop), home is None
+        self._codes = PreparedSteps(registry, self._settings, self._home.shared)
         self._runner = runner or PooledRunner(
-            self._settings, on_close=[self._codes.aclose], on_replaced=[self._codes.forget_loop]
+            self._settings, home=self._home, on_close=[self._codes.aclose], on_replaced=[self._codes.forget_loop]
         )
         self._membership = Membership(
             transactor.store,
@@ -218,6 +243,7 @@ class Worker:
         ending = asyncio.ensure_future(end)
         self._outage.give_up = ending.cancel
         try:
+            await self._home.ready()
             await self._join(ending)
             self.joined.set()
             if not ending.done():
@@ -241,6 +267,8 @@ class Worker:
                 tasks = self._attempts.cancel_tasks()
                 self._runner.close()
                 await asyncio.gather(*chores, *tasks, ending, return_exceptions=True)
+                if self._owns_home:
+                    await self._home.aclose()
 
     async def _until(self, ending: asyncio.Future[object]) -> None:
         """Wait for the end; a database that is gone for good ends the worker too."""

@@ -6,6 +6,7 @@ handler's side, where a slow one delays no heartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stepkeep.definition.conditions import compile_rule
@@ -143,10 +144,10 @@ class Unprepared(PreparedRules):
 class PreparedSteps:
     """The prepared steps so far."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
+    def __init__(self, registry: Registry, settings: Settings, shared: Mapping[str, Any] | None = None) -> None:
         self._rules = RulesExecutor()
         self._http = HttpExecutor(settings.http)
-        self._python, self._agent = PythonExecutor(registry), AgentExecutor(registry)
+        self._python, self._agent = PythonExecutor(registry, shared), AgentExecutor(registry, shared)
         self._command = CommandExecutor(settings.commands)
         self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
         self._known_rules: dict[tuple[int, int], PreparedRules] = {}

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.worker.executor import Job, Pool, PoolKind
+from stepkeep.worker.pools.handler_loop import HandlerLoop
 from stepkeep.worker.pools.loop import LoopPool
 from stepkeep.worker.pools.processes import ProcessPool
 from stepkeep.worker.pools.threads import RulesPool, ThreadPool
@@ -62,12 +63,13 @@ class PooledRunner:
         self,
         settings: Settings,
         *,
+        home: HandlerLoop | None = None,
         on_close: Sequence[Callable[[], object]] = (),
         on_replaced: Sequence[Callable[[], object]] = (),
     ) -> None:
         size, limit = settings.pool, settings.result_limit
         self._pools: dict[PoolKind, Pool] = {
-            PoolKind.LOOP: LoopPool(result_limit=limit, on_close=on_close, on_replaced=on_replaced),
+            PoolKind.LOOP: LoopPool(result_limit=limit, home=home, on_close=on_close, on_replaced=on_replaced),
             PoolKind.THREAD: ThreadPool(size, result_limit=limit),
             PoolKind.RULES: RulesPool(size, result_limit=limit),
             PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory),

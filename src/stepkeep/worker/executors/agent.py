@@ -5,6 +5,7 @@ Its exceptions count as `agent` errors, which are retried by default, unless the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -18,8 +19,8 @@ from stepkeep.worker.executors.python import POOLS
 class AgentExecutor:
     """Runs `agent:` steps."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, shared: Mapping[str, Any] | None = None) -> None:
+        self._registry, self._shared = registry, shared
 
     def spec(self, planned: PlannedStep) -> HandlerSpec:
         executor = planned.executor
@@ -38,7 +39,9 @@ class AgentExecutor:
         spec, executor = job.code.spec or self.spec(job.code.planned), job.code.render_executor(job)
         assert isinstance(executor, Agent)
         inputs = job.code.render(job)
-        return Call(spec.function, (job.make_context(), executor.action, {} if inputs is None else inputs), {})
+        return Call(
+            spec.function, (job.make_context(self._shared), executor.action, {} if inputs is None else inputs), {}
+        )
 
     def run(self, job: Job) -> Any:
         function, args, kwargs = self.call(job)

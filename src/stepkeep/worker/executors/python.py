@@ -5,9 +5,10 @@ It only makes the call; the pool decides whether that happens on a loop, in a th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from stepkeep.definition.conversion import fitted, has_types
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.plan import PlannedStep
@@ -20,8 +21,8 @@ POOLS = {"async": PoolKind.LOOP, "thread": PoolKind.THREAD, "process": PoolKind.
 class PythonExecutor:
     """Runs `uses:` steps."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, registry: Registry, shared: Mapping[str, Any] | None = None) -> None:
+        self._registry, self._shared = registry, shared
 
     def spec(self, planned: PlannedStep) -> HandlerSpec:
         executor = planned.executor
@@ -39,7 +40,7 @@ class PythonExecutor:
     def call(self, job: Job) -> Call:
         spec = job.code.spec or self.spec(job.code.planned)
         signature = spec.signature
-        context = job.make_context() if signature.takes_context else None
+        context = job.make_context(self._shared) if signature.takes_context else None
         if not signature.names and not signature.takes_any and not job.code.checks_inputs:
             return Call(spec.function, () if context is None else (context,), {})
         inputs = job.code.render(job)
@@ -48,7 +49,16 @@ class PythonExecutor:
 
     def run(self, job: Job) -> Any:
         function, args, kwargs = self.call(job)
-        return function(*args, **kwargs)
+        return make_call(function, args, kwargs, job.context if args and args[0] is job.context else None)
+
+
+def make_call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], context: Any) -> Any:
+    """Call a handler with arguments of the types that its parameters are annotated with."""
+    if has_types(function):
+        first = 0 if context is None else 1
+        converted, kwargs = fitted(function, args[first:], kwargs)
+        args = args[:first] + converted
+    return function(*args, **kwargs)
 
 
 def check_fit(spec: HandlerSpec, inputs: Any) -> None:
@@ -61,10 +71,10 @@ def check_fit(spec: HandlerSpec, inputs: Any) -> None:
             has = ", ".join(map(str, given)) or "nothing"
             raise BindingError(
                 f"handler {spec.name} needs {', '.join(missing)}, and its inputs have {has}. "
-                "Add it to the step's `with`, or give the parameter a default."
+                "Add it to the step's inputs (`with` in YAML, `inputs=` in Python), or give the parameter a default."
             )
     elif not signature.names or len(signature.required) > 1:
         raise BindingError(
             f"handler {spec.name} takes {len(signature.names)} inputs by name, and was given a single value of "
-            f"type {type(inputs).__name__}. Write the step's `with` as an object."
+            f"type {type(inputs).__name__}. Write the step's inputs as an object."
         )

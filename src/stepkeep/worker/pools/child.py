@@ -33,12 +33,15 @@ from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import CallExecutor, Job
+from stepkeep.worker.executors.python import PythonExecutor, make_call
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.pools.handler_loop import Shared
 
 CANCEL = "cancel"
 READY = b"ready"
 MAIN = "__stepkeep_main__"
+NOTHING_SHARED = Shared("a handler in a process of its own shares nothing with its worker")
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +55,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     context: dict[str, Any] | None
     default_category: Category
     result_limit: int
+    converts: bool = False
+    """Whether arguments are converted to the types of the parameters."""
     title: str = "a handler"
     number: int = 0
     """The number that the answer must carry; an answer with another number is dropped."""
@@ -105,6 +110,7 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
         path=tuple(qualname.split(".")),
         args=call.args[1:] if takes_context else call.args,
         kwargs=call.kwargs,
+        converts=isinstance(executor, PythonExecutor),
         context=_portable(job.context) if takes_context and job.context is not None else None,
         default_category=job.code.default_category,
         result_limit=result_limit,
@@ -225,11 +231,12 @@ def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
         return results.outcome_of_exception(
             BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled
         )
-    context = None if task.context is None else Context(**task.context, cancelled=cancelled)
+    context = None if task.context is None else Context(**task.context, cancelled=cancelled, shared=NOTHING_SHARED)
     try:
         function = _find(task)
         args = task.args if context is None else (context, *task.args)
-        outcome = results.outcome_of_return(function(*args, **task.kwargs), context, task.result_limit)
+        returned = make_call(function, args, task.kwargs, context) if task.converts else function(*args, **task.kwargs)
+        outcome = results.outcome_of_return(returned, context, task.result_limit)
     except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
         outcome = results.outcome_of_exception(problem, context, cancelled, task.default_category, task.title)
     return outcome

@@ -1,8 +1,8 @@
-"""The handlers' event loop: in a thread of its own, so that a handler that blocks it delays no heartbeat and no lease.
+"""Runs coroutines on the handlers' event loop, so that a handler that blocks it delays no heartbeat and no lease.
 
 Async handlers, commands and HTTP calls run here. The worker's loop sends whole batches and receives, through `done`,
-the jobs that ended in one turn of this loop. A handler that stops the loop ends nothing: the loop is run again. One
-that breaks it fails the attempts on it, and a new loop replaces it.
+the jobs that ended in one turn of the handlers' loop. `handler_loop` has the loop itself; if it breaks, the attempts on
+it fail, and jobs that have not begun get the next loop.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import selectors
-import sys
 import threading
 import time
 from collections import deque
@@ -23,15 +21,14 @@ from typing import Any
 
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped
 from stepkeep.kernel.states import Category
-from stepkeep.safe_text import exception_text, inert_line
+from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
 from stepkeep.worker.executor import Done, Job
 from stepkeep.worker.forks import end_copy
 from stepkeep.worker.pools.fitness import Fitness
+from stepkeep.worker.pools.handler_loop import CLOSE_SECONDS, HandlerLoop
 
 log = logging.getLogger("stepkeep.worker")
-
-CLOSE_SECONDS = 5.0
 
 BLOCKED_SECONDS = 5.0
 """How long the loop may be blocked before the worker stops claiming for it."""
@@ -40,17 +37,15 @@ TOGETHER = 0.002
 """How long (seconds) a result waits for others of its turn. Otherwise the first one would be reported alone, and all
 others would wait for that commit."""
 
-STOPS_TOLD_EVERY = 60.0
-"""How often (seconds) a stopped loop is logged."""
-
 
 class LoopPool:
-    """Runs coroutines."""
+    """Runs coroutines. Without a `home`, the pool owns a loop of its own."""
 
     def __init__(
         self,
         *,
         result_limit: int,
+        home: HandlerLoop | None = None,
         on_close: Sequence[Callable[[], Any]] = (),
         on_replaced: Sequence[Callable[[], object]] = (),
     ) -> None:
@@ -58,14 +53,11 @@ class LoopPool:
         self.fitness = Fitness("async, HTTP and command steps")
         self._jobs: set[Job] = set()
         self._waiting: deque[Job] = deque()
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._home, self._owns_home = home or HandlerLoop(), home is None
         self._pid = os.getpid()
-        self._is_over = False
+        self._is_over = threading.Event()
         self._ending: asyncio.Task[None] | None = None
         self._asked_at: float | None = None
-        self._stop_told_at = float("-inf")
         self._ended: list[tuple[Job, Outcome]] = []
         self._waiting_since = 0.0
         self._context = copy_context()
@@ -73,6 +65,7 @@ class LoopPool:
 
     def open(self, done: Done) -> None:
         self._done, self._pid, self._context = done, os.getpid(), copy_context()
+        self._home.attach(self)
 
     def start(self, jobs: Sequence[Job]) -> None:
         self._jobs.update(jobs)
@@ -84,83 +77,43 @@ class LoopPool:
 
     def check(self) -> None:
         """Check that the loop responds; if it does not, nothing more is claimed for it until it does."""
-        if not self._jobs or self._loop is None:
+        if not self._jobs or not self._home.is_started:
             return
         now = time.monotonic()
         if self._asked_at is None:
             self._asked_at = now
             self._call(self._answer)
         elif now - self._asked_at > BLOCKED_SECONDS and not self.fitness.is_unable:
-            self.fitness.lost(f"a handler blocks the handlers' event loop{self._where()}", seconds=float("inf"))
+            self.fitness.lost(
+                f"a handler blocks the handlers' event loop{self._home.position(_RUN)}", seconds=float("inf")
+            )
             self._release_waiting()
 
     def close(self) -> None:
-        thread = self._thread
-        if thread is None or not thread.is_alive():
-            return
-        self._call(self._begin_end)
-        thread.join(CLOSE_SECONDS)
-        if thread.is_alive():
-            log.warning("a handler blocks the handlers' event loop%s; it is left behind", self._where())
+        if self._home.is_started:
+            self._call(self._begin_end)
+            if not self._home.is_running_here and not self._is_over.wait(CLOSE_SECONDS):
+                where = self._home.position(_RUN)
+                log.warning("a handler blocks the handlers' event loop%s; it is left behind", where)
+        self._home.detach(self)
+        if self._owns_home:
+            self._home.close()
 
-    # -- the thread and its loop -------------------------------------------------------------------------------------
+    # -- the loop ----------------------------------------------------------------------------------------------------
     def _call(self, function: Callable[[], object]) -> None:
-        """Call this on the loop, which is started with its thread on first use: many workers never need one."""
         try:
-            with self._lock:
-                if self._loop is None or self._loop.is_closed():
-                    self._start_loop()
-                assert self._loop is not None
-                self._loop.call_soon_threadsafe(function)
+            self._home.call(function)
         except (OSError, RuntimeError) as problem:
-            self.fitness.lost(f"the handlers' event loop cannot be started: {exception_text(problem)}")
-            self._release_waiting()
+            self._refuse(f"the handlers' event loop cannot be started: {exception_text(problem)}")
 
-    def _start_loop(self) -> None:
-        loop = new_loop()
-        thread = threading.Thread(target=self._live, args=(loop,), name="stepkeep-handlers", daemon=True)
-        try:
-            thread.start()
-        except BaseException:
-            loop.close()
-            raise
-        self._loop, self._thread, self._asked_at = loop, thread, None
+    def _refuse(self, why: str) -> None:
+        self.fitness.lost(why)
+        self._release_waiting()
 
-    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        try:
-            while not self._is_over and not loop.is_closed():
-                why = "a handler stopped it"
-                try:
-                    loop.run_forever()
-                except (SystemExit, KeyboardInterrupt) as problem:
-                    # An exception from a handler's task or callback; the loop and all its tasks are intact.
-                    why = f"{exception_text(problem)} was raised on it"
-                if not self._is_over:
-                    self._tell_stop(why)
-            problem_text = "it was closed"
-        except BaseException as problem:  # noqa: BLE001 - the loop itself is broken, by a closed descriptor perhaps
-            problem_text = exception_text(problem)
-        finally:
-            asyncio.set_event_loop(None)
-            with suppress(Exception):
-                loop.close()
-        if not self._is_over:
-            self._replace(loop, problem_text)
-
-    def _tell_stop(self, why: str) -> None:
-        now = time.monotonic()
-        if now - self._stop_told_at > STOPS_TOLD_EVERY:
-            self._stop_told_at = now
-            log.warning("the handlers' event loop ended early: %s; it is run again", inert_line(why))
-
-    def _replace(self, loop: asyncio.AbstractEventLoop, why: str) -> None:
-        """The loop is lost, and so is every attempt on it. Jobs that have not begun get the next loop."""
-        said = f"the handlers' event loop broke while this attempt ran: {inert_line(why)}"
-        log.error("the handlers' event loop broke: %s; another one is started", inert_line(why))
-        with self._lock:
-            if self._loop is loop:
-                self._loop = None
+    def loop_lost(self, why: str) -> None:
+        """Every attempt on the loop is lost with it. Jobs that have not begun get the next loop."""
+        said = f"the handlers' event loop broke while this attempt ran: {why}"
+        self._asked_at = None
         for forget in self._on_replaced:
             forget()
         ended, self._ended = self._ended, []
@@ -185,18 +138,6 @@ class LoopPool:
         if released:
             self._done(released)
 
-    def _where(self) -> str:
-        """The position of the thread, for the log: the line of the handler itself, not of a function it called."""
-        thread = self._thread
-        frame = None if thread is None or thread.ident is None else sys._current_frames().get(thread.ident)
-        if frame is None:
-            return ""
-        while frame.f_back is not None and frame.f_back.f_code is not _RUN:
-            if frame.f_back.f_code is _LIVE:
-                return ""
-            frame = frame.f_back
-        return inert_line(f" ({frame.f_code.co_filename}:{frame.f_lineno}, in {frame.f_code.co_name})")
-
     # -- on the loop -------------------------------------------------------------------------------------------------
     def _answer(self) -> None:
         self._asked_at = None
@@ -204,6 +145,8 @@ class LoopPool:
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
+        if not self._home.when_ready(self._begin, self._refuse):
+            return
         with suppress(IndexError):
             while True:
                 job = self._waiting.popleft()
@@ -273,7 +216,6 @@ class LoopPool:
         self._ending = asyncio.get_running_loop().create_task(self._end())
 
     async def _end(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             running = [job.task for job in list(self._jobs) if job.task is not None]
             for task in running:
@@ -283,31 +225,8 @@ class LoopPool:
             self._deliver()
             for close in self._on_close:
                 await close()
-            await loop.shutdown_asyncgens()
         finally:
-            self._is_over = True
-            loop.stop()
+            self._is_over.set()
 
 
-_RUN, _LIVE = LoopPool._run.__code__, LoopPool._live.__code__
-
-
-class _Selector(selectors.DefaultSelector):
-    """Ends a forked copy of the worker before its loop can wait on descriptors that it shares with the worker."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pid = os.getpid()
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        end_copy(self._pid)
-        return super().select(timeout)
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    """A loop for handlers: asyncio's own with the selector above, or that of another policy."""
-    loop = asyncio.new_event_loop()
-    if type(loop) is not asyncio.SelectorEventLoop:
-        return loop
-    loop.close()
-    return asyncio.SelectorEventLoop(_Selector())
+_RUN = LoopPool._run.__code__
