@@ -50,6 +50,7 @@ def manual(**fields: Any) -> CompletionSignalled:
     [
         RunStarted(**WHO),
         StepClaimed(**WHO, no=0, worker=1, lease=30_000_000),
+        StepClaimed(**WHO, no=0, worker=1, lease=30_000_000, queues=frozenset({1, 2})),
         TimeCame(**WHO),
         TimeCame(**WHO, no=3),
         GateDecided(**WHO, approve=True, comment="fine,\nreally ☃"),

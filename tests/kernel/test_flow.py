@@ -339,6 +339,31 @@ def test_chained_claims_take_no_more_than_there_is_room_for_in_dispatch_order() 
     assert world.ready() == ["b2", "b3"]
 
 
+def test_a_chained_claim_never_overtakes_a_ready_step_with_a_lower_number() -> None:
+    """003 §1.2: p, q and r are ready; what follows p waits until q and r were claimed."""
+    world = World(work("p"), work("q"), work("r"), work("s", "p"), work("t", "q"), work("u", "r"))
+    world.claim("p")
+    world.report("p", Completed(), claimer=claimer(slots=3))
+    assert world.last.claimed == ()
+    assert world.ready() == ["q", "r", "s"]
+
+
+def test_a_claim_is_refused_while_a_loaded_step_of_the_workers_queues_comes_first() -> None:
+    """003 §1.2. A step of a queue that the worker does not serve holds up nothing."""
+    world = World(work("a"), work("b"))
+    queues = frozenset({world.row("a").queue, world.row("b").queue})
+    snapshot = world.snapshot()
+    claim = replace(world.claiming("b"), queues=queues)
+    refused = must_decide(snapshot, [claim], world.now, None).replies[0]
+    assert isinstance(refused, Conflict)
+    assert "step 0 of run r is ready; it comes before step 1" in str(refused)
+    both = must_decide(snapshot, [replace(world.claiming("a"), queues=queues), claim], world.now, None)
+    assert [step.no for step in both.claimed] == [0, 1]
+    only_b = replace(claim, queues=frozenset({world.row("b").queue, 99}))
+    accepted = world.row("a").queue == world.row("b").queue
+    assert isinstance(must_decide(snapshot, [only_b], world.now, None).replies[0], Conflict) == accepted
+
+
 def test_chained_claims_take_only_from_the_workers_queues() -> None:
     """004 queued → running: "Worker with required capabilities available"."""
     world = World(work("a"), work("b", "a"), work("c", "a"))

@@ -69,10 +69,10 @@ async def test_proposals_come_by_priority_then_ready_time_then_run_then_number(s
     await save(
         store,
         new_run(1, (ready(1, 0, at=50), ready(1, 1, at=50), ready(1, 2, at=40, priority=-1))),
-        new_run(2, (ready(2, 0, at=50), ready(2, 1, at=90, priority=9, queue=8), ready(2, 2, at=60, queue=8))),
-        new_run(3, (ready(3, 0, at=10), ready(3, 1, at=99, priority=9), ready(3, 2, at=1, queue=9))),
+        new_run(2, (ready(2, 0, at=90, priority=9, queue=8), ready(2, 1, at=50), ready(2, 2, at=60, queue=8))),
+        new_run(3, (ready(3, 0, at=99, priority=9), ready(3, 1, at=10), ready(3, 2, at=1, queue=9))),
     )
-    order = [(2, 1), (3, 1), (3, 0), (1, 0), (1, 1), (2, 0), (2, 2), (1, 2)]
+    order = [(2, 0), (3, 0), (3, 1), (1, 0), (1, 1), (2, 1), (2, 2), (1, 2)]
     expected = [(*key(number), no) for number, no in order]
     loaded = await propose(store, queues=(8, QUEUE, 55))
     assert loaded.proposed == expected
@@ -80,7 +80,7 @@ async def test_proposals_come_by_priority_then_ready_time_then_run_then_number(s
     assert all(loaded.steps[tenant, run][no].ready_at for tenant, run, no in loaded.proposed)
     assert (await propose(store, limit=3, queues=(QUEUE, 8))).proposed == expected[:3]
     assert (await propose(store, queues=())).proposed == []
-    one_queue = [(*key(number), no) for number, no in order if (number, no) not in {(2, 1), (2, 2)}]
+    one_queue = [(*key(number), no) for number, no in order if (number, no) not in {(2, 0), (2, 2)}]
     assert (await propose(store)).proposed == one_queue
     assert (await propose(store, limit=2)).proposed == one_queue[:2]
 
@@ -105,12 +105,41 @@ async def test_only_claimable_steps_are_proposed(store: Store) -> None:
     )
     assert (await propose(store)).proposed == [(*key(1), 1)]
     store.clock_offset += 61 * SECOND
-    assert (await propose(store)).proposed == [(*key(1), 1), (*key(1), 0)]
+    assert (await propose(store)).proposed == [(*key(1), 0), (*key(1), 1)]
+
+
+async def test_a_run_gets_its_share_by_ready_time_and_fills_it_by_number(store: Store) -> None:
+    await save(
+        store,
+        new_run(1, (ready(1, 0, at=40), ready(1, 1, at=10), ready(1, 2, at=30), ready(1, 3, at=5, queue=QUEUE + 1))),
+        new_run(2, (ready(2, 0, at=20, priority=-1), ready(2, 1, at=15, priority=-1)), run=a_run(2, priority=-1)),
+        new_run(3, (ready(3, 4, at=20), ready(3, 5, at=35))),
+    )
+    order = [(1, 0), (3, 4), (1, 1), (3, 5), (1, 2), (2, 0), (2, 1)]
+    expected = [(*key(number), no) for number, no in order]
+    for limit in range(1, 9):
+        wanted = Propose(queues=(QUEUE,), limit=limit)
+        assert (await propose(store, limit=limit)).proposed == expected[:limit]
+        assert (await store.find_claimable(wanted)).proposed == expected[:limit]
+    both = Propose(queues=(QUEUE, QUEUE + 1), limit=2)
+    assert (await store.find_claimable(both)).proposed == [(*key(1), 0), (*key(1), 1)]
+    assert (await propose(store, limit=2, queues=both.queues)).proposed == [(*key(1), 0), (*key(1), 1)]
+
+
+async def test_a_step_that_became_ready_while_a_claim_waited_for_its_run_takes_its_place_by_number(
+    store: Store, other: Store
+) -> None:
+    await save(store, new_run(1, (a_step(1, 0), ready(1, 1, at=10))))
+    loaded = await propose(store, limit=1)
+    assert loaded.proposed == [(*key(1), 1)]
+    change, entry = moved(a_run(1))
+    await other.change([want(1)], writes(Write(runs=[change], entries=[entry], steps=[ready(1, 0, at=20)])))
+    assert (await propose(store, limit=1)).proposed == [(*key(1), 0)]
 
 
 async def test_the_low_water_mark_leaves_out_what_was_ready_before_it(store: Store) -> None:
-    await save(store, new_run(1, (ready(1, 0, at=10), ready(1, 1, at=20), ready(1, 2, at=30))))
-    assert (await propose(store, after=20)).proposed == [(*key(1), 1), (*key(1), 2)]
+    await save(store, new_run(1, (ready(1, 0, at=10),)), new_run(2, (ready(2, at=20), ready(2, 1, at=30))))
+    assert (await propose(store, after=20)).proposed == [(*key(2), 0), (*key(2), 1)]
 
 
 async def test_wanted_runs_and_proposals_come_together(store: Store) -> None:
@@ -307,7 +336,7 @@ async def test_what_could_be_claimed_is_found_with_its_runs_and_nothing_is_held(
 
     found = await store.find_claimable(Propose(queues=(QUEUE,), limit=10))
 
-    assert found.proposed == [(*key(2), 0), (*key(1), 1), (*key(1), 0)]
+    assert found.proposed == [(*key(2), 0), (*key(1), 0), (*key(1), 1)]
     assert found.runs == {key(1): a_run(1), key(2): a_run(2, priority=4)}
     assert found.steps == {
         key(1): {0: ready(1, 0, at=now - 5), 1: ready(1, 1, at=now - 9, attempts=2, note=note)},

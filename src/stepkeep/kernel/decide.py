@@ -70,11 +70,18 @@ def _answer(draft: Draft, event: Event) -> Reply:
 
 
 def _chain_claims(draft: Draft, claimer: Claimer) -> None:
-    """Claim the steps that a report made ready for the worker that reported, while it has free slots."""
+    """Claim the steps that a report made ready for the worker that reported, while it has free slots.
+
+    Nothing is claimed if the run has other unclaimed steps: one of them may come first by its number, and only the
+    claim query knows. The counters of the run show this, so that a report need not load those steps.
+    """
+    new = [no for no in sorted(set(draft.ready)) if draft.step(no).state is StepState.READY]
+    if draft.moving - draft.leased > len(new):
+        return
     taken = blocking = 0
-    for no in sorted(draft.ready):
+    for no in new:
         step = draft.step(no)
-        if taken >= claimer.slots or step.state is not StepState.READY or step.queue not in claimer.queues:
+        if taken >= claimer.slots or step.queue not in claimer.queues:
             continue
         is_blocking = step.queue in claimer.blocking
         if is_blocking and blocking >= claimer.blocking_slots:

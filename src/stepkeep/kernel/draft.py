@@ -6,7 +6,7 @@ the hop. Nothing else in the kernel assigns a state. A draft never changes its s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -90,6 +90,7 @@ class Draft:
         "inbox",
         "inbox_count",
         "leased",
+        "line",
         "messages",
         "moving",
         "new_steps",
@@ -142,6 +143,7 @@ class Draft:
         self.consumed: list[Message] = []
         self.outbox: list[OutboxEntry] = []
         self.ready: list[int] = []
+        self.line: list[int] | None = None
         self.claimed: list[int] = []
         self.decoded: dict[str, tuple[bytes, Any]] = {}
         self.only_moves = True
@@ -195,6 +197,23 @@ class Draft:
         rows = {**self.snapshot.steps, **self.steps}
         return [step for _, step in sorted(rows.items()) if step.state is state]
 
+    def next_claimable(self, queues: Collection[int]) -> Step | None:
+        """The loaded step with the lowest number that a worker of these queues may claim now."""
+        if self.line is None:
+            rows = {**self.snapshot.steps, **self.steps}
+            self.line = sorted([no for no, step in rows.items() if step.ready_at is not None], reverse=True)
+        while self.line and self.step(self.line[-1]).ready_at is None:
+            self.line.pop()
+        for no in reversed(self.line):
+            step = self.step(no)
+            if step.queue in queues and self.may_be_claimed(step):
+                return step
+        return None
+
+    def may_be_claimed(self, step: Step) -> bool:
+        """The rule of which steps are claimable; the claim queries of the stores propose by the same one."""
+        return step.ready_at is not None and step.ready_at <= self.now and step.worker is None
+
     def planned(self, step: Step) -> PlannedStep:
         return self.plan.at(step.no)
 
@@ -229,6 +248,8 @@ class Draft:
             self._stir(trigger)
         if fence is None:
             fence = step.fence
+        if ready_at is not None:
+            self.line = None
         moved = replace(
             step,
             state=target,

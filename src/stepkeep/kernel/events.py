@@ -24,11 +24,15 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
 
 
 class StepClaimed(Event, frozen=True, kw_only=True, gc=False):
-    """A worker asks for a ready step. The claim query proposed it; the kernel decides."""
+    """A worker asks for a ready step. The claim query proposed it; the kernel decides.
+
+    `queues` are the queues that the worker asked for: it must not pass over a step of these with a lower number.
+    """
 
     no: int
     worker: int
     lease: int
+    queues: frozenset[int] = frozenset()
 
 
 class StepReported(Event, frozen=True, kw_only=True, gc=False):

@@ -47,10 +47,17 @@ ABOUT_CHECKED_STEPS = (RulesPassed, RulesFailed, Released)
 
 
 def claim(draft: Draft, event: StepClaimed) -> Reply:
-    """The claim query proposed a step; it is leased only if it is still claimable and its run continues."""
+    """The claim query proposed a step; it is leased only if it is still claimable and its run continues.
+
+    Steps of one run are claimed by number, which is their dispatch order (seed 003, 1.2).
+    """
     step = draft.named(event.no)
-    if step.ready_at is None or step.ready_at > draft.now or step.worker is not None:
+    if not draft.may_be_claimed(step):
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; there is nothing to claim")
+    if event.queues and len(draft.snapshot.steps) > 1:
+        first = draft.next_claimable(event.queues)
+        if first is not None and first.no < event.no:
+            raise Conflict(f"step {first.no} of run {event.run_id} is ready; it comes before step {event.no}")
     if CLAIMABLE_PHASES.get(draft.state) is not draft.planned(step).phase:
         raise Conflict(f"run {event.run_id} is {draft.state}; its step {event.no} is not to be run now")
     draft.caused_by("step_claimed", event.actor)

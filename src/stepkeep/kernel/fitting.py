@@ -142,8 +142,8 @@ def _composed(kind: Any, inner: Callable[[Any], Check], struct: Callable[[msgspe
         [rest] = [part for part in parts if part is not type(None)]
         check = inner(rest)
         return lambda value: None if value is None else check(value)
-    if origin is tuple:
-        return _each(inner(parts[0]))
+    if origin in (tuple, frozenset):
+        return _each(origin, inner(parts[0]))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _of_type(kind, f"a {kind.__name__}")
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -159,10 +159,10 @@ def _of_type(kind: type, words: str) -> Check:
     return lambda value: None if type(value) is kind else f"must be {words}, not {_kind(value)}"
 
 
-def _each(check: Check) -> Check:
+def _each(kind: type[Any], check: Check) -> Check:
     def items(value: Any) -> str | None:
-        if type(value) is not tuple:
-            return f"must be a tuple, not {_kind(value)}"
+        if type(value) is not kind:
+            return f"must be a {kind.__name__}, not {_kind(value)}"
         for place, item in enumerate(value):
             said = check(item)
             if said is not None:

@@ -338,4 +338,5 @@ class ClaimBatch(DecisionBatch):
             no=no,
             worker=self._for.worker,
             lease=self._for.lease or (plan.definition.lease if plan else 0),
+            queues=self._for.queues,
         )

@@ -46,7 +46,9 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Propose(msgspec.Struct, frozen=True, kw_only=True):
     """Ready steps to find, in claim order: priority (high first), ready time, run id, step number.
 
-    Runs that another transaction holds are skipped; `after` is a low-water mark on `ready_at`.
+    That order gives each run its share of the proposals. Within a run, the share goes to the claimable steps of these
+    queues with the lowest numbers, whenever they became ready. Runs that another transaction holds are skipped; `after`
+    is a low-water mark on `ready_at` for the shares.
     """
 
     queues: tuple[int, ...]

@@ -17,6 +17,8 @@ HOT = (
     "load_all_steps",
     "load_outputs",
     "propose_steps",
+    "find_claimable",
+    "load_claimable",
     "write_hot",
     "write_moves",
     "renew_leases",
@@ -53,6 +55,12 @@ async def test_the_claim_walks_its_index_in_claim_order(store: Store, url: str) 
     assert re.search(r"Index Cond: \(\(queue = asked.queue\) AND \(ready_at >= .*\) AND \(ready_at <= ", plan)
     # One sort, of the candidates of all queues together; none of a queue's whole backlog.
     assert plan.count("Sort Key") == 1
+
+
+async def test_the_claimable_steps_of_a_run_are_found_by_an_index_of_their_own(store: Store, url: str) -> None:
+    for name in ("find_claimable", "load_claimable"):
+        plan = await plan_of(url, getattr(SQL, name), ENGINE)
+        assert re.search(r"Index Scan using steps_ready on steps\n *Index Cond: \(run_id = \w+\.run_id\)", plan), name
 
 
 async def test_steps_are_probed_by_their_whole_key_even_where_the_plan_was_made_on_empty_tables(
@@ -106,6 +114,7 @@ async def test_hot_tables_have_no_index_that_every_step_would_pay_for(store: Sto
         "steps_pkey",
         "steps_claim",
         "steps_due",
+        "steps_ready",
         "attempts_pkey",
         "journal_pkey",
     }

@@ -73,9 +73,28 @@ class Auditor:
         for step in what.steps:
             self._lease(step)
             self._must(not self._is_aside(step.tenant, step.run_id), f"a step of {step.run_id} moves in quarantine")
+            self._order(step, what, entries.get((step.tenant, step.run_id)))
         if not what.runs and not what.new_runs:
             for step in what.steps:
                 self._renewal(step)
+
+    def _order(self, step: Step, what: Write, entry: SealedEntry | None) -> None:
+        """I19: a claim never overtakes a claimable step of the same run and queue with a lower number."""
+        rows = self._tables.steps[step.tenant, step.run_id]
+        if entry is None or step.worker is None or step.fence == rows[step.no].fence:
+            return
+        changed = {row.no: row for row in what.steps if row.run_id == step.run_id}
+        # A decision on remembered rows may be ahead of a coarse clock by one tick.
+        before = entry.at - round(self._stage.scenario.tick * SECOND)
+        overtaken = [
+            no
+            for no, old in rows.items()
+            if no < step.no
+            and (row := changed.get(no, old)).ready_at is not None
+            and row.ready_at <= before
+            and row.queue == step.queue
+        ]
+        self._must(not overtaken, f"I19: step {step.no} of {step.run_id} was claimed before {overtaken}")
 
     def _is_aside(self, tenant: str, run_id: str) -> bool:
         return any(

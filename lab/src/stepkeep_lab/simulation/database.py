@@ -21,8 +21,6 @@ from stepkeep_lab.simulation.locks import Locks, Owner
 from stepkeep_lab.simulation.loop import current
 from stepkeep_lab.simulation.tables import Tables
 
-Proposal = tuple[str, str, int]
-
 
 def lock_order(key: RunKey) -> tuple[str, str]:
     return (key[1], key[0])
@@ -125,24 +123,23 @@ class Session(Owner):
         tables = self._live()
         return {key: tables.runs[key] for key in there if key in tables.runs}, self._database.clock()
 
-    async def propose(self, propose: Propose, offset: int) -> tuple[list[Proposal], dict[RunKey, Run], int]:
+    async def lock_shares(self, propose: Propose, offset: int) -> tuple[list[RunKey], dict[RunKey, Run], int]:
         """Find claimable steps and lock their runs, skipping those that another transaction holds."""
-        candidates = queries.candidates(self._live(), self._database.clock() + offset, propose)[: 2 * propose.limit]
+        candidates = queries.shares(self._live(), self._database.clock() + offset, propose)[: 2 * propose.limit]
         # What was found may be stale by the time its run is locked.
         await asyncio.sleep(0)
         tables = self._live()
-        found: list[Proposal] = []
+        found: list[RunKey] = []
         runs: dict[RunKey, Run] = {}
-        for tenant, run_id, no in candidates:
-            key = (tenant, run_id)
+        for key in candidates:
             if tables.is_quarantined(key):
                 continue
             if len(found) < propose.limit and self._database.locks.try_take(self, ("run", key)):
-                found.append((tenant, run_id, no))
+                found.append(key)
                 runs[key] = tables.runs[key]
         return found, runs, self._database.clock()
 
-    def load(self, wants: Iterable[Want], proposed: Iterable[Proposal], loaded: Loaded) -> None:
+    def load(self, wants: Iterable[Want], loaded: Loaded) -> None:
         """Read rows of runs that are locked."""
         tables = self._live()
         for want in wants:
@@ -168,10 +165,13 @@ class Session(Owner):
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
             if want.input:
                 loaded.inputs[key] = tables.details[key].input
-        for tenant, run_id, no in proposed:
-            row = tables.steps[tenant, run_id].get(no)
-            if row is not None:
-                loaded.steps.setdefault((tenant, run_id), {}).setdefault(no, row)
+
+    def load_claimable(self, propose: Propose, shares: Iterable[RunKey], loaded: Loaded) -> None:
+        """Read the steps to propose: of each run the claimable ones with the lowest numbers."""
+        tables = self._live()
+        for tenant, run_id, no in queries.by_number(tables, loaded.now, propose, shares):
+            loaded.steps.setdefault((tenant, run_id), {}).setdefault(no, tables.steps[tenant, run_id][no])
+            loaded.proposed.append((tenant, run_id, no))
 
     def look_up(self, more: More, loaded: Loaded) -> None:
         """Read definitions and keys."""

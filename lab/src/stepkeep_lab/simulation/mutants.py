@@ -74,6 +74,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "taken >= claimer.slots or ",
         "",
     ),
+    _in_kernel(
+        "order-overtaken",
+        "a chained claim overtakes a ready step of the same run with a lower number",
+        "decide:_chain_claims",
+        "if draft.moving - draft.leased > len(new):",
+        "if False:",
+    ),
+    _one(
+        "order-by-ready-time",
+        "within a run the step that became ready first is claimed, whatever its number",
+        "simulation.queries:by_number",
+        "key=lambda step: step.no",
+        "key=lambda step: (step.ready_at or 0, step.no)",
+    ),
     _one(
         "slots-per-run",
         "each run of a batch fills the worker's slots again",

@@ -53,8 +53,8 @@ def due(tables: Tables, now: int, limit: int) -> list[Due]:
     return [one for _, _, one in found[:limit]]
 
 
-def candidates(tables: Tables, now: int, propose: Propose) -> list[tuple[str, str, int]]:
-    """Claimable steps, best first."""
+def shares(tables: Tables, now: int, propose: Propose) -> list[RunKey]:
+    """The runs of claimable steps in the order between runs, once for each of these steps."""
     queues, after = frozenset(propose.queues), propose.after
     found = [
         (-step.priority, step.ready_at, step.run_id, step.no, step.tenant)
@@ -67,12 +67,26 @@ def candidates(tables: Tables, now: int, propose: Propose) -> list[tuple[str, st
         and not tables.is_quarantined((step.tenant, step.run_id))
     ]
     found.sort()
-    return [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
+    return [(tenant, run_id) for _, _, run_id, _, tenant in found]
+
+
+def by_number(tables: Tables, now: int, propose: Propose, owners: Iterable[RunKey]) -> list[tuple[str, str, int]]:
+    """The claimable steps that these shares stand for: of each run those with the lowest numbers."""
+    found, taken = [], Counter[RunKey]()
+    for key in owners:
+        rows = sorted(tables.steps[key].values(), key=lambda step: step.no)
+        ready = [row.no for row in rows if row.ready_at is not None and row.ready_at <= now]
+        mine = [no for no in ready if tables.steps[key][no].queue in propose.queues]
+        if taken[key] < len(mine):
+            found.append((*key, mine[taken[key]]))
+            taken[key] += 1
+    return found
 
 
 def claimable(tables: Tables, now: int, propose: Propose) -> Loaded:
     """The best of them, with their runs."""
-    loaded = Loaded(now=now, proposed=candidates(tables, now, propose)[: propose.limit])
+    owners = shares(tables, now, propose)[: propose.limit]
+    loaded = Loaded(now=now, proposed=by_number(tables, now, propose, owners))
     for tenant, run_id, no in loaded.proposed:
         key = (tenant, run_id)
         loaded.runs[key] = tables.runs[key]

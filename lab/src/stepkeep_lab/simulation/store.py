@@ -52,7 +52,7 @@ from stepkeep.store.protocol import (
 )
 from stepkeep.store.reading import quarantined
 from stepkeep_lab.simulation import queries
-from stepkeep_lab.simulation.database import Database, Proposal, Session, lock_order
+from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.notifications import ModelNotifier
 
 T = TypeVar("T")
@@ -129,16 +129,13 @@ class _Change:
         asked = tuple(wants)
         if asked or propose is None:
             await self._lock(asked, asked)
-        proposed = [] if propose is None else await self._propose(propose)
-        if asked or proposed:
-            await self._ask("load", lambda: self._session.load(asked, proposed, self.loaded))
-        for tenant, run_id, no in proposed:
-            if (tenant, run_id) in self.loaded.barred:
-                self.loaded.passed_over += 1
-                continue
-            step = self.loaded.steps[tenant, run_id].get(no)
-            if step is not None and step.ready_at is not None and propose and step.queue in propose.queues:
-                self.loaded.proposed.append((tenant, run_id, no))
+        shares = [] if propose is None else await self._lock_shares(propose)
+        if asked:
+            await self._ask("load", lambda: self._session.load(asked, self.loaded))
+        if propose is not None and shares:
+            sound = [key for key in shares if key not in self.loaded.barred]
+            self.loaded.passed_over += len(shares) - len(sound)
+            await self._ask("load", partial(self._session.load_claimable, propose, sound, self.loaded))
         for _ in range(MAX_ROUNDS):
             answer = decide(self.loaded)
             if isinstance(answer, Write):
@@ -166,9 +163,9 @@ class _Change:
         runs, now = await self._wait("lock", lambda: self._session.lock_runs(ordered))
         self._keep(runs, now)
 
-    async def _propose(self, propose: Propose) -> list[Proposal]:
+    async def _lock_shares(self, propose: Propose) -> list[RunKey]:
         offset = self._store.clock_offset
-        found, runs, now = await self._wait("propose", lambda: self._session.propose(propose, offset))
+        found, runs, now = await self._wait("propose", lambda: self._session.lock_shares(propose, offset))
         new = {key: run for key, run in runs.items() if key not in self.loaded.runs}
         self._keep(new, now)
         self._looked |= new.keys()
@@ -187,7 +184,7 @@ class _Change:
     async def _more(self, more: More, asked: tuple[Want, ...]) -> None:
         if more.wants:
             await self._lock(more.wants, asked)
-            await self._ask("load", lambda: self._session.load(more.wants, (), self.loaded))
+            await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
         if more.definitions or more.idempotency or more.business_keys:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stepkeep.store import shares as shared
 from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
@@ -50,16 +51,16 @@ class Loading:
         """Lock and load what is needed from the start."""
         if wants or propose is None:
             await self._lock({want.key for want in wants})
-        proposed = [] if propose is None else await self._propose(propose)
-        await self._load(wants, proposed)
-        if propose is not None:
-            self._keep_claimable(proposed, propose)
+        shares = [] if propose is None else await self._lock_shares(propose)
+        await self._load(wants)
+        if propose is not None and shares:
+            await self._load_claimable(shares, propose)
 
     async def more(self, more: More) -> None:
         """Load what the decision still needs; raises OutOfOrder if that is not possible in this transaction."""
         if more.wants:
             await self._lock({want.key for want in more.wants} - self._looked)
-            await self._load(more.wants, ())
+            await self._load(more.wants)
         loaded = self.loaded
         if more.definitions:
             found = await fetch(self.connection, SQL.load_definitions, numbers(more.definitions))
@@ -95,8 +96,8 @@ class Loading:
                 self._keep_run(ordered[place - 1], row[2:QUARANTINED])
             loaded.now = row[0]
 
-    async def _propose(self, propose: Propose) -> list[tuple[str, str, int]]:
-        """Lock the runs of claimable steps that no other transaction holds."""
+    async def _lock_shares(self, propose: Propose) -> list[RunKey]:
+        """Lock the runs of claimable steps that no other transaction holds; a run is listed once for each share."""
         found = await fetch(
             self.connection,
             SQL.propose_steps,
@@ -106,22 +107,32 @@ class Loading:
             ALWAYS if propose.after is None else propose.after,
             self.clock_offset,
         )
-        proposed = []
+        shares = []
         runs = self.loaded.runs
         for row in found:
-            self.loaded.now, tenant, run_id, no = row[:4]
+            self.loaded.now, tenant, run_id = row[:3]
             if tenant is None:
                 continue
             key = (tenant, run_id)
             if key not in runs and key not in self.loaded.barred:
-                self._keep_run(key, row[4:])
+                self._keep_run(key, row[3:])
                 self._looked.add(key)
                 self._last = max(self._last, lock_order(key))
-            if key in self.loaded.barred:
-                self.loaded.passed_over += 1
-            else:
-                proposed.append((tenant, run_id, no))
-        return proposed
+            shares.append(key)
+        return shares
+
+    async def _load_claimable(self, shares: list[RunKey], propose: Propose) -> None:
+        """Read the steps to propose, now that no other transaction can claim them."""
+        sizes = shared.sizes(shares, self.loaded.barred)
+        ordered, lowest = list(sizes), {key: list[int]() for key in sizes}
+        if ordered:
+            tenants, run_ids = zip(*ordered, strict=True)
+            asked = (numbers(list(sizes.values())), self.loaded.now, numbers(propose.queues))
+            for row in await fetch(self.connection, SQL.load_claimable, names(tenants), ids(run_ids), *asked):
+                key, no = ordered[row[0] - 1], row[1]
+                lowest[key].append(no)
+                self._keep_step(key, no, row[2:])
+        shared.fill(shares, lowest, self.loaded)
 
     def _keep_run(self, key: RunKey, row: Sequence[Any]) -> None:
         try:
@@ -141,18 +152,7 @@ class Loading:
         """Leave a run out of this transaction because one of its rows cannot be read."""
         self.loaded.barred.setdefault(key, unreadable(table, key, row, problem))
 
-    def _keep_claimable(self, proposed: list[tuple[str, str, int]], propose: Propose) -> None:
-        """Leave out steps that were claimed between being found and being locked, and unreadable ones."""
-        steps, barred = self.loaded.steps, self.loaded.barred
-        for tenant, run_id, no in proposed:
-            if (tenant, run_id) in barred:
-                self.loaded.passed_over += 1
-                continue
-            step = steps[tenant, run_id].get(no)
-            if step is not None and step.ready_at is not None and step.queue in propose.queues:
-                self.loaded.proposed.append((tenant, run_id, no))
-
-    async def _load(self, wants: Sequence[Want], proposed: Sequence[tuple[str, str, int]]) -> None:
+    async def _load(self, wants: Sequence[Want]) -> None:
         loaded = self.loaded
         there = [want for want in wants if want.key in loaded.runs]
         whole = {want.key for want in there if want.whole} - loaded.whole
@@ -163,7 +163,7 @@ class Loading:
         if some := waiting - loaded.waiting - loaded.whole:
             await self._load_runs_steps(SQL.load_waiting_steps, some)
         loaded.waiting |= waiting
-        await self._load_steps([(want.tenant, want.run_id, no) for want in there for no in want.steps], proposed)
+        await self._load_steps([(want.tenant, want.run_id, no) for want in there for no in want.steps])
         if keys := [want.key for want in there if want.inbox and want.key not in loaded.inbox]:
             for key in keys:
                 loaded.inbox[key] = ()
@@ -188,14 +188,10 @@ class Loading:
             for place, given in await self._fetch(SQL.load_inputs, inputs):
                 loaded.inputs[inputs[place - 1]] = given
 
-    async def _load_steps(
-        self, wanted: Sequence[tuple[str, str, int]], proposed: Sequence[tuple[str, str, int]]
-    ) -> None:
+    async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps
         missing = [
-            (tenant, run_id, no)
-            for tenant, run_id, no in dict.fromkeys((*wanted, *proposed))
-            if no not in steps[tenant, run_id]
+            (tenant, run_id, no) for tenant, run_id, no in dict.fromkeys(wanted) if no not in steps[tenant, run_id]
         ]
         if not missing:
             return

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
 from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, Want, Write
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
@@ -103,15 +104,21 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
         # Each queue's rows come in claim order; the first of all queues are among the first of each.
         found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
         del found[propose.limit :]
-    proposed = [(tenant, run_id, no) for _, _, run_id, no, tenant in found]
-    runs = {(tenant, run_id) for tenant, run_id, _ in proposed}
+    shares = [(tenant, run_id) for _, _, run_id, _, tenant in found]
+    runs = set(shares)
     _load_runs(connection, runs - loaded.runs.keys(), loaded)
     for key in runs - loaded.runs.keys() - loaded.barred.keys():
         loaded.barred[key] = unreadable("runs", key, (), "the run has steps and no row of its own")
-    loaded.proposed = _not_barred(proposed, loaded)
-    _load_steps(connection, loaded.proposed, loaded)
-    loaded.proposed = _not_barred(loaded.proposed, loaded)
-    loaded.passed_over = len(proposed) - len(loaded.proposed)
+    queues, lowest = json_text(list(propose.queues)), {}
+    for key, size in shared.sizes(shares, loaded.barred).items():
+        try:
+            steps: list[Row] = connection.execute(SQL.load_claimable, (*key, loaded.now, queues, size)).fetchall()
+        except UnicodeDecodeError as problem:
+            _bar("steps", key, problem, loaded)
+            continue
+        lowest[key] = [row[2] for row in steps]
+        _keep_steps(steps, loaded)
+    shared.fill(shares, lowest, loaded)
 
 
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
@@ -153,11 +160,6 @@ def _bar(table: str, row: Sequence[Any], problem: Exception, loaded: Loaded) -> 
     """Leave a run out of this transaction because one of its rows cannot be read."""
     key = (row[0], row[1])
     loaded.barred.setdefault(key, unreadable(table, key, row, problem))
-
-
-def _not_barred(proposed: list[tuple[str, str, int]], loaded: Loaded) -> list[tuple[str, str, int]]:
-    barred = loaded.barred
-    return [one for one in proposed if (one[0], one[1]) not in barred] if barred else proposed
 
 
 def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: Loaded) -> None:

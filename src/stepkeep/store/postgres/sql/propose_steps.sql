@@ -1,7 +1,8 @@
 -- Find claimable steps in claim order and lock their runs, skipping runs that another transaction holds.
 --
 -- More candidates than asked for are read, so that workers that claim at the same time do not all come away with
--- nothing. The locks need no order: nothing here ever waits. What is proposed may be stale; its steps are read again.
+-- nothing. The locks need no order: nothing here ever waits. Which steps of a run are proposed is read after its lock is
+-- held (`load_claimable`): here each row is one share of its run.
 with candidates as materialized (
     select candidate.*
     from unnest($1::text::int[]) as asked (queue)
@@ -18,7 +19,7 @@ with candidates as materialized (
     limit $3::int
 ),
 locked as materialized (
-    select candidates.tenant, candidates.run_id::text, candidates.no, run.*
+    select candidates.tenant, candidates.run_id::text, run.*
     from candidates
     cross join lateral (
         select definition_id, state, priority, seq, head, open, moving, leased, failed, undoing, inbox,

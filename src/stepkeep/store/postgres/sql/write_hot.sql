@@ -23,10 +23,10 @@ with changed_runs as (
             stepkeep_text($1, n[i + 21]) as business_key, n[i + 22] as moved_at
         from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
         cross join generate_series(0, cardinality(n) - 1, 22) as i
+        where ($2::text, run[n[i + 1]]) not in (select tenant, run_id from quarantine where released_at is null)
         offset 0
     ) as changed
     where runs.tenant = changed.tenant and runs.id = changed.id and runs.seq = changed.was
-        and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
     returning 1
 ),
 clock as materialized (
