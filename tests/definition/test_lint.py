@@ -61,6 +61,35 @@ def test_guideline_3_a_write_without_undo() -> None:
     ]
 
 
+def test_guideline_3_a_workflow_that_compensates_asks_for_an_undo_or_an_effect() -> None:
+    text = CALM.replace("timeout", "on_failure: compensate\ntimeout") + (
+        "  - { name: a, uses: x, timeout: 1s, undo: y }\n"
+        "  - { name: b, uses: x, timeout: 1s%s }\n"
+        "  - { name: c, uses: x, timeout: 1s }"
+    )
+    (found,) = warnings(text % "")
+    assert "Step `b` has neither `undo` nor `effect`: it counts as a write" in found
+    assert warnings(text % ", effect: read") == []
+    assert warnings((text % "").replace("on_failure: compensate", "on_failure: abort")) == []
+
+
+def test_guideline_1_a_deadline_that_the_timeout_of_the_run_cuts_short() -> None:
+    (found,) = warnings(CALM + "  - { name: a, approval: { prompt: Go?, deadline: 24h } }")
+    assert "The run ends before the `deadline` of step `a`: its `timeout` is 1h" in found
+    assert warnings(CALM + "  - { name: a, approval: { prompt: Go?, deadline: 30m } }") == []
+
+
+def test_guideline_4_a_condition_that_skips_the_steps_behind_it() -> None:
+    text = CALM + (
+        "  - { name: a, uses: x, timeout: 1s, if: '${{ input.big }}', depends_on: [] }\n"
+        "  - { name: b, uses: x, timeout: 1s, depends_on: [%s] }\n"
+        "  - { name: c, uses: x, timeout: 1s, depends_on: [b] }"
+    )
+    (found,) = warnings(text % "a")
+    assert "If the condition of step `a` is false, `b`, `c` are skipped too, and the run still succeeds" in found
+    assert warnings(text % "{ step: a, allow: [skipped] }") == []
+
+
 def test_guideline_4_compensation_with_nothing_to_take_back() -> None:
     (found,) = warnings(
         CALM.replace("timeout", "on_failure: compensate\ntimeout") + "  - { name: a, uses: x, timeout: 1s }"

@@ -119,7 +119,7 @@ class TestDefaults:
         assert only.timeout == 300 * SECOND
         assert only.retry == KernelRetry()
         assert only.on_failure is OnFailure.ABORT
-        assert only.effect is Effect.READ
+        assert only.effect is Effect.UNKNOWN
         assert only.compensate_when is CompensateWhen.SUCCEEDED
         assert only.completion is Completion.AUTO
 

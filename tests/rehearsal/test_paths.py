@@ -22,7 +22,7 @@ timeout: 1h
 on_failure: compensate
 steps:
   - {name: make, uses: a.make, timeout: 10s, undo: {uses: a.unmake, timeout: 5s}, retry: {max_attempts: 2, initial: 3s}}
-  - {name: ship, uses: a.ship, timeout: 20s, retry: {max_attempts: 1}}
+  - {name: ship, uses: a.ship, timeout: 20s, retry: {max_attempts: 1}, effect: read}
 """
 
 

@@ -32,6 +32,9 @@ STEP_TIMEOUT = 300 * SECOND
 LEASE = 30 * SECOND
 GRACE = 30 * SECOND
 
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""HTTP methods that change nothing on the server (RFC 9110, section 9.2.1)."""
+
 IN_SEQUENCE = (StepState.SUCCEEDED, StepState.SKIPPED)
 _ENDINGS = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
 
@@ -85,7 +88,7 @@ def _step(
 ) -> kernel.StepDefinition:
     spec = _spec(step, handlers)
     undo = _undo(step, spec, handlers)
-    effect = step.effect or (spec.effect if spec else None) or ("write" if undo else "read")
+    effect = step.effect or (spec.effect if spec else None) or _assumed_effect(step, undo)
     completion = step.completion
     return kernel.StepDefinition(
         name=step.name,
@@ -110,6 +113,14 @@ def _step(
         queue=step.queue or (spec.queue if spec else ""),
         description=step.description,
     )
+
+
+def _assumed_effect(step: StepBlock, undo: kernel.Undo | None) -> kernel.Effect:
+    """The effect of a step whose definition and handler state none."""
+    if undo is not None:
+        return kernel.Effect.WRITE
+    reads = step.http.method in SAFE_METHODS if step.http is not None else _executor(step) is None
+    return kernel.Effect.READ if reads else kernel.Effect.UNKNOWN
 
 
 def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) -> kernel.Undo | None:

@@ -220,8 +220,11 @@ def _texts(what: str, given: list[Any]) -> tuple[str, ...]:
     return tuple(map(str.__str__, given))
 
 
+STATED_EFFECTS = [effect for effect in Effect if effect is not Effect.UNKNOWN]
+
+
 def _effect(name: str, value: str) -> Effect:
-    return Effect(arguments.choice(f"handler {name}: effect", value, list(Effect)))
+    return Effect(arguments.choice(f"handler {name}: effect", value, STATED_EFFECTS))
 
 
 def _first_line(function: Function) -> str:

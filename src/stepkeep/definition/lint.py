@@ -5,15 +5,20 @@ Warnings stop nothing. They consider written values, not defaults. `stepkeep che
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
-from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.durations import format_duration
+from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.written import WorkflowBlock
 from stepkeep.kernel.definition import Definition, Effect, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
 
 MANY_STEPS = 10
+MOST_NAMED = 5
+"""How many steps one finding names."""
 
 
 def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> list[Finding]:
@@ -23,10 +28,12 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_step_without_timeout(written, definition),
         *_wait_without_deadline(definition),
         *_many_steps(definition),
+        *_deadline_beyond_timeout(definition),
         *_write_without_undo(definition),
         *_irreversible_without_approval(definition, ancestry),
         *_gate_that_promises_more(definition),
         *_nothing_to_take_back(definition),
+        *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
     ]
 
@@ -71,13 +78,47 @@ def _many_steps(definition: Definition) -> Iterator[Finding]:
         yield Finding(("steps",), said, "Make several workflows of it.", key=True)
 
 
-def _write_without_undo(definition: Definition) -> Iterator[Finding]:
-    """Guideline 3: compensations are for mutations, so a mutation needs one."""
+def _deadline_beyond_timeout(definition: Definition) -> Iterator[Finding]:
+    """Guideline 1: a deadline that the timeout of the run cuts short."""
+    if definition.timeout is None:
+        return
     for number, step in enumerate(definition.steps):
-        if step.effect is Effect.WRITE and step.undo is None:
+        deadlines = {
+            "approval": step.approval.deadline if step.approval else None,
+            "wait": step.wait.deadline if step.wait else None,
+            "completion": step.completion_deadline,
+        }
+        for key, deadline in deadlines.items():
+            if deadline is not None and deadline > definition.timeout:
+                limit = format_duration(definition.timeout)
+                said = f"The run ends before the `deadline` of step `{step.name}`: its `timeout` is {limit}."
+                yield Finding(_at(number, key), said, "Make the deadline shorter or the timeout longer.", key=True)
+
+
+def _write_without_undo(definition: Definition) -> Iterator[Finding]:
+    """Guideline 3: compensations are for mutations, so a mutation needs one. An unknown effect counts as a write."""
+    unstated = unstated_writes(definition)
+    for number, step in enumerate(definition.steps):
+        if step.undo is not None:
+            continue
+        if step.effect is Effect.WRITE:
             said = f"Step `{step.name}` changes something and has no `undo`: a rollback stays partial."
-            hint = "Add one, or say `effect: irreversible`."
-            yield Finding(_at(number, "effect"), said, hint, key=True)
+            yield Finding(_at(number, "effect"), said, "Add one, or say `effect: irreversible`.", key=True)
+        elif step.name in unstated:
+            said = f"Step `{step.name}` has neither `undo` nor `effect`: it counts as a write that is not undone."
+            yield Finding(_at(number, "name"), said, "Add an `undo`, or say `effect: read` if it changes nothing.")
+
+
+def unstated_writes(definition: Definition) -> frozenset[str]:
+    """The steps of unknown effect that a rollback of this workflow would leave behind.
+
+    A single last step is none of them: every other step has settled before it, so no failure follows its success.
+    """
+    if not definition.compensates:
+        return frozenset()
+    last = {step.name for step in definition.steps} - {e.step for step in definition.steps for e in step.depends_on}
+    exempt = last if len(last) == 1 and not definition.rules else frozenset[str]()
+    return frozenset(step.name for step in definition.steps if step.effect is Effect.UNKNOWN) - exempt
 
 
 def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -> Iterator[Finding]:
@@ -110,6 +151,36 @@ def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:
     if definition.on_failure is OnFailure.COMPENSATE and not any(step.undo for step in definition.steps):
         said = "`on_failure: compensate` has nothing to take back: no step has an `undo`."
         yield Finding(("on_failure",), said, "Add `undo` to the steps that change something.")
+
+
+def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
+    """Guideline 4: a false condition skips every step that requires the success of the skipped one."""
+    requiring: dict[str, list[str]] = defaultdict(list)
+    for step in definition.steps:
+        for edge in step.depends_on:
+            if StepState.SKIPPED not in edge.allow:
+                requiring[edge.step].append(step.name)
+    cascades = (
+        (number, step.name, _reached_from(step.name, requiring))
+        for number, step in enumerate(definition.steps)
+        if step.condition is not None and requiring[step.name]
+    )
+    # Each of them walks the graph: no more of them than are shown.
+    for number, name, skipped in islice(cascades, MAX_PROBLEMS):
+        names = ", ".join(f"`{each}`" for each in skipped[:MOST_NAMED])
+        more = f" and {len(skipped) - MOST_NAMED} more" if len(skipped) > MOST_NAMED else ""
+        said = f"If the condition of step `{name}` is false, {names}{more} are skipped too, and the run still succeeds."
+        hint = f"Depend on `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
+        yield Finding(_at(number, "if"), said, hint, key=True)
+
+
+def _reached_from(name: str, requiring: Mapping[str, Sequence[str]]) -> list[str]:
+    """The steps that are skipped whenever this one is, nearest first."""
+    reached, front = dict[str, None](), [name]
+    while front:
+        front = [after for one in front for after in requiring.get(one, ()) if after not in reached]
+        reached |= dict.fromkeys(front)
+    return list(reached)
 
 
 def _failure_that_is_never_seen(definition: Definition) -> Iterator[Finding]:

@@ -25,11 +25,15 @@ class Backoff(StrEnum):
 
 
 class Effect(StrEnum):
-    """The effect of a step outside the engine, which decides whether it must be undone."""
+    """The effect of a step outside the engine, which decides whether it must be undone.
+
+    `unknown` is the effect of a step whose definition states none. It counts as a write.
+    """
 
     READ = "read"
     WRITE = "write"
     IRREVERSIBLE = "irreversible"
+    UNKNOWN = "unknown"
 
 
 class Completion(StrEnum):
@@ -227,6 +231,12 @@ class Definition(_Value, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     trigger: Any = None
     about: dict[str, Any] = {}
+
+    @property
+    def compensates(self) -> bool:
+        """Whether a failure of this workflow can start a rollback."""
+        policies = {self.on_failure, *(step.on_failure for step in self.steps)}
+        return self.compensate_always or OnFailure.COMPENSATE in policies
 
 
 _encoder = msgspec.json.Encoder(order="sorted")

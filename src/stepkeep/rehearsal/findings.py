@@ -121,7 +121,7 @@ def _uncompensated(definition: Definition, endings: Sequence[Ending]) -> Iterato
 
 def _remedy(definition: Definition, step: StepDefinition, endings: Sequence[Ending]) -> str:
     if step.undo is None:
-        return f"Give {step.name} an `undo`, or say `effect: irreversible`."
+        return f"Give {step.name} an `undo`, or say `effect: read` or `effect: irreversible`."
     blamed = {what.step for ending in endings for what in ending.deviations if what.step is not None}
     if blamed == {step.name} and step.compensate_when is CompensateWhen.SUCCEEDED:
         return f"Say `compensate_when: attempted` for {step.name}: its handler had done its work."

@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
+from stepkeep.definition.lint import unstated_writes
 from stepkeep.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
@@ -42,8 +43,11 @@ class Stage:
             compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
         )
         self.outputs: dict[int, bytes | None] = dict.fromkeys(range(self.plan.size))
+        unstated, harmless = unstated_writes(definition), {Effect.READ, Effect.UNKNOWN}
         self.effects = frozenset(
-            step.no for step in self.plan.steps if step.definition.effect is not Effect.READ or step.definition.undo
+            step.no
+            for step in self.plan.steps
+            if step.definition.effect not in harmless or step.definition.undo or step.name in unstated
         )
 
 
