@@ -391,10 +391,10 @@ class Engine:
         )
 
     def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
-        """The run's exported log, in canonical names or in a dialect.
+        """The run's exported log, in canonical names or in a dialect. Its first line holds the definition.
 
         >>> done = engine.run(hello, {"name": "Ada"})
-        >>> b"run_state_transition" in engine.log(done.run_id)[0]
+        >>> b"run_state_transition" in engine.log(done.run_id)[1]
         True
         """
         return self._call(self._core.log(run_id, as_=as_))
