@@ -14,10 +14,10 @@ from tests.suites import in_proof
 
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep_lab.modelcheck.actions import Actions
 from stepkeep_lab.modelcheck.backwards import first_without_way
 from stepkeep_lab.modelcheck.campaign import QUICK, Campaign, check, explore
 from stepkeep_lab.modelcheck.family import cases
-from stepkeep_lab.modelcheck.moves import Moves
 from stepkeep_lab.modelcheck.world import OLDEST, Codec, born
 
 
@@ -73,11 +73,11 @@ def test_nodes_without_a_way_to_an_end_are_found() -> None:
 def test_a_zombie_is_tried_on_every_step_that_was_ever_claimed() -> None:
     """Zombies are in no state, so each state must have all of them knock: the last holder, and one before it."""
     [case] = [case for case in cases() if case.name == "crowd"]
-    moves, fresh = Moves(case, case.plan), born(case.plan, start=True)
+    actions, fresh = Actions(case, case.plan), born(case.plan, start=True)
     row = replace(fresh.rows[0], fence=OLDEST)
-    told = [event for label, event, _ in moves.probes(fresh._replace(rows={0: row})) if label == "a stale report"]
+    told = [event for label, event, _ in actions.probes(fresh._replace(rows={0: row})) if label == "a stale report"]
     assert {event.fence for event in told if isinstance(event, StepReported)} == {OLDEST - 1, OLDEST}
-    assert not [label for label, *_ in moves.probes(fresh) if "report" in label]
+    assert not [label for label, *_ in actions.probes(fresh) if "report" in label]
 
 
 def test_the_same_exploration_gives_the_same_figures() -> None:

@@ -14,7 +14,7 @@ from tests.suites import short_and_all
 from stepkeep_lab.simulation.campaign import Campaign, run_campaign
 from stepkeep_lab.simulation.coverage import table_rows
 from stepkeep_lab.simulation.documents import DRAWERS
-from stepkeep_lab.simulation.play import play
+from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import CORNERS, DEAR_CORNERS, FAULTS, NONE, draw, with_changes
 
 SEEDS = 2000
@@ -35,8 +35,8 @@ def test_no_seed_violates_anything_and_nearly_everything_is_met(first: int) -> N
 
 
 def test_the_same_seed_gives_the_same_history_byte_for_byte() -> None:
-    first = [play(draw(seed)).digest for seed in range(TWICE)]
-    again = [play(draw(seed)).digest for seed in range(TWICE)]
+    first = [run_seed(draw(seed)).digest for seed in range(TWICE)]
+    again = [run_seed(draw(seed)).digest for seed in range(TWICE)]
     assert first == again
     assert len(set(first)) == TWICE
 
@@ -64,8 +64,8 @@ def test_a_campaign_ends_when_there_were_enough_runs_and_goes_on_where_it_left_o
     assert without_time(more) == without_time(run_campaign(more.seeds))
 
 
-TELL = "from stepkeep_lab.simulation.play import play; from stepkeep_lab.simulation.scenario import draw; "
-TELL += "print([play(draw(seed)).digest for seed in range(4)])"
+TELL = "from stepkeep_lab.simulation.run_seed import run_seed; from stepkeep_lab.simulation.scenario import draw; "
+TELL += "print([run_seed(draw(seed)).digest for seed in range(4)])"
 
 
 def test_another_process_with_another_hash_seed_tells_the_same_history() -> None:
@@ -86,7 +86,7 @@ def test_without_faults_nothing_is_lost_fenced_or_unreachable() -> None:
     # Nor are there rules: where a run stops, judging may outlast its grace, and is then fenced off as it should be.
     calm = dict.fromkeys(FAULTS, 0.0) | {"poison": 0.0, "cancel": 0.0, "hang": 0.0, "deaf": 0.0, "bias": {"rules": 0.0}}
     for seed in range(10):
-        result = play(with_changes(draw(seed), calm))
+        result = run_seed(with_changes(draw(seed), calm))
         assert result.ok, result.violations
         assert result.refusals["Fenced"] == 0
         assert result.met["a caller met StoreUnavailable"] == 0
@@ -99,7 +99,7 @@ def test_every_corner_is_visited_by_a_few_seeds_of_a_hundred(name: str) -> None:
 
 
 def test_a_run_of_more_than_five_thousand_entries_ends_like_any_other() -> None:
-    result = play(with_changes(draw(1), DEAR_CORNERS["long journal"]))
+    result = run_seed(with_changes(draw(1), DEAR_CORNERS["long journal"]))
     assert result.violations == ()
     assert result.longest > 5000
     assert sum(result.faults.values()) > 0
@@ -114,8 +114,8 @@ def test_every_dear_corner_is_visited_by_a_few_seeds_of_ten_thousand(name: str) 
 
 def test_a_process_stands_still_only_at_the_statement_that_is_named() -> None:
     still = NONE | {"pause": 0.1, "chaos": 20.0, "runs": 4}
-    assert play(with_changes(draw(1), still | {"pause_at": "find due"})).faults["pause"] > 0
-    assert play(with_changes(draw(1), still | {"pause_at": "no such statement"})).faults["pause"] == 0
+    assert run_seed(with_changes(draw(1), still | {"pause_at": "find due"})).faults["pause"] > 0
+    assert run_seed(with_changes(draw(1), still | {"pause_at": "no such statement"})).faults["pause"] == 0
 
 
 def test_an_unknown_field_of_a_scenario_is_refused() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from stepkeep.cli.main import main
 from stepkeep_lab.cli import lab_campaign
-from stepkeep_lab.simulation import campaign, expedition
+from stepkeep_lab.simulation import campaign, long_campaign
 from stepkeep_lab.simulation.campaign import run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
@@ -83,17 +83,17 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
     class Interrupted(Exception):
         pass
 
-    def interrupt(progress: expedition.Progress) -> None:
+    def interrupt(progress: long_campaign.Progress) -> None:
         if progress.campaign.seeds > 20:
             raise Interrupted
 
-    monkeypatch.setattr(expedition, "SAVED_EVERY", 0.0)
+    monkeypatch.setattr(long_campaign, "SAVED_EVERY", 0.0)
     with pytest.raises(Interrupted):
-        expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=10_000, with_mutants=False, told=interrupt)
+        long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=10_000, with_mutants=False, told=interrupt)
     monkeypatch.setattr(lab_campaign, "commit", lambda: "facade")
     assert campaign_in(tmp_path) == 2
     assert "was left off at commit c0ffee" in capsys.readouterr().err
-    report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=20, with_mutants=False)
+    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=20, with_mutants=False)
     assert report.campaign.seeds == 20
     assert report.campaign.digest == run_campaign(20).digest
 
@@ -101,16 +101,16 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
 def test_the_report_names_violations_and_missed_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harmless = Mutant("harmless", "nothing is different", (Edit("kernel.retry:may_retry", "return", "return"),))
     chosen = [harmless, next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")]
-    for module in (expedition, campaign):
+    for module in (long_campaign, campaign):
         monkeypatch.setattr(module, "MUTANTS", chosen)
-    monkeypatch.setattr(expedition, "MUTANT_SEEDS", 10)
-    report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=1)
+    monkeypatch.setattr(long_campaign, "MUTANT_SEEDS", 10)
+    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=1)
     assert not report.ok
     assert report.missed == ["harmless"]
     page = (tmp_path / "simulation.md").read_text()
     assert "planted bugs were missed: harmless" in page
     assert "| fence-stays |" in page
     with planted(next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")):
-        report = expedition.explore(tmp_path, commit="c0ffee", machine={}, runs=1, with_mutants=False)
+        report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=1, with_mutants=False)
     assert not report.ok
     assert "## Violations" in (tmp_path / "simulation.md").read_text()

@@ -10,7 +10,7 @@ from stepkeep.kernel.retry import may_retry_lost
 from stepkeep_lab.simulation.campaign import MUTANT_SEEDS, hunt, run_campaign
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import Edit, Misfit, Mutant, planted
-from stepkeep_lab.simulation.play import play
+from stepkeep_lab.simulation.run_seed import run_seed
 from stepkeep_lab.simulation.scenario import Scenario, draw
 from stepkeep_lab.simulation.shrink import replay_command, shrink
 
@@ -70,7 +70,7 @@ def bugged() -> Mutant:
 
 def failing_seed() -> int:
     with planted(bugged()):
-        return next(seed for seed in range(MUTANT_SEEDS) if not play(draw(seed)).ok)
+        return next(seed for seed in range(MUTANT_SEEDS) if not run_seed(draw(seed)).ok)
 
 
 def test_a_failing_seed_is_made_smaller_and_its_command_plays_it_again() -> None:
@@ -81,8 +81,8 @@ def test_a_failing_seed_is_made_smaller_and_its_command_plays_it_again() -> None
     assert weight(smallest.scenario) < weight(draw(seed))
     assert replay_command(smallest.scenario).startswith(f"stepkeep lab simulate --seeds 1 --from {seed} --with ")
     with planted(bugged()):
-        assert play(smallest.scenario).digest == smallest.digest
-    assert play(smallest.scenario).ok
+        assert run_seed(smallest.scenario).digest == smallest.digest
+    assert run_seed(smallest.scenario).ok
 
 
 def weight(scenario: Scenario) -> float:

@@ -10,22 +10,22 @@ from msgspec.structs import replace
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep_lab.postgres import PostgresServer
-from stepkeep_lab.storecheck.grounds import SqliteGround, postgres_ground
-from stepkeep_lab.storecheck.lives import is_aged, live
+from stepkeep_lab.storecheck.databases import SqliteDatabases, postgres_databases
+from stepkeep_lab.storecheck.differential import compare, is_aged
+from stepkeep_lab.storecheck.lock_scenarios import SCENES, Play, stage
 from stepkeep_lab.storecheck.mutants import MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant, planted
 from stepkeep_lab.storecheck.reading import difference
-from stepkeep_lab.storecheck.rivals import SCENES, Play, stage
 
 
 def test_the_same_seed_lives_the_same_life(tmp_path: Path) -> None:
-    ground = SqliteGround(tmp_path)
-    assert live(3, ground) == live(3, ground)
+    databases = SqliteDatabases(tmp_path)
+    assert compare(3, databases) == compare(3, databases)
     [mutant] = [one for one in MUTANTS if one.name == "sqlite-due-missed"]
     with planted(mutant):
-        first = live(0, ground)
+        first = compare(0, databases)
         assert first.difference is not None
-        assert live(0, ground) == first
+        assert compare(0, databases) == first
 
 
 AGED_SEED = next(seed for seed in range(100) if is_aged(seed))
@@ -40,17 +40,17 @@ NARROW = SqlMutant(
 
 
 def test_an_aged_life_is_the_same_on_sqlite(tmp_path: Path) -> None:
-    assert live(AGED_SEED, SqliteGround(tmp_path)).difference is None
+    assert compare(AGED_SEED, SqliteDatabases(tmp_path)).difference is None
 
 
 @pytest.mark.postgres
 def test_an_aged_life_is_the_same_on_postgresql_and_finds_numbers_that_are_too_narrow(
     postgres_server: PostgresServer,
 ) -> None:
-    with postgres_ground(postgres_server) as ground:
-        assert live(AGED_SEED, ground).difference is None
+    with postgres_databases(postgres_server) as databases:
+        assert compare(AGED_SEED, databases).difference is None
         with planted(NARROW):
-            found = live(AGED_SEED, ground).difference
+            found = compare(AGED_SEED, databases).difference
     assert found is not None
     assert "PostgreSQL cannot store this value" in found
 
@@ -58,8 +58,8 @@ def test_an_aged_life_is_the_same_on_postgresql_and_finds_numbers_that_are_too_n
 @pytest.mark.postgres
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
 def test_a_store_stands_up_to_its_rival(scene: Play, postgres_server: PostgresServer) -> None:
-    with postgres_ground(postgres_server) as ground:
-        assert stage(scene, ground) is None
+    with postgres_databases(postgres_server) as databases:
+        assert stage(scene, databases) is None
 
 
 RUN = Run(tenant="t", id="r", definition_id=0, state=RunState.RUNNING)

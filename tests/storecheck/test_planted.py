@@ -17,7 +17,7 @@ from stepkeep.store.migrations import load_migrations
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.simulation.mutation import Misfit
-from stepkeep_lab.storecheck.grounds import SqliteGround, postgres_ground
+from stepkeep_lab.storecheck.databases import SqliteDatabases, postgres_databases
 from stepkeep_lab.storecheck.hunt import LIVES, MOST_LIVES, RIVALS, STORES, choose, hunt
 from stepkeep_lab.storecheck.mutants import MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant, planted
@@ -70,7 +70,7 @@ def test_sqlite_takes_every_statement_with_a_bug_in_it(tmp_path: Path) -> None:
     """A bug that is no SQL would be caught by anybody."""
 
     async def explain(statement: str | None) -> None:
-        async with SqliteGround(tmp_path).fresh() as store:
+        async with SqliteDatabases(tmp_path).fresh() as store:
             if statement is not None:
                 connection = apsw.Connection(store.url.removeprefix("sqlite:///"))
                 connection.execute(f"explain {statement}", (None,) * parameters(statement))
@@ -103,10 +103,10 @@ def test_postgresql_takes_every_statement_with_a_bug_in_it(postgres_server: Post
             if "/sql/" in mutant.path:
                 statements.append(texts("postgres")[mutant.file])
             else:
-                with postgres_ground(postgres_server):
+                with postgres_databases(postgres_server):
                     pass
-    with postgres_ground(postgres_server) as ground:
-        asyncio.run(prepare(ground.dsn, statements))
+    with postgres_databases(postgres_server) as databases:
+        asyncio.run(prepare(databases.dsn, statements))
 
 
 def test_there_are_many_bugs_for_both_stores_and_each_has_its_name() -> None:

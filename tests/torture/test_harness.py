@@ -22,19 +22,19 @@ from stepkeep.worker.loop import Worker
 from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer
 from stepkeep_lab.torture.audit import Audit, Expected
 from stepkeep_lab.torture.fleet import Fleet
+from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.ledger import Effect, Ledger, Tally
 from stepkeep_lab.torture.points import WatchedStore
 from stepkeep_lab.torture.process import ACTOR, TENANT, opened, request_for
 from stepkeep_lab.torture.proxy import Cut, proxy
 from stepkeep_lab.torture.servers import NotOurs, prove_ours, socket_of
 from stepkeep_lab.torture.stage import Stage
-from stepkeep_lab.torture.unruly import UnrulyTransactor
 from stepkeep_lab.torture.workflows import handlers, kinds
 
 KIND = kinds()["chain"]
 
 
-async def worked(transactor: UnrulyTransactor, folder: Path) -> str:
+async def worked(transactor: LateTransactor, folder: Path) -> str:
     """One run of three effects, from its start to its end."""
     plan = await publish(transactor, KIND.definition, tenant=TENANT, actor=ACTOR)
     run_id = (await Starter(transactor).start(request_for(plan, "one"))).run_id

@@ -18,8 +18,8 @@ from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.measurement import Figures
-from stepkeep_lab.bench.parties import cpu_of_sessions, memory_of
 from stepkeep_lab.bench.recording import ACTOR, claimer, keep_rows, multiply, stages
+from stepkeep_lab.bench.resource_usage import cpu_of_sessions, memory_of
 from stepkeep_lab.bench.sql import Sql, open_sql
 from stepkeep_lab.bench.throughput import MILLION
 

@@ -11,8 +11,8 @@ import time
 from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.ground import Ground
 from stepkeep_lab.bench.measurement import Figures
-from stepkeep_lab.bench.parties import spent
 from stepkeep_lab.bench.recording import keep_rows, stages
+from stepkeep_lab.bench.resource_usage import spent
 from stepkeep_lab.bench.sql import Sql, key_column, open_sql
 from stepkeep_lab.bench.throughput import MILLION
 from stepkeep_lab.bench.workflows import INPUT

@@ -14,7 +14,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.ground import Ground, NotMeasured, workers
 from stepkeep_lab.bench.load import all_ended, start_runs
 from stepkeep_lab.bench.measurement import Figures
-from stepkeep_lab.bench.parties import memory_of, spent
+from stepkeep_lab.bench.resource_usage import memory_of, spent
 from stepkeep_lab.bench.sql import open_sql
 from stepkeep_lab.bench.throughput import MILLION
 from stepkeep_lab.bench.workflows import chain

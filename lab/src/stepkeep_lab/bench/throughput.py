@@ -11,8 +11,8 @@ from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.load import all_ended, start_runs, verify
 from stepkeep_lab.bench.measurement import Figures
-from stepkeep_lab.bench.muffled import muffled
-from stepkeep_lab.bench.parties import memory_of, spent
+from stepkeep_lab.bench.no_notify import muted
+from stepkeep_lab.bench.resource_usage import memory_of, spent
 from stepkeep_lab.bench.sql import wal_position
 from stepkeep_lab.bench.workflows import chain, fan
 
@@ -27,8 +27,8 @@ async def runs_of_steps(ground: Ground, *, steps: int, runs: int, workers: int =
 
 async def without_notifications(ground: Ground, *, steps: int, runs: int) -> Figures:
     """Runs of `steps` no-ops, found by polling alone."""
-    with muffled():
-        silent = replace(ground, worker="stepkeep_lab.bench.muffled")
+    with muted():
+        silent = replace(ground, worker="stepkeep_lab.bench.no_notify")
         return await _measure(silent, chain(steps), steps=steps, runs=runs, count=1)
 
 

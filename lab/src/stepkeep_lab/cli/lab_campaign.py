@@ -17,7 +17,7 @@ from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
 if TYPE_CHECKING:
-    from stepkeep_lab.simulation.expedition import Progress
+    from stepkeep_lab.simulation.long_campaign import Progress
 
 TOLD_EVERY = 30.0
 
@@ -38,7 +38,7 @@ def campaign(
     a planted bug that was not caught.
     """
     from stepkeep_lab.bench.machine import machine
-    from stepkeep_lab.simulation.expedition import explore
+    from stepkeep_lab.simulation.long_campaign import explore
     from stepkeep_lab.simulation.report import as_json
 
     found = explore(

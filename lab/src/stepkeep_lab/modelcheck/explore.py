@@ -25,9 +25,9 @@ from stepkeep_lab.invariants.journal import Arrow
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation
 from stepkeep_lab.modelcheck import properties
+from stepkeep_lab.modelcheck.actions import CAUSES, Action, Actions
 from stepkeep_lab.modelcheck.backwards import first_without_way
 from stepkeep_lab.modelcheck.family import Case
-from stepkeep_lab.modelcheck.moves import CAUSES, Move, Moves
 from stepkeep_lab.modelcheck.world import NOW, Codec, State, after, born, crashed, run_out
 
 
@@ -75,7 +75,7 @@ class Explorer:
     def __init__(self, case: Case, limit: int) -> None:
         self.case, self.limit = case, limit
         self.plan = case.plan
-        self.moves = Moves(case, self.plan)
+        self.actions = Actions(case, self.plan)
         self.codec = Codec(self.plan)
         self.numbers: dict[bytes, int] = {}
         self.states: list[bytes] = []
@@ -134,37 +134,37 @@ class Explorer:
         if state.ended:
             return
         moved = False
-        for move in self.moves.of(state):
+        for action in self.actions.of(state):
             try:
-                successor = self._follow(state, snapshot, move)
+                successor = self._follow(state, snapshot, action)
             except (Broken, Violation) as problem:
-                raise self._found(problem, place, move.label) from problem
+                raise self._found(problem, place, action.label) from problem
             if successor is None:
                 continue
             self.transitions += 1
-            target = self._add(successor, place, move.label)
-            if move.by in CAUSES and target != place:
+            target = self._add(successor, place, action.label)
+            if action.by in CAUSES and target != place:
                 moved = True
                 self.helpful[0].append(place)
                 self.helpful[1].append(target)
         if not moved:
             raise self._found(Violation("no dead end", f"{state.run.state}, and nothing can happen"), place)
 
-    def _follow(self, state: State, snapshot: Snapshot, move: Move) -> State | None:
-        """The state that this move leads to; None when the engine refuses it."""
-        if move.crashes is not None:
-            return crashed(state, move.crashes)
-        if move.runs_out is not None:
-            return run_out(state, move.runs_out)
-        assert move.event is not None
-        decision = decide(snapshot, (move.event,), move.now, move.claimer)
+    def _follow(self, state: State, snapshot: Snapshot, action: Action) -> State | None:
+        """The state that this action leads to; None when the engine refuses it."""
+        if action.crashes is not None:
+            return crashed(state, action.crashes)
+        if action.runs_out is not None:
+            return run_out(state, action.runs_out)
+        assert action.event is not None
+        decision = decide(snapshot, (action.event,), action.now, action.claimer)
         assert isinstance(decision, Decision), "a whole snapshot leaves nothing to ask for"
-        self.arrows.update(properties.between(self.plan, state, move, decision))
+        self.arrows.update(properties.between(self.plan, state, action, decision))
         return None if decision.entry is None else after(self.plan, state, decision)
 
     def _probe(self, place: int, state: State, snapshot: Snapshot) -> None:
         """What the answer may hang on is the run's row and that of the step in question: each pair is tried once."""
-        for label, event, seen in self.moves.probes(state):
+        for label, event, seen in self.actions.probes(state):
             about = (state.run, state.rows.get(getattr(event, "no", None) or 0), event)
             if about in self.probed:
                 continue
@@ -231,15 +231,17 @@ class Explorer:
         if state.ended:
             yield "", self.states[place], True
         snapshot = state.snapshot(self.plan)
-        for move in sorted((move for move in self.moves.of(state) if move.by in CAUSES), key=lambda move: move.detour):
+        for action in sorted(
+            (action for action in self.actions.of(state) if action.by in CAUSES), key=lambda action: action.detour
+        ):
             try:
-                successor = self._follow(state, snapshot, move)
+                successor = self._follow(state, snapshot, action)
                 if successor is not None:
                     check_rows(self.plan, successor.run, successor.rows, successor.inbox, self.sound)
             except (Broken, Violation) as problem:
-                raise self._found(problem, place, *labels, move.label) from problem
+                raise self._found(problem, place, *labels, action.label) from problem
             if successor is not None:
-                yield move.label, self.codec.pack(successor), successor.ended
+                yield action.label, self.codec.pack(successor), successor.ended
 
     # -- what went wrong ---------------------------------------------------------------------------------------------
     def _endless(self, place: int) -> _Found:
@@ -252,7 +254,7 @@ class Explorer:
         return _Found(Finding(case=self.case.name, name=name, what=what, path=(*self._path(place), *last)))
 
     def _path(self, place: int) -> list[str]:
-        """The moves that lead there, worked out again: parents are remembered, labels are not."""
+        """The actions that lead there, worked out again: parents are remembered, labels are not."""
         chain = [place]
         while chain[-1]:
             chain.append(self.parents[chain[-1]])
@@ -260,10 +262,10 @@ class Explorer:
 
     def _label(self, source: int, target: int) -> str:
         state = self.codec.unpack(self.states[source])
-        for move in self.moves.of(state):
-            successor = self._follow(state, state.snapshot(self.plan), move)
+        for action in self.actions.of(state):
+            successor = self._follow(state, state.snapshot(self.plan), action)
             if successor is not None and self.codec.pack(successor) == self.states[target]:
-                return move.label
+                return action.label
         return "?"
 
 

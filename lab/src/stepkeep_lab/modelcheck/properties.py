@@ -15,13 +15,13 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_TERMINAL, StepState
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.violation import must
-from stepkeep_lab.modelcheck.moves import Move
+from stepkeep_lab.modelcheck.actions import Action
 from stepkeep_lab.modelcheck.world import State, holds
 
 
-def between(plan: Plan, state: State, move: Move, decision: Decision) -> list[Arrow]:
+def between(plan: Plan, state: State, action: Action, decision: Decision) -> list[Arrow]:
     """Check one decision; returns the arrows of the tables that it took."""
-    _accepted(state, move, decision)
+    _accepted(state, action, decision)
     entry = decision.entry
     if entry is None:
         return []
@@ -38,20 +38,20 @@ def between(plan: Plan, state: State, move: Move, decision: Decision) -> list[Ar
     return arrows
 
 
-def _accepted(state: State, move: Move, decision: Decision) -> None:
+def _accepted(state: State, action: Action, decision: Decision) -> None:
     """I3 and I11: an accepted report came from the holder of the lease, and what is decided was open."""
     [reply] = decision.replies
     if not isinstance(reply, Accepted):
-        must(decision.entry is None, "a refusal leaves no trace", move.label)
+        must(decision.entry is None, "a refusal leaves no trace", action.label)
         return
-    event = move.event
+    event = action.event
     if isinstance(event, StepReported):
         row = state.rows[event.no]
         mine = holds(row, event.fence) and row.worker == event.worker
-        must(mine, "I3 stale reports are refused", "{} was accepted", move.label)
+        must(mine, "I3 stale reports are refused", "{} was accepted", action.label)
     if reply.repeated:
-        must(decision.entry is None, "a repetition leaves no trace", move.label)
+        must(decision.entry is None, "a repetition leaves no trace", action.label)
     elif isinstance(event, GateDecided) and event.no is not None:
-        must(state.rows[event.no].state is StepState.AWAITING_APPROVAL, "I11 one decision per gate", move.label)
+        must(state.rows[event.no].state is StepState.AWAITING_APPROVAL, "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
-        must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", move.label)
+        must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)

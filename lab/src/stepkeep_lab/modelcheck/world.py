@@ -2,7 +2,7 @@
 
 Times become "due" or "not due", fences are renumbered from the oldest in a row, and the journal has no head. The result
 is finite and is packed into a few bytes without loss: two states are equal only if their rows are equal. Of workers, a
-state only records which leases belong to a live one. A late worker can only report, and `moves.probes` tries that in
+state only records which leases belong to a live one. A late worker can only report, and `actions.probes` tries that in
 every state, for every step that was ever claimed.
 """
 

@@ -23,7 +23,7 @@ import msgspec
 from stepkeep_lab.simulation.coverage import table_rows, unreached
 from stepkeep_lab.simulation.mutants import MUTANTS
 from stepkeep_lab.simulation.mutation import planted
-from stepkeep_lab.simulation.play import Result, play
+from stepkeep_lab.simulation.run_seed import Result, run_seed
 from stepkeep_lab.simulation.scenario import draw, with_changes
 from stepkeep_lab.simulation.shrink import replay_command, shrink
 
@@ -176,7 +176,7 @@ def _play_all(changes: dict[str, Any], seeds: Sequence[int]) -> Campaign:
     part = Campaign(first=seeds[0], following=seeds[0])
     with _swept_at_the_end():
         for seed in seeds:
-            part.take(play(with_changes(draw(seed), changes)))
+            part.take(run_seed(with_changes(draw(seed), changes)))
     return part
 
 
@@ -225,7 +225,7 @@ def _catch(most: int, name: str) -> Score:
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
     with planted(mutant), _swept_at_the_end():
         for seed in range(most):
-            result = play(draw(seed))
+            result = run_seed(draw(seed))
             if not result.ok:
                 return Score(name=name, what=mutant.what, seeds=seed + 1, violation=result.violations[0])
     return Score(name=name, what=mutant.what, seeds=None)

@@ -20,10 +20,10 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepSta
 from stepkeep.operations import decisions, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from stepkeep_lab.simulation.cast import Server
 from stepkeep_lab.simulation.definitions import EVENTS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.ledger import Ack
+from stepkeep_lab.simulation.processes import Server
 from stepkeep_lab.simulation.stage import TENANT, Stage
 
 T = TypeVar("T")

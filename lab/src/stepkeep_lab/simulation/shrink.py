@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.simulation.play import Result, play
+from stepkeep_lab.simulation.run_seed import Result, run_seed
 from stepkeep_lab.simulation.scenario import FAULTS, HABITS, Scenario, draw, with_changes
 
-MOST_PLAYS = 80
+MOST_TRIES = 80
 
 
 def kind_of(violation: str) -> str:
@@ -23,7 +23,7 @@ def kind_of(violation: str) -> str:
     return violation.split(":")[0]
 
 
-def shrink(scenario: Scenario, *, most: int = MOST_PLAYS, player: Callable[[Scenario], Result] = play) -> Result:
+def shrink(scenario: Scenario, *, most: int = MOST_TRIES, player: Callable[[Scenario], Result] = run_seed) -> Result:
     """The smallest failing relative that was found within so many plays."""
     best = player(scenario)
     if best.ok:

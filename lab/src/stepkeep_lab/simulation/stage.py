@@ -1,7 +1,7 @@
 """The environment of one seed: loop, database, processes, and the means to inject faults.
 
 Workers, server, people and handlers reach everything else through it, so that a paused, killed or disconnected process
-stays so. It has no behaviour of its own; `play` runs it.
+stays so. It has no behaviour of its own; `run_seed` runs it.
 """
 
 from __future__ import annotations

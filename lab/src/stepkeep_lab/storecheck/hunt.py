@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput
 from stepkeep_lab.postgres import PostgresServer
-from stepkeep_lab.storecheck.grounds import PostgresGround, SqliteGround, postgres_ground
-from stepkeep_lab.storecheck.lives import live
+from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
+from stepkeep_lab.storecheck.differential import compare
 from stepkeep_lab.storecheck.mutants import MUTANTS, POSTGRES, SQLITE
 from stepkeep_lab.storecheck.planting import SqlMutant, planted
 
@@ -134,10 +134,10 @@ def _listed(work: Callable[[list[Task]], Iterator[tuple[Task, Catch]]], tasks: l
 
 
 def _seek_all(first: int, most: int, tasks: list[Task]) -> Iterator[tuple[Task, Catch]]:
-    with _stage({store for store, _ in tasks}) as ground_of:
+    with _stage({store for store, _ in tasks}) as databases_of:
         for store, mutant in tasks:
-            with planted(mutant) if mutant else nullcontext(), ground_of(store) as ground:
-                catch = seek(ground, first, most)
+            with planted(mutant) if mutant else nullcontext(), databases_of(store) as databases:
+                catch = seek(databases, first, most)
             yield (store, mutant), catch
 
 
@@ -149,51 +149,51 @@ def choose(names: Sequence[str], stores: Sequence[str]) -> list[SqlMutant]:
     return [one for one in MUTANTS if one.store in stores and (not names or one.name in names)]
 
 
-def seek(ground: Ground, first: int, most: int) -> Catch:
+def seek(databases: Databases, first: int, most: int) -> Catch:
     """Let the hunters loose on one kind of database, until one objects or all have had their turn."""
     began = time.monotonic()
-    catch = _scenes(ground) if isinstance(ground, PostgresGround) else Catch()
+    catch = _scenes(databases) if isinstance(databases, PostgresDatabases) else Catch()
     if catch.hunter is None:
-        catch = _lives(ground, first, most, catch)
+        catch = _lives(databases, first, most, catch)
     return replace(catch, seconds=time.monotonic() - began)
 
 
-def _scenes(ground: PostgresGround) -> Catch:
-    from stepkeep_lab.storecheck.rivals import SCENES, stage
+def _scenes(databases: PostgresDatabases) -> Catch:
+    from stepkeep_lab.storecheck.lock_scenarios import SCENES, stage
 
     for number, scene in enumerate(SCENES, 1):
-        if problem := stage(scene, ground):
+        if problem := stage(scene, databases):
             return Catch(scenes=number, hunter=RIVALS, difference=problem)
     return Catch(scenes=len(SCENES))
 
 
-def _lives(ground: Ground, first: int, most: int, before: Catch) -> Catch:
+def _lives(databases: Databases, first: int, most: int, before: Catch) -> Catch:
     operations = 0
     for lives in range(1, most + 1):
-        lived = live(first + lives - 1, ground)
+        lived = compare(first + lives - 1, databases)
         operations += lived.operations
         if lived.difference is not None:
             return replace(before, lives=lives, operations=operations, hunter=LIVES, difference=lived.difference)
     return replace(before, lives=most, operations=operations)
 
 
-Ground = SqliteGround | PostgresGround
+Databases = SqliteDatabases | PostgresDatabases
 
 
 @contextmanager
-def _stage(stores: set[str]) -> Iterator[Callable[[str], AbstractContextManager[Ground]]]:
-    """A folder for files, and a server where one is needed; a new ground for every bug."""
+def _stage(stores: set[str]) -> Iterator[Callable[[str], AbstractContextManager[Databases]]]:
+    """A folder for files, and a server where one is needed; a new databases for every bug."""
     with (
         tempfile.TemporaryDirectory(prefix="stepkeep-") as folder,
         PostgresServer() if POSTGRES in stores else nullcontext() as server,
     ):
 
-        def ground_of(store: str) -> AbstractContextManager[Ground]:
+        def databases_of(store: str) -> AbstractContextManager[Databases]:
             if server is not None and store == POSTGRES:
-                return postgres_ground(server)
-            return nullcontext(SqliteGround(Path(folder)))
+                return postgres_databases(server)
+            return nullcontext(SqliteDatabases(Path(folder)))
 
-        yield ground_of
+        yield databases_of
 
 
 def many(number: int, one: str, more: str = "") -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from stepkeep_lab.torture.nursery import News, Order
+from stepkeep_lab.torture.forkserver import News, Order
 from stepkeep_lab.torture.process import Task
 
 
@@ -99,7 +99,7 @@ async def fleet(log: Path) -> AsyncIterator[Fleet]:
         nursery = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "stepkeep_lab.torture.nursery",
+            "stepkeep_lab.torture.forkserver",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=said,

@@ -26,9 +26,9 @@ from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.torture.disk import Disk, DiskPoint
+from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.ledger import Acks, Tally
 from stepkeep_lab.torture.points import Doing, Point, Trap, WatchedStore, doing
-from stepkeep_lab.torture.unruly import UnrulyTransactor
 from stepkeep_lab.torture.workflows import handlers, kinds
 
 TENANT = "default"
@@ -105,7 +105,7 @@ async def _live(task: Task, folder: Path, tally: Tally) -> None:
 @asynccontextmanager
 async def opened(
     url: str, tally: Tally, trap: Trap | None = None, *, zombie: bool = False
-) -> AsyncIterator[UnrulyTransactor]:
+) -> AsyncIterator[LateTransactor]:
     """A database, opened as any process opens it, with everything counted."""
     store = connect(url)
     tries = 0
@@ -122,12 +122,12 @@ async def opened(
                 raise
             await asyncio.sleep(0.1)
     try:
-        yield UnrulyTransactor(cast(Store, WatchedStore(store, tally, trap)), tally, zombie=zombie)
+        yield LateTransactor(cast(Store, WatchedStore(store, tally, trap)), tally, zombie=zombie)
     finally:
         await store.close()
 
 
-async def _start(transactor: UnrulyTransactor, task: Task, acks: Acks) -> None:
+async def _start(transactor: LateTransactor, task: Task, acks: Acks) -> None:
     definition = kinds(task.lease)["chain"].definition
     plan = await publish(transactor, definition, tenant=TENANT, actor=ACTOR)
     starter = Starter(transactor)
@@ -140,7 +140,7 @@ def request_for(plan: Plan, key: str, given: bytes = b"{}") -> StartRequest:
     return StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=given, idempotency_key=key)
 
 
-async def _work(transactor: UnrulyTransactor, task: Task, folder: Path) -> None:
+async def _work(transactor: LateTransactor, task: Task, folder: Path) -> None:
     settings = Settings(concurrency=task.concurrency, sweep=task.sweep, grace=task.grace, heartbeat=2.0)
     worker = Worker(transactor, handlers(folder), app="torture", settings=settings)
     if not task.until_done:

@@ -25,10 +25,10 @@ from stepkeep.operations.publish import publish
 from stepkeep_lab.postgres import PostgresServer
 from stepkeep_lab.torture.audit import Audit, Expected
 from stepkeep_lab.torture.fleet import Fleet, Member
+from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.ledger import Acks, Ledger, Tally
 from stepkeep_lab.torture.load import Load
 from stepkeep_lab.torture.process import ACTOR, TENANT, Task, opened
-from stepkeep_lab.torture.unruly import UnrulyTransactor
 from stepkeep_lab.torture.workflows import kinds
 
 RECOVERY_SECONDS = 90.0
@@ -125,7 +125,7 @@ class Stage:
                 await going
 
     @asynccontextmanager
-    async def looking(self) -> AsyncIterator[UnrulyTransactor]:
+    async def looking(self) -> AsyncIterator[LateTransactor]:
         """The database itself, past whatever stands between."""
         async with opened(self.direct, Tally(self.folder / "unused")) as transactor:
             yield transactor
@@ -166,7 +166,7 @@ class Stage:
         return p99
 
     # -- the end -----------------------------------------------------------------------------------------------------
-    async def settle(self, transactor: UnrulyTransactor, patience: float = RECOVERY_SECONDS) -> bool:
+    async def settle(self, transactor: LateTransactor, patience: float = RECOVERY_SECONDS) -> bool:
         """Wait until every run has ended; says whether that came about."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
@@ -177,7 +177,7 @@ class Stage:
             await asyncio.sleep(0.1)
         return False
 
-    async def registered(self, transactor: UnrulyTransactor, members: Sequence[Member]) -> None:
+    async def registered(self, transactor: LateTransactor, members: Sequence[Member]) -> None:
         """Wait until the database knows these workers: before that, they have not begun to heed signals."""
         wanted = {str(member.pid) for member in members}
         async with asyncio.timeout(RECOVERY_SECONDS):
@@ -208,7 +208,7 @@ class Stage:
         if errors.exists():
             self.findings.append(f"a process logged an error: {errors.read_text(encoding='utf-8')[:2000]}")
 
-    async def _audit(self, transactor: UnrulyTransactor) -> None:
+    async def _audit(self, transactor: LateTransactor) -> None:
         expected = {
             run_id: Expected(run_id, self.kinds[kind].ending, self.kinds[kind].effects)
             for run_id, kind in self.acknowledged.values()

@@ -16,7 +16,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from stepkeep.rehearsal.report import Report
+    from stepkeep.simulate.report import Report
 
 KINDS = ("stuck", "no-deadline", "uncompensated")
 
@@ -46,7 +46,7 @@ def simulate(
     allowed = frozenset(allow or ())
     if unknown := allowed - set(KINDS):
         raise InvalidInput(f"--allow takes {', '.join(KINDS)}, not {', '.join(sorted(unknown))}.")
-    report = _rehearse(settings, file, app or [], input, as_, pairs, max_paths)
+    report = _simulated(settings, file, app or [], input, as_, pairs, max_paths)
     serious = [finding for finding in report.serious if finding.kind not in allowed]
     status = FAILED if serious else SUCCEEDED
     if settings.json:
@@ -57,18 +57,18 @@ def simulate(
     return status
 
 
-def _rehearse(
+def _simulated(
     settings: Settings, file: str, apps: list[str], given: str | None, as_: str | None, pairs: bool, max_paths: int
 ) -> Report:
     import msgspec
 
-    from stepkeep.rehearsal.report import rehearse
+    from stepkeep.simulate.report import simulate
 
     value = json_value(given, "--input")
     with quiet_stdout(settings.json):
         definition = load_definition(file, load_handlers(apps) if apps else None, as_)
     with _progress(settings.json) as progress:
-        return rehearse(
+        return simulate(
             definition,
             given=None if given is None else msgspec.json.encode(value),
             pairs=pairs,

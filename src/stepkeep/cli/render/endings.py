@@ -1,4 +1,4 @@
-"""A rehearsal's report as people read it: a table or a tree of endings, then what is wrong. Pure, from values to rich.
+"""The report of `stepkeep simulate` for people: a table or a tree of endings, then what is wrong. From values to rich.
 
 Paths that end alike stand in one row; those with a second deviation are gathered by it, whatever came first.
 """
@@ -17,9 +17,9 @@ from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.times import span
 
 if TYPE_CHECKING:
-    from stepkeep.rehearsal.endings import Ending
-    from stepkeep.rehearsal.findings import Finding
-    from stepkeep.rehearsal.report import Report
+    from stepkeep.simulate.endings import Ending
+    from stepkeep.simulate.findings import Finding
+    from stepkeep.simulate.report import Report
 
 MANY_STEPS = 12
 MOST_ROWS = 80

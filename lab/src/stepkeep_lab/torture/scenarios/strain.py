@@ -10,10 +10,10 @@ from statistics import median
 
 from stepkeep.kernel.states import AttemptState
 from stepkeep_lab.torture.fleet import Member
+from stepkeep_lab.torture.late_worker import LateTransactor
 from stepkeep_lab.torture.process import TENANT
 from stepkeep_lab.torture.scenarios.outages import own_server
 from stepkeep_lab.torture.stage import Stage
-from stepkeep_lab.torture.unruly import UnrulyTransactor
 
 HAND_OVER = 1.0
 RESTARTS = 40
@@ -47,7 +47,7 @@ async def rolling_restart(stage: Stage) -> None:
     stage.must(p99 <= HAND_OVER, f"handed over within {p99:.2f} s at p99; {HAND_OVER:g} s are allowed")
 
 
-async def _hand_overs(stage: Stage, transactor: UnrulyTransactor) -> tuple[list[float], int]:
+async def _hand_overs(stage: Stage, transactor: LateTransactor) -> tuple[list[float], int]:
     """How long each released step lay about, and how many attempts were counted against a step."""
     waits: list[float] = []
     burnt = 0
@@ -87,7 +87,7 @@ async def old_snapshot(stage: Stage) -> None:
     stage.must(during > 0.5 * before, f"the pace fell from {before:.1f} to {during:.1f} runs a second")
 
 
-async def _pace(transactor: UnrulyTransactor, seconds: float) -> float:
+async def _pace(transactor: LateTransactor, seconds: float) -> float:
     """Runs that end per second."""
 
     async def ended() -> int:
@@ -124,7 +124,7 @@ async def overload(stage: Stage) -> None:
     )
 
 
-async def _probe(transactor: UnrulyTransactor, start: Callable[[str], Awaitable[str]]) -> float:
+async def _probe(transactor: LateTransactor, start: Callable[[str], Awaitable[str]]) -> float:
     """How long one small run takes from its start to its end."""
     began = time.monotonic()
     run_id = await start("chain")

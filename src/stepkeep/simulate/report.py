@@ -1,4 +1,4 @@
-"""`rehearse`: a definition in, every possible ending of its runs out.
+"""`simulate`: a definition in, every possible ending of its runs out.
 
 The only entry point of this package. No handler runs, nothing is stored, and the same definition gives the same report.
 """
@@ -11,10 +11,10 @@ import msgspec
 
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import StepState
-from stepkeep.rehearsal.endings import Ending
-from stepkeep.rehearsal.explore import Explorer, Progress
-from stepkeep.rehearsal.findings import Finding, findings
-from stepkeep.rehearsal.world import Stage
+from stepkeep.simulate.endings import Ending
+from stepkeep.simulate.explore import Explorer, Progress
+from stepkeep.simulate.findings import Finding, findings
+from stepkeep.simulate.world import Stage
 
 MAX_PATHS = 5_000
 NAMED_STEPS = 100
@@ -86,7 +86,7 @@ def _plain_finding(finding: Finding) -> dict[str, Any]:
     }
 
 
-def rehearse(
+def simulate(
     definition: Definition,
     *,
     given: bytes | None = None,
@@ -102,7 +102,7 @@ def rehearse(
 
     >>> from stepkeep.definition.native import load_text
     >>> text = "{workflow: w, timeout: 1h, steps: [{name: ask, approval: {deadline: 30m}}]}"
-    >>> report = rehearse(load_text(text, "w.yaml"))
+    >>> report = simulate(load_text(text, "w.yaml"))
     >>> [f"{ending.path}: {ending.state}" for ending in report.endings if "ask" in ending.path][:2]
     ['ask is rejected: failed', 'nobody decides ask: failed']
     >>> report.serious

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.states import STEP_TERMINAL, Phase, RunState, StepState
-from stepkeep.rehearsal import script
-from stepkeep.rehearsal.endings import Ending, ending_of
-from stepkeep.rehearsal.fates import Deviation, Fate, Part, Place, deviation, fates_of
-from stepkeep.rehearsal.script import upcoming
-from stepkeep.rehearsal.world import Stage, World
+from stepkeep.simulate import script
+from stepkeep.simulate.endings import Ending, ending_of
+from stepkeep.simulate.fates import Deviation, Fate, Part, Place, deviation, fates_of
+from stepkeep.simulate.script import upcoming
+from stepkeep.simulate.world import Stage, World
 
 Progress = Callable[[int, int], None]
 Offer = tuple[Place, Fate]

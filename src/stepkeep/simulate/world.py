@@ -19,9 +19,9 @@ from stepkeep.kernel.events import Event
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, AttemptState, RunState, StepState
-from stepkeep.rehearsal.fates import Deviation, Fate, Part, Place
+from stepkeep.simulate.fates import Deviation, Fate, Part, Place
 
-TENANT, RUN_ID, WORKER = "rehearsal", "rehearsal", 1
+TENANT, RUN_ID, WORKER = "simulate", "simulate", 1
 UNSURE = frozenset({AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANCELLED})
 """Attempt states after which it is unknown whether the handler had its effect."""
 
@@ -99,7 +99,7 @@ class World:
             priority=0,
             business_key=None,
             given=stage.given or b"{}",
-            actor="rehearsal",
+            actor="simulate",
             now=world.now,
             start=False,
         )
@@ -153,7 +153,7 @@ class World:
             raise InvariantBroken(f"the kernel wants more than everything: {decision}")
         (reply,) = decision.replies
         if isinstance(reply, Refused):
-            raise InvariantBroken(f"a rehearsed event was refused: {reply}")
+            raise InvariantBroken(f"a simulated event was refused: {reply}")
         return decision
 
     def apply(self, decision: Decision) -> None:

@@ -28,7 +28,7 @@ PAUSES = (0.0, 0.3, 1.5)
 Name = tuple[str, int, int]
 
 
-class UnrulyTransactor(Transactor):
+class LateTransactor(Transactor):
     """`zombie` says whether it writes for claims that it has lost."""
 
     def __init__(self, store: Store, tally: Tally, *, zombie: bool = False) -> None:

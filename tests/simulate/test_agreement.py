@@ -1,4 +1,4 @@
-"""What a rehearsal says would happen is what happens: the same deviations on the real engine end the same way."""
+"""What `stepkeep simulate` predicts is what happens: the same deviations on the real engine end the same way."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import pytest
 import stepkeep as sk
 from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import Definition
-from stepkeep.rehearsal.endings import Ending
-from stepkeep.rehearsal.fates import Deviation, Fate, Part
-from stepkeep.rehearsal.report import rehearse
+from stepkeep.simulate.endings import Ending
+from stepkeep.simulate.fates import Deviation, Fate, Part
+from stepkeep.simulate.report import simulate
 from stepkeep.testing import BenchRun, Workbench
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 INPUTS: dict[str, dict[str, Any]] = {
     "onboarding.yaml": {"email": "a@example.com", "company": "c"},
-    "rehearsal/uncompensated.yaml": {"order_id": 1, "amount": 2},
-    "rehearsal/stuck.yaml": {"employee": "e", "amount": 1},
+    "simulate/uncompensated.yaml": {"order_id": 1, "amount": 2},
+    "simulate/stuck.yaml": {"employee": "e", "amount": 1},
     "ioa.yaml": {},
     "ioa_deployment.yaml": {},
 }
@@ -37,7 +37,7 @@ def paths(file: str) -> list[tuple[str, Ending]]:
     definition = load_file(EXAMPLES / file)
     return [
         (f"{file}: {ending.path}", ending)
-        for ending in rehearse(definition).endings
+        for ending in simulate(definition).endings
         if all(what.place.part in (Part.WORK, Part.GATE) for what in ending.deviations)
     ]
 

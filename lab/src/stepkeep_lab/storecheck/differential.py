@@ -32,8 +32,8 @@ from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
 from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, RunChange, Store, Want, Write
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of
-from stepkeep_lab.storecheck.grounds import BASE, Ground, model_store, opened
-from stepkeep_lab.storecheck.lies import LAST_LIES, LIES, LastLie
+from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
+from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
 from stepkeep_lab.storecheck.reading import SILENCE, difference, plain, queue_names, read_everything
 
@@ -47,7 +47,7 @@ LENGTH = 80
 EVERY = 10
 """After so many operations everything is read."""
 
-LIES_AT_ONCE = 5
+INVALID_AT_ONCE = 5
 
 FEWEST = 4
 """So many runs of a tenant are never deleted, or there would be nothing left to do."""
@@ -69,7 +69,7 @@ class Differs(Exception):
     """The store did something else than the model."""
 
 
-class Lived(NamedTuple):
+class Compared(NamedTuple):
     """What became of one life: how many operations it had, and where the store differed, if it did."""
 
     operations: int
@@ -80,16 +80,16 @@ Act = Callable[[Bench, int], Awaitable[Any]]
 """What is done on one of the two; the second argument is 0 for the model and 1 for the store under test."""
 
 
-def live(seed: int, ground: Ground, length: int = LENGTH) -> Lived:
+def compare(seed: int, databases: Databases, length: int = LENGTH) -> Compared:
     """Let the model and a fresh real store live one life."""
-    return asyncio.run(_live(seed, ground, length))
+    return asyncio.run(_compare(seed, databases, length))
 
 
-async def _live(seed: int, ground: Ground, length: int) -> Lived:
+async def _compare(seed: int, databases: Databases, length: int) -> Compared:
     async with opened(model_store()) as model:
         await model.migrate()
-        async with ground.fresh() as real:
-            life = Life(seed, model, real)
+        async with databases.fresh() as real:
+            life = Comparison(seed, model, real)
             try:
                 async with asyncio.timeout(PATIENCE):
                     await life.begin()
@@ -97,10 +97,10 @@ async def _live(seed: int, ground: Ground, length: int) -> Lived:
                         await life.go_on()
                     await life.end()
             except Differs as difference:
-                return Lived(life.count, str(difference))
+                return Compared(life.count, str(difference))
             except TimeoutError:
-                return Lived(life.count, f"the store did not come to an end in {PATIENCE:.0f} s")
-            return Lived(life.count, None)
+                return Compared(life.count, f"the store did not come to an end in {PATIENCE:.0f} s")
+            return Compared(life.count, None)
 
 
 def is_aged(seed: int) -> bool:
@@ -119,7 +119,7 @@ class Tenancy:
         self.workers: list[list[Worker]] = []
 
 
-class Life:
+class Comparison:
     """The operations, drawn from one seed."""
 
     def __init__(self, seed: int, model: Store, real: Store) -> None:
@@ -187,11 +187,11 @@ class Life:
         await self.compare()
         for tenancy in self.tenancies:
             self.tenancy = tenancy
-            for lie in LAST_LIES:
+            for lie in LAST_INVALID_WRITES:
                 await self._tell(lie)
         await self.compare()
 
-    async def _tell(self, lie: LastLie) -> None:
+    async def _tell(self, lie: LastInvalidWrite) -> None:
         await self.on_both(lambda bench, place: lie(bench.store, self.tenancy.name), lie.__name__.replace("_", " "))
 
     # -- the same on both --------------------------------------------------------------------------------------------
@@ -485,7 +485,11 @@ class Life:
     # -- the store itself --------------------------------------------------------------------------------------------
     async def lie(self) -> None:
         """A few lies, each to the first run that it fits."""
-        lies, chance, tenant = self.random.sample(LIES, LIES_AT_ONCE), self.random.getrandbits(32), self.tenancy.name
+        lies, chance, tenant = (
+            self.random.sample(INVALID_WRITES, INVALID_AT_ONCE),
+            self.random.getrandbits(32),
+            self.tenancy.name,
+        )
         runs = self.random.sample(self.tenancy.runs, len(self.tenancy.runs))
 
         async def act(bench: Bench, place: int) -> Any:
@@ -568,29 +572,29 @@ async def _answered(work: Awaitable[Any]) -> Any:
         return problem
 
 
-OPERATIONS: dict[Callable[[Life], Awaitable[None]], int] = {
-    Life.time_passes: 7,
-    Life.sweep: 6,
-    Life.publish: 1,
-    Life.start: 4,
-    Life.start_idle: 1,
-    Life.rerun: 2,
-    Life.register: 1,
-    Life.worker_life: 6,
-    Life.raw_beat: 4,
-    Life.claim: 7,
-    Life.report: 8,
-    Life.work: 12,
-    Life.renew: 5,
-    Life.decide: 6,
-    Life.complete: 4,
-    Life.send: 7,
-    Life.cancel: 1,
-    Life.set_aside: 4,
-    Life.retire: 4,
-    Life.forget: 4,
-    Life.lie: 12,
-    Life.look: 10,
+OPERATIONS: dict[Callable[[Comparison], Awaitable[None]], int] = {
+    Comparison.time_passes: 7,
+    Comparison.sweep: 6,
+    Comparison.publish: 1,
+    Comparison.start: 4,
+    Comparison.start_idle: 1,
+    Comparison.rerun: 2,
+    Comparison.register: 1,
+    Comparison.worker_life: 6,
+    Comparison.raw_beat: 4,
+    Comparison.claim: 7,
+    Comparison.report: 8,
+    Comparison.work: 12,
+    Comparison.renew: 5,
+    Comparison.decide: 6,
+    Comparison.complete: 4,
+    Comparison.send: 7,
+    Comparison.cancel: 1,
+    Comparison.set_aside: 4,
+    Comparison.retire: 4,
+    Comparison.forget: 4,
+    Comparison.lie: 12,
+    Comparison.look: 10,
 }
 """What may happen, and how often on average."""
 

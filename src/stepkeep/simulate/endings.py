@@ -12,8 +12,8 @@ import msgspec
 
 from stepkeep.kernel.definition import Effect
 from stepkeep.kernel.states import STEP_WAITING, Rollback, RunState, StepState
-from stepkeep.rehearsal.fates import Deviation, Fate
-from stepkeep.rehearsal.world import World
+from stepkeep.simulate.fates import Deviation, Fate
+from stepkeep.simulate.world import World
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,10 +21,10 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepSt
 from stepkeep.store.protocol import IdempotencyKey, NewRun, RunChange, Store, Want, WorkerChange, Write
 from stepkeep_lab.simulation.store import ModelStore
 
-Lie = Callable[[Store, str, str, Random], Awaitable[Any]]
+InvalidWrite = Callable[[Store, str, str, Random], Awaitable[Any]]
 """Given a store, a tenant, one of its runs and chance."""
 
-LastLie = Callable[[Store, str], Awaitable[Any]]
+LastInvalidWrite = Callable[[Store, str], Awaitable[Any]]
 
 STRANGER = "ffffffff-0000-7000-8000-000000000000"
 """The id of a run that was never started; it sorts last."""
@@ -184,7 +184,7 @@ async def a_deletion(store: Store, tenant: str, run_id: str, random: Random) -> 
     return f"deleted from {table}"
 
 
-LIES: tuple[Lie, ...] = (
+INVALID_WRITES: tuple[InvalidWrite, ...] = (
     a_stale_row,
     a_deletion,
     a_finished_run,
@@ -242,7 +242,7 @@ async def stranded_runs(store: Store, tenant: str) -> Any:
     )
 
 
-LAST_LIES: tuple[LastLie, ...] = (stranded_runs, a_used_key, a_worker_again)
+LAST_INVALID_WRITES: tuple[LastInvalidWrite, ...] = (stranded_runs, a_used_key, a_worker_again)
 """What would spoil a life, and so comes at its end."""
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stepkeep_lab.bench.machine import processor
-from stepkeep_lab.bench.parties import Spent, cpu_of, cpu_of_family, cpu_of_sessions, memory_of, spent
+from stepkeep_lab.bench.resource_usage import Spent, cpu_of, cpu_of_family, cpu_of_sessions, memory_of, spent
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 

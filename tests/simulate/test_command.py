@@ -10,8 +10,8 @@ import pytest
 from stepkeep.cli.main import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-STUCK = str(EXAMPLES / "rehearsal" / "stuck.yaml")
-LEAVING = str(EXAMPLES / "rehearsal" / "uncompensated.yaml")
+STUCK = str(EXAMPLES / "simulate" / "stuck.yaml")
+LEAVING = str(EXAMPLES / "simulate" / "uncompensated.yaml")
 CLEAN = str(EXAMPLES / "nightly_report.yaml")
 
 

@@ -1,7 +1,7 @@
 """Everything that can happen to a run in a given state: timers, workers, people and messages.
 
-A move is an event for `decide`, or something that the engine does not see (a worker dies, a lease expires). A probe is
-an event that must change nothing: stale reports, early sweeps, unknown workers, wrong tokens, duplicates.
+An action is an event for `decide`, or something that the engine does not see (a worker dies, a lease expires). A probe
+is an event that must change nothing: stale reports, early sweeps, unknown workers, wrong tokens, duplicates.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STALE = (Completed(token=TOKEN), Failed(category=Category.TRANSIENT, error="no")
 
 
 class By(StrEnum):
-    """Who brings a move. What only an operator or the run's own timeout could bring is no reason to go on waiting."""
+    """What causes an action. A wait that only an operator or the run timeout could end counts as a dead end."""
 
     TIME = "time"
     WORKER = "worker"
@@ -66,7 +66,7 @@ HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, Step
 """What brings a run closer to its end, quickest first; everything else only if none of these does."""
 
 
-class Move(NamedTuple):
+class Action(NamedTuple):
     """One thing that may happen. Without an event it is a fault that the engine does not see."""
 
     label: str
@@ -84,8 +84,8 @@ class Move(NamedTuple):
         return HOMEWARDS.index(type(said)) if type(said) in HOMEWARDS else len(HOMEWARDS)
 
 
-class Moves:
-    """All moves and probes of one case."""
+class Actions:
+    """All actions and probes of one case."""
 
     def __init__(self, case: Case, plan: Plan) -> None:
         self.plan = plan
@@ -95,54 +95,54 @@ class Moves:
             actor="w", worker=WORKER, lease=30, slots=1, queues=frozenset(range(1, 2 * plan.size + 2))
         )
 
-    def of(self, state: State) -> Iterator[Move]:
-        """Every move that is possible here."""
+    def of(self, state: State) -> Iterator[Action]:
+        """Every action that is possible here."""
         if state.run.state is RunState.IDLE:
-            yield Move("start", By.START, RunStarted(**WHO, actor="ann"))
+            yield Action("start", By.START, RunStarted(**WHO, actor="ann"))
         for row in state.rows.values():
             yield from self._of_row(state, row)
         for no in state.alive:
             yield from self._reports(state, state.rows[no])
-            yield Move(f"crash of the holder of {self.plan.at(no).name}", By.FAULT, crashes=no)
+            yield Action(f"crash of the holder of {self.plan.at(no).name}", By.FAULT, crashes=no)
         for name in self.events:
             awaited = any(_awaits(row, name) for row in state.rows.values())
             if awaited or len(state.inbox) < KEPT:
-                yield Move(f"message {name}", By.WAIT if awaited else By.OPERATOR, self._message("new", name))
+                yield Action(f"message {name}", By.WAIT if awaited else By.OPERATOR, self._message("new", name))
         if state.run.due_at is not None:
             by = By.TIME if state.run.state is RunState.STOPPING else By.TIMEOUT
-            yield Move("run due", by, TimeCame(**WHO, actor="sweep"), now=FAR)
+            yield Action("run due", by, TimeCame(**WHO, actor="sweep"), now=FAR)
         for compensate in (False, True):
             label = "cancel and undo" if compensate else "cancel"
-            yield Move(label, By.OPERATOR, CancelRequested(**WHO, actor="cyd", compensate=compensate))
+            yield Action(label, By.OPERATOR, CancelRequested(**WHO, actor="cyd", compensate=compensate))
 
-    def _of_row(self, state: State, row: Step) -> Iterator[Move]:
+    def _of_row(self, state: State, row: Step) -> Iterator[Action]:
         no, name = row.no, self.plan.at(row.no).name
         if row.ready_at is not None and len(state.alive) < WORKERS:
-            yield Move(f"claim {name}", By.WORKER, self._claim(no))
+            yield Action(f"claim {name}", By.WORKER, self._claim(no))
         if row.worker is not None:
             if row.due_at == RAN_OUT:
-                yield Move(f"sweep {name}", By.TIME, TimeCame(**WHO, actor="sweep", no=no))
+                yield Action(f"sweep {name}", By.TIME, TimeCame(**WHO, actor="sweep", no=no))
             else:
-                yield Move(f"lease of {name} runs out", By.TIME, runs_out=no)
+                yield Action(f"lease of {name} runs out", By.TIME, runs_out=no)
         elif row.due_at is not None:
-            yield Move(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
+            yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
         if row.state is StepState.AWAITING_APPROVAL:
-            yield Move(f"approve {name}", By.WAIT, self._gate("ann", True, no))
-            yield Move(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
-            yield Move(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
-            yield Move(f"reject {name}", By.WAIT, self._gate("bea", False, no))
+            yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
+            yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
+            yield Action(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
+            yield Action(f"reject {name}", By.WAIT, self._gate("bea", False, no))
         if row.state is StepState.AWAITING_COMPLETION:
             for outcome in ManualOutcome:
-                yield Move(f"complete {name} as {outcome}", By.WAIT, self._complete(no, TOKEN, outcome))
+                yield Action(f"complete {name} as {outcome}", By.WAIT, self._complete(no, TOKEN, outcome))
 
-    def _reports(self, state: State, row: Step) -> Iterator[Move]:
+    def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.at(row.no).name
         for outcome in self._outcomes(state, row):
             said = type(outcome).__name__
             event = self.report(row.no, row.fence, outcome)
-            yield Move(f"{said} {name}", By.WORKER, event)
+            yield Action(f"{said} {name}", By.WORKER, event)
             if isinstance(outcome, Completed | RulesPassed):
-                yield Move(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
+                yield Action(f"{said} {name}, then claim", By.WORKER, event, claimer=self._chained)
 
     def _outcomes(self, state: State, row: Step) -> Iterator[Outcome]:
         planned = self.plan.at(row.no)

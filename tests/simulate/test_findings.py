@@ -1,4 +1,4 @@
-"""A rehearsal finds what is wrong with the ways a definition may end, and stays silent about what is not."""
+"""`stepkeep simulate` finds what is wrong with the ways a definition may end, and stays silent about what is not."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 from stepkeep.definition.native import load_text
 from stepkeep.dialects.registry import load_file
-from stepkeep.rehearsal.findings import Finding, Kind
-from stepkeep.rehearsal.report import rehearse
+from stepkeep.simulate.findings import Finding, Kind
+from stepkeep.simulate.report import simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def found(text: str) -> list[Finding]:
-    return list(rehearse(load_text(text, "w.yaml")).findings)
+    return list(simulate(load_text(text, "w.yaml")).findings)
 
 
 def kinds(text: str) -> set[tuple[str, str | None]]:
@@ -24,7 +24,7 @@ def kinds(text: str) -> set[tuple[str, str | None]]:
 
 # -- the two planted traps ---------------------------------------------------------------------------------------------
 def test_the_planted_stuck_path_is_found() -> None:
-    report = rehearse(load_file(EXAMPLES / "rehearsal" / "stuck.yaml"))
+    report = simulate(load_file(EXAMPLES / "simulate" / "stuck.yaml"))
     assert [(one.kind, one.step) for one in report.serious] == [(Kind.STUCK, "second-look")]
     assert report.serious[0].paths == ("nobody decides second-look",)
     (stuck,) = [ending for ending in report.endings if not ending.ended]
@@ -32,7 +32,7 @@ def test_the_planted_stuck_path_is_found() -> None:
 
 
 def test_the_planted_uncompensated_path_is_found() -> None:
-    report = rehearse(load_file(EXAMPLES / "rehearsal" / "uncompensated.yaml"))
+    report = simulate(load_file(EXAMPLES / "simulate" / "uncompensated.yaml"))
     assert [(one.kind, one.step) for one in report.serious] == [
         (Kind.UNCOMPENSATED, "reserve-goods"),
         (Kind.UNCOMPENSATED, "charge-card"),
@@ -48,9 +48,9 @@ def test_the_planted_uncompensated_path_is_found() -> None:
     ],
 )
 def test_a_mended_trap_is_clean(trap: str, wrong: str, right: str) -> None:
-    text = (EXAMPLES / "rehearsal" / trap).read_text(encoding="utf-8")
+    text = (EXAMPLES / "simulate" / trap).read_text(encoding="utf-8")
     assert wrong in text
-    assert rehearse(load_text(text.replace(wrong, right), trap)).serious == ()
+    assert simulate(load_text(text.replace(wrong, right), trap)).serious == ()
 
 
 # -- the other examples ------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_the_examples_are_clean_or_their_findings_are_known(file: Path) -> None:
-    serious = {(finding.kind, finding.step) for finding in rehearse(load_file(file)).serious}
+    serious = {(finding.kind, finding.step) for finding in simulate(load_file(file)).serious}
     assert serious == EXPECTED.get(file.stem, set())
 
 
@@ -139,7 +139,7 @@ def test_a_hook_that_is_tried_once_is_remarked_on() -> None:
 def test_what_somebody_wished_for_is_no_finding() -> None:
     steps = f"[{UNDOABLE}, {{name: g, approval: {{deadline: 1m}}}}]"
     text = f"{{workflow: w, timeout: 1h, on_failure: compensate, steps: {steps}}}"
-    report = rehearse(load_text(text, "w.yaml"))
+    report = simulate(load_text(text, "w.yaml"))
     left = [ending for ending in report.endings if ending.left]
     assert left, "a plain cancel and a failing hook do leave things behind"
     assert report.serious == ()

@@ -41,7 +41,7 @@ SET_CLOCK = "select setval('lab_clock', $1)"
 QUICK_DEADLOCKS = "alter database {name} set deadlock_timeout = '50ms'"
 
 
-class Ground(Protocol):
+class Databases(Protocol):
     """Gives out empty databases of one kind, one after the other."""
 
     def fresh(self) -> AbstractAsyncContextManager[Store]: ...
@@ -67,7 +67,7 @@ def model_store() -> ModelStore:
     return ModelStore(Database(lambda: BASE))
 
 
-class SqliteGround:
+class SqliteDatabases:
     """Files in a folder of the caller's."""
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +83,7 @@ class SqliteGround:
             file.unlink()
 
 
-class PostgresGround:
+class PostgresDatabases:
     """One database of a running server; `dsn` leads to it."""
 
     def __init__(self, dsn: str) -> None:
@@ -126,12 +126,12 @@ class PostgresGround:
 
 
 @contextmanager
-def postgres_ground(server: PostgresServer) -> Iterator[PostgresGround]:
+def postgres_databases(server: PostgresServer) -> Iterator[PostgresDatabases]:
     """A database of its own on this server, migrated now."""
     with server.fresh_database(empty=True) as dsn:
-        ground = PostgresGround(dsn)
-        asyncio.run(ground.prepare())
-        yield ground
+        databases = PostgresDatabases(dsn)
+        asyncio.run(databases.prepare())
+        yield databases
 
 
 @asynccontextmanager

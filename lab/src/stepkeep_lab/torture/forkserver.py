@@ -37,7 +37,7 @@ class News(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int = 0
 
 
-class Nursery:
+class Forkserver:
     """Its children, by process id."""
 
     def __init__(self) -> None:
@@ -118,4 +118,4 @@ class Nursery:
 
 
 if __name__ == "__main__":
-    Nursery().serve()
+    Forkserver().serve()

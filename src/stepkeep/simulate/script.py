@@ -26,11 +26,11 @@ from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
-from stepkeep.rehearsal.fates import Fate, Part, Place, nuisance
-from stepkeep.rehearsal.world import RUN_ID, TENANT, WORKER, World
+from stepkeep.simulate.fates import Fate, Part, Place, nuisance
+from stepkeep.simulate.world import RUN_ID, TENANT, WORKER, World
 
-TOKEN = "rehearsal"  # noqa: S105 - the hash of a token that opens nothing
-HEAD: dict[str, Any] = {"tenant": TENANT, "run_id": RUN_ID, "actor": "rehearsal"}
+TOKEN = "simulate"  # noqa: S105 - the hash of a token that opens nothing
+HEAD: dict[str, Any] = {"tenant": TENANT, "run_id": RUN_ID, "actor": "simulate"}
 
 
 class Happening(NamedTuple):

@@ -24,8 +24,8 @@ from stepkeep.operations.transact import Claim
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import IdempotencyKey, Lease, NewRun, Write
 from stepkeep_lab.storecheck.bench import TENANT, Bench, task
-from stepkeep_lab.storecheck.grounds import BASE, REAL_CLOCK, SET_CLOCK, PostgresGround, opened
-from stepkeep_lab.storecheck.lies import newborn
+from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
+from stepkeep_lab.storecheck.invalid_writes import newborn
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -243,16 +243,16 @@ SCENES: tuple[Play, ...] = (
 )
 
 
-def stage(play: Play, ground: PostgresGround) -> str | None:
+def stage(play: Play, databases: PostgresDatabases) -> str | None:
     """Play one scene on an empty database; what went wrong, if anything did."""
-    return asyncio.run(_stage(play, ground))
+    return asyncio.run(_stage(play, databases))
 
 
-async def _stage(play: Play, ground: PostgresGround) -> str | None:
-    await ground.empty()
-    rival = await asyncpg.connect(ground.dsn)
+async def _stage(play: Play, databases: PostgresDatabases) -> str | None:
+    await databases.empty()
+    rival = await asyncpg.connect(databases.dsn)
     try:
-        async with asyncio.timeout(3 * PATIENCE), opened(PostgresStore(ground.dsn)) as store:
+        async with asyncio.timeout(3 * PATIENCE), opened(PostgresStore(databases.dsn)) as store:
             bench = Bench(store)
             plan = await bench.publish(FLAT)
             for _ in range(2):

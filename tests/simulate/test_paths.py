@@ -10,8 +10,8 @@ from stepkeep.definition.native import load_text
 from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import SECOND, Definition, Dependency, Effect, Handler, StepDefinition, Undo
 from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
-from stepkeep.rehearsal.endings import Ending
-from stepkeep.rehearsal.report import Report, rehearse
+from stepkeep.simulate.endings import Ending
+from stepkeep.simulate.report import Report, simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 S = StepState
@@ -27,7 +27,7 @@ steps:
 
 
 def walked(text: str, **options: object) -> Report:
-    return rehearse(load_text(text, "w.yaml"), **options)  # type: ignore[arg-type]
+    return simulate(load_text(text, "w.yaml"), **options)  # type: ignore[arg-type]
 
 
 def ends(report: Report) -> dict[str, Ending]:
@@ -221,7 +221,7 @@ def chain(length: int) -> Definition:
 
 
 def test_more_paths_than_are_wanted_become_a_sample_that_says_so() -> None:
-    whole, sample = rehearse(chain(6)), rehearse(chain(6), max_paths=20)
+    whole, sample = simulate(chain(6)), simulate(chain(6), max_paths=20)
     assert whole.unwalked == 0
     assert len(sample.endings) <= 22
     assert sample.unwalked > 0
@@ -231,7 +231,7 @@ def test_more_paths_than_are_wanted_become_a_sample_that_says_so() -> None:
 
 def test_a_thousand_steps_are_walked_in_bounded_time() -> None:
     told: list[tuple[int, int]] = []
-    report = rehearse(chain(1000), progress=lambda done, total: told.append((done, total)))
+    report = simulate(chain(1000), progress=lambda done, total: told.append((done, total)))
     assert len(report.endings) > 100
     assert report.unwalked > 0
     assert told
@@ -246,7 +246,7 @@ def test_progress_is_told() -> None:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_path_of_every_example_ends_or_waits(file: Path) -> None:
-    report = rehearse(load_file(file))
+    report = simulate(load_file(file))
     assert report.endings[0].state is RunState.SUCCEEDED
     for ending in report.endings:
         assert ending.ended or ending.waits, ending.path

@@ -22,7 +22,7 @@ def _take_nothing(self: CoalescingNotifier, topics: Collection[int]) -> frozense
 
 
 @contextmanager
-def muffled(wanted: bool = True) -> Iterator[None]:
+def muted(wanted: bool = True) -> Iterator[None]:
     """No notifier of this process sends anything as long as the block runs."""
     publish, take_due = CoalescingNotifier.publish, CoalescingNotifier.take_due
     if wanted:
@@ -36,5 +36,5 @@ def muffled(wanted: bool = True) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    with muffled():
+    with muted():
         runpy.run_module("stepkeep.cli.main", run_name="__main__")

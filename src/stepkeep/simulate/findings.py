@@ -14,8 +14,8 @@ import msgspec
 from stepkeep.definition.durations import format_duration
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, StepDefinition
 from stepkeep.kernel.states import OnFailure, RunState
-from stepkeep.rehearsal.endings import Ending
-from stepkeep.rehearsal.fates import Fate
+from stepkeep.simulate.endings import Ending
+from stepkeep.simulate.fates import Fate
 
 SHOWN = 3
 

@@ -1,7 +1,7 @@
 """Runs one seed from its scenario to its result: faults, then calm until every run has ended, then the verdict.
 
 The same scenario always gives the same result, byte for byte: `digest` covers all journals, the heads of all rows and
-the log of faults. Campaigns, the shrinker, the planted bugs and the tests call `play`.
+the log of faults. Campaigns, the shrinker, the planted bugs and the tests call `run_seed`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from stepkeep.operations import decisions, start, workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
-from stepkeep_lab.simulation.cast import Server, Workplace
 from stepkeep_lab.simulation.definitions import correspondence, draw_definition
 from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.handlers import make_registry
 from stepkeep_lab.simulation.loop import Stalled
 from stepkeep_lab.simulation.people import People
+from stepkeep_lab.simulation.processes import Server, Workplace
 from stepkeep_lab.simulation.scenario import Scenario
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
@@ -75,11 +75,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations
 
 
-def play(scenario: Scenario) -> Result:
+def run_seed(scenario: Scenario) -> Result:
     """Play a scenario and tell what came of it."""
     with _determined(scenario.seed), _complaints() as complaints:
         stage = Stage(scenario)
-        drama = _Drama(stage)
+        drama = _Simulation(stage)
         try:
             stage.loop.run_until_complete(drama.main())
         except Stalled as problem:
@@ -97,7 +97,7 @@ class Overrun(Exception):
     """The seed took more callbacks than any sensible one."""
 
 
-class _Drama:
+class _Simulation:
     """The acts of one seed."""
 
     def __init__(self, stage: Stage) -> None:
