@@ -25,13 +25,17 @@ from tests.store.values import (
 
 from stepkeep.kernel.rows import Note, Run, Step
 from stepkeep.kernel.states import RunState, StepState, StopCause
-from stepkeep.store.protocol import Due, Lease, Loaded, Propose, Renewed, Store, Write
+from stepkeep.store.protocol import Due, Lease, Loaded, Propose, Renewed, RunKey, Store, Write
 
 Claim = tuple[str, str, int]
 
 
 async def propose(
-    store: Store, limit: int = 100, queues: tuple[int, ...] = (QUEUE,), after: int | None = None
+    store: Store,
+    limit: int = 100,
+    queues: tuple[int, ...] = (QUEUE,),
+    after: int | None = None,
+    run: RunKey | None = None,
 ) -> Loaded:
     seen: list[Loaded] = []
 
@@ -39,7 +43,7 @@ async def propose(
         seen.append(loaded)
         return Write()
 
-    await store.change((), decide, Propose(queues=queues, limit=limit, after=after))
+    await store.change((), decide, Propose(queues=queues, limit=limit, after=after, run=run))
     return seen[-1]
 
 
@@ -83,6 +87,19 @@ async def test_proposals_come_by_priority_then_ready_time_then_run_then_number(s
     one_queue = [(*key(number), no) for number, no in order if (number, no) not in {(2, 0), (2, 2)}]
     assert (await propose(store)).proposed == one_queue
     assert (await propose(store, limit=2)).proposed == one_queue[:2]
+
+
+async def test_a_claim_for_one_run_proposes_no_step_of_another(store: Store) -> None:
+    await save(
+        store,
+        new_run(1, (ready(1, 0, at=50, priority=9),)),
+        new_run(2, (ready(2, 0, at=60), ready(2, 1, at=50), ready(2, 2, at=40, queue=8), a_step(2, 3))),
+    )
+    assert (await propose(store, run=key(2))).proposed == [(*key(2), 0), (*key(2), 1)]
+    assert (await propose(store, run=key(2), limit=1)).proposed == [(*key(2), 0)]
+    assert (await propose(store, run=key(2), queues=(8,))).proposed == [(*key(2), 2)]
+    assert (await propose(store, run=key(3))).proposed == []
+    assert (await propose(store, run=("another tenant", key(2)[1]))).proposed == []
 
 
 async def test_only_claimable_steps_are_proposed(store: Store) -> None:

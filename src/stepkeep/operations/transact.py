@@ -29,7 +29,7 @@ from stepkeep.operations.clock import Clock
 from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Basis, Loaded, More, Propose, Store, Transaction, Want, Write
+from stepkeep.store.protocol import Basis, Loaded, More, Propose, RunKey, Store, Transaction, Want, Write
 
 MAX_CONFLICT_RETRIES = 12
 """How often a transaction that conflicts with another one is run before the caller is told."""
@@ -169,24 +169,28 @@ class Transactor:
         return await self.submit_all(events)
 
     # -- workers -----------------------------------------------------------------------------------------------------
-    async def claim(self, claimer: Claimer, *, limit: int, after: int | None = None) -> list[Claim]:
-        """Claim up to `limit` ready steps of the worker's queues."""
+    async def claim(
+        self, claimer: Claimer, *, limit: int, after: int | None = None, run: RunKey | None = None
+    ) -> list[Claim]:
+        """Claim up to `limit` ready steps of the worker's queues; with `run`, of that run alone."""
         if limit <= 0 or not claimer.queues:
             return []
         while True:
             beyond = self._hidden_steps
-            batch = await self._claim_beyond(claimer, limit, beyond, after)
+            batch = await self._claim_beyond(claimer, limit, beyond, after, run)
             self._hidden_steps = min(batch.passed_over, MOST_HIDDEN)
             claimed = claims_of(batch)
             # Steps of runs that cannot be read stay in front of the queue: the next claim reaches beyond them.
             if claimed or self._hidden_steps <= beyond:
                 return claimed
 
-    async def _claim_beyond(self, claimer: Claimer, limit: int, beyond: int, after: int | None) -> DecisionBatch:
+    async def _claim_beyond(
+        self, claimer: Claimer, limit: int, beyond: int, after: int | None, run: RunKey | None
+    ) -> DecisionBatch:
         """Claim up to `limit` steps; propose `beyond` more, because that many are known to be unreadable."""
-        propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit + beyond, after=after)
+        propose = Propose(queues=tuple(sorted(claimer.queues)), limit=limit + beyond, after=after, run=run)
         unlocked = None
-        if self.store.prefers_optimistic_claims and self._monotonic() >= self._locked_claims_until:
+        if run is None and self.store.prefers_optimistic_claims and self._monotonic() >= self._locked_claims_until:
             unlocked = Unlocked(Basis.READ, await self.store.find_claimable(propose))
         if unlocked is not None and not unlocked.loaded.proposed:
             batch = ClaimBatch(self.plans, claimer, limit)

@@ -48,12 +48,13 @@ class Propose(msgspec.Struct, frozen=True, kw_only=True):
 
     That order gives each run its share of the proposals. Within a run, the share goes to the claimable steps of these
     queues with the lowest numbers, whenever they became ready. Runs that another transaction holds are skipped; `after`
-    is a low-water mark on `ready_at` for the shares.
+    is a low-water mark on `ready_at` for the shares. With `run`, every share is that run's, and its lock is waited for.
     """
 
     queues: tuple[int, ...]
     limit: int
     after: int | None = None
+    run: RunKey | None = None
 
 
 class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,8 @@ def due(tables: Tables, now: int, limit: int) -> list[Due]:
 
 def shares(tables: Tables, now: int, propose: Propose) -> list[RunKey]:
     """The runs of claimable steps in the order between runs, once for each of these steps."""
+    if propose.run is not None:
+        return [propose.run] * propose.limit if propose.run in tables.runs else []
     queues, after = frozenset(propose.queues), propose.after
     found = [
         (-step.priority, step.ready_at, step.run_id, step.no, step.tenant)

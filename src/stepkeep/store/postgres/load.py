@@ -98,6 +98,9 @@ class Loading:
 
     async def _lock_shares(self, propose: Propose) -> list[RunKey]:
         """Lock the runs of claimable steps that no other transaction holds; a run is listed once for each share."""
+        if propose.run is not None:
+            await self._lock({propose.run})
+            return [propose.run] * propose.limit if propose.run in self.loaded.runs else []
         found = await fetch(
             self.connection,
             SQL.propose_steps,

@@ -17,7 +17,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
-from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, Want, Write
+from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row, json_text
@@ -97,16 +97,11 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:
     """Find claimable steps in claim order, and load them with their runs."""
-    since = -(2**63) if propose.after is None else propose.after
-    queries = [(queue, since, loaded.now, propose.limit) for queue in dict.fromkeys(propose.queues)]
-    found: list[Row] = connection.executemany(SQL.propose_steps, queries).fetchall()
-    if len(queries) > 1:
-        # Each queue's rows come in claim order; the first of all queues are among the first of each.
-        found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
-        del found[propose.limit :]
-    shares = [(tenant, run_id) for _, _, run_id, _, tenant in found]
+    shares = _shares(connection, propose, loaded.now) if propose.run is None else [propose.run] * propose.limit
     runs = set(shares)
     _load_runs(connection, runs - loaded.runs.keys(), loaded)
+    if propose.run is not None and propose.run not in loaded.runs:
+        return
     for key in runs - loaded.runs.keys() - loaded.barred.keys():
         loaded.barred[key] = unreadable("runs", key, (), "the run has steps and no row of its own")
     queues, lowest = json_text(list(propose.queues)), {}
@@ -119,6 +114,18 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
         lowest[key] = [row[2] for row in steps]
         _keep_steps(steps, loaded)
     shared.fill(shares, lowest, loaded)
+
+
+def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[RunKey]:
+    """The runs of claimable steps in claim order, once for each step."""
+    since = -(2**63) if propose.after is None else propose.after
+    queries = [(queue, since, now, propose.limit) for queue in dict.fromkeys(propose.queues)]
+    found: list[Row] = connection.executemany(SQL.propose_steps, queries).fetchall()
+    if len(queries) > 1:
+        # Each queue's rows come in claim order; the first of all queues are among the first of each.
+        found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
+        del found[propose.limit :]
+    return [(tenant, run_id) for _, _, run_id, _, tenant in found]
 
 
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
