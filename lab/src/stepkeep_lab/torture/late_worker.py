@@ -17,7 +17,7 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import AttemptState, Category
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.store.protocol import Store
+from stepkeep.store.protocol import RunKey, Store
 from stepkeep_lab.torture.ledger import Tally
 from stepkeep_lab.torture.points import Doing, doing
 
@@ -37,9 +37,11 @@ class LateTransactor(Transactor):
         self._unanswered: set[Name] = set()
         self._late: set[asyncio.Task[None]] = set()
 
-    async def claim(self, claimer: Claimer, *, limit: int, after: int | None = None) -> list[Claim]:
+    async def claim(
+        self, claimer: Claimer, *, limit: int, after: int | None = None, run: RunKey | None = None
+    ) -> list[Claim]:
         doing.set(Doing.CLAIM)
-        return await super().claim(claimer, limit=limit, after=after)
+        return await super().claim(claimer, limit=limit, after=after, run=run)
 
     async def submit_all(self, events: Sequence[Event]) -> list[Answer]:
         doing.set(Doing.SWEEP if any(isinstance(event, TimeCame) for event in events) else Doing.OTHER)
