@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.states import RunState
 from tests.acceptance.processes import eventually, fleet
+from tests.suites import in_proof
 from tests.workbench import SECOND, TENANT, benches, task
 
-RUNS = 30
 
-
+@pytest.mark.parametrize("runs", [8, in_proof(30)])
 def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_before_the_commit(
-    database_url: str, tmp_path: Path
+    database_url: str, tmp_path: Path, runs: int
 ) -> None:
     async def scene() -> None:
         sqlite = database_url.startswith("sqlite")
@@ -23,23 +25,22 @@ def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_be
         step = task("transfer", executor=handler, transactional=True, timeout=60 * SECOND)
         async with benches(database_url) as (bench,):
             plan = await bench.publish(Definition(name="transfer", version=1, steps=(step,), lease=SECOND))
-            run_ids = [await bench.start(plan) for _ in range(RUNS)]
+            run_ids = [await bench.start(plan, b'{"dies":%s}' % (b"false", b"true")[no % 3 == 0]) for no in range(runs)]
             with fleet(database_url, tmp_path) as workers:
-                workers.allow("dies")
 
                 async def all_done() -> bool:
                     if all(process.poll() is not None for process in workers.processes):
                         workers.launch(2)
                     counts = await bench.store.count_runs(TENANT)
-                    return counts.get(RunState.SUCCEEDED, 0) == RUNS
+                    return counts.get(RunState.SUCCEEDED, 0) == runs
 
                 await eventually(all_done, "every transfer to be made")
                 tries = sum(workers.marked(f"tries-{run_id}") for run_id in run_ids)
                 deaths = sum(process.poll() == -9 for process in workers.processes)
             assert deaths > 0, "no worker died between its write and its commit: nothing was shown"
-            assert tries > RUNS
+            assert tries > runs
             assert sorted(await read_table(database_url)) == sorted(run_ids)
-            print(f"{tries} tries, {deaths} workers killed before their commit, {RUNS} transfers, each once")
+            print(f"{tries} tries, {deaths} workers killed before their commit, {runs} transfers, each once")
 
     asyncio.run(scene())
 

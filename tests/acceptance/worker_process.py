@@ -46,10 +46,10 @@ def kill_worker(ctx: sk.Context) -> None:
 
 @sk.step("transfer", transactional=True, mode="thread")
 def transfer(ctx: sk.Context) -> None:
-    """A write beside the decision; every third try dies after the write and before the commit."""
+    """A write beside the decision; the first try dies after the write and before the commit, if the input says so."""
     mark(f"tries-{ctx.run_id}")
     ctx.connection.execute("insert into transfers (run_id) values (?)", (ctx.run_id,))
-    if (MARKS / "dies").exists() and int(ctx.run_id[-1], 16) % 3 == 0:
+    if ctx.input["dies"]:
         tried = (MARKS / f"tries-{ctx.run_id}").read_text(encoding="utf-8").count("\n")
         if tried == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -59,7 +59,7 @@ def transfer(ctx: sk.Context) -> None:
 async def transfer_async(ctx: sk.Context) -> None:
     mark(f"tries-{ctx.run_id}")
     await ctx.connection.execute("insert into transfers (run_id) values ($1)", ctx.run_id)
-    if (MARKS / "dies").exists() and int(ctx.run_id[-1], 16) % 3 == 0:
+    if ctx.input["dies"]:
         tried = (MARKS / f"tries-{ctx.run_id}").read_text(encoding="utf-8").count("\n")
         if tried == 1:
             os.kill(os.getpid(), signal.SIGKILL)

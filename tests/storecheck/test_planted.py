@@ -23,14 +23,10 @@ from stepkeep_lab.storecheck.mutants import MUTANTS
 from stepkeep_lab.storecheck.planting import SqlMutant, planted
 
 QUICK = (
-    "sqlite-no-version",
     "sqlite-counter-not-written",
-    "sqlite-still-claimable",
-    "sqlite-outbox-lost",
     "sqlite-due-missed",
     "postgres-no-lock",
     "postgres-claim-waits",
-    "postgres-lock-order",
     "postgres-renewal-without-lock",
     "postgres-counter-not-written",
 )
