@@ -36,6 +36,7 @@ from stepkeep.kernel.definition import (
 from stepkeep.kernel.definition import (
     Retry as KernelRetry,
 )
+from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category, OnFailure, StepState
 
 HERE = Path(__file__).parent
@@ -326,6 +327,21 @@ class TestHandlers:
         assert (a.timeout, a.retry.max_attempts, a.retry.initial) == (SECOND, 7, 3 * SECOND)
         assert a.undo is not None
         assert a.undo.executor == Handler(name="other")
+
+    def test_an_undo_has_the_capabilities_and_the_queue_of_its_own_handler(self, registry: Registry) -> None:
+        step("unmake", capabilities=["gpu"], queue="slow", registry=registry)(lambda: None)
+        text = "workflow: demo\nsteps: [{ name: a, uses: x, queue: fast, undo: %s }]"
+        main, undo, _ = queue_specs(load(text % "unmake", registry))
+        assert main is not None
+        assert (main.capabilities, main.group) == (("crm",), "fast")
+        assert undo is not None
+        assert (undo.capabilities, undo.group) == (("gpu",), "slow")
+        _, undo, _ = queue_specs(load(text % "{ uses: unmake, capabilities: [tpu], queue: later }", registry))
+        assert undo is not None
+        assert (undo.capabilities, undo.group) == (("gpu", "tpu"), "later")
+        _, undo, _ = queue_specs(load(text % "x.undo", registry))
+        assert undo is not None
+        assert (undo.capabilities, undo.group) == (("crm",), "fast"), "a handler that declares none has the step's"
 
     def test_an_unknown_handler_is_a_problem(self, registry: Registry) -> None:
         assert problems("workflow: demo\nsteps: [{ name: a, uses: x.undoo }]", registry) == [

@@ -8,13 +8,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from stepkeep.cli.main import main
 from stepkeep.conformance.report import Code
 from stepkeep.engine import AsyncEngine
-from stepkeep.errors import DefinitionChanged
-from stepkeep.kernel.definition import Command, Definition, StepDefinition
+from stepkeep.errors import Conflict, DefinitionChanged
+from stepkeep.kernel.definition import Command, Definition, StepDefinition, digest_of
+from stepkeep.kernel.plan import queue_specs
 from tests.store.raw import PostgresRaw, Raw, RefusedBySchema, SqliteRaw
 
 GOOD, EVIL = "touch-good", "touch-evil"
@@ -29,6 +32,25 @@ def program(folder: Path, name: str = "publish", version: int = 1) -> Definition
 
 def past_the_store(url: str) -> Raw:
     return SqliteRaw(url) if url.startswith("sqlite") else PostgresRaw(url)
+
+
+def test_a_document_from_before_a_field_was_added_is_the_same_definition(database_url: str, tmp_path: Path) -> None:
+    """Upgrading the engine must not force a new version on definitions that still say the same."""
+    definition = program(tmp_path)
+    old = msgspec.to_builtins(definition)
+    for step in old["steps"]:
+        del step["description"]
+    document = msgspec.json.encode(old, order="sorted")
+
+    async def act() -> None:
+        async with AsyncEngine(database_url, auto_migrate=True) as engine:
+            asked = (definition.name, definition.version, "native", digest_of(document), document)
+            await engine.store.publish("default", *asked, queue_specs(definition), "test")
+            assert (await engine.publish(definition)).digest == digest_of(document)
+            with pytest.raises(Conflict, match="other content"):
+                await engine.publish(replace(definition, timeout=1_000_000))
+
+    asyncio.run(act())
 
 
 async def without_guard(raw: Raw, statement: str) -> None:

@@ -139,7 +139,17 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
         retry=_retry(block.retry, (hook.retry if hook else None) or kernel.HOOK_RETRY),
+        capabilities=_own_capabilities(block, hook),
+        queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
     )
+
+
+def _own_capabilities(block: UndoBlock, hook: HandlerSpec | None) -> tuple[str, ...] | None:
+    """What the undo step requires of a worker by itself: as written, or as its handler declares."""
+    declared = hook.capabilities if hook else ()
+    if block.capabilities is None and not declared:
+        return None
+    return tuple(sorted({*(block.capabilities or ()), *declared}))
 
 
 def _spec(block: StepBlock | UndoBlock, handlers: Registry | None) -> HandlerSpec | None:

@@ -21,6 +21,7 @@ HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.p
 FieldName = Annotated[str, StringConstraints(pattern=f"^{bounds.FIELD_NAME.pattern}$")]
 Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
+QueueName = Annotated[str, StringConstraints(max_length=63)]
 DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
 OnFailure = Literal["abort", "skip", "continue", "compensate"]
 
@@ -192,6 +193,8 @@ class UndoBlock(Block):
     with_: Any = Field(default=None, alias="with")
     timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
     retry: RetryGiven = None
+    capabilities: Annotated[list[Word] | None, _given(list[Word])] = None
+    queue: Annotated[QueueName | None, _given(QueueName)] = None
 
 
 class StepBlock(Block):
@@ -224,7 +227,7 @@ class StepBlock(Block):
     completion: Annotated[CompletionBlock | None, _short("mode", CompletionBlock)] = None
     transactional: bool = False
     capabilities: list[Word] = []
-    queue: Annotated[str, StringConstraints(max_length=63)] = ""
+    queue: QueueName = ""
     order: Annotated[int | None, _given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
 

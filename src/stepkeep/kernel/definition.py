@@ -125,13 +125,18 @@ class Dependency(_Value, frozen=True, kw_only=True):
 
 
 class Undo(_Value, frozen=True, kw_only=True):
-    """The undo step of a step. `input_schema` is a JSON Schema that its inputs must match before the call."""
+    """The undo step of a step. `input_schema` is a JSON Schema that its inputs must match before the call.
+
+    `capabilities` and `queue` are None where they are those of the step.
+    """
 
     executor: Executor
     inputs: Any = None
     input_schema: dict[str, Any] | None = None
     timeout: int = 300 * SECOND
     retry: Retry = HOOK_RETRY
+    capabilities: tuple[str, ...] | None = None
+    queue: str | None = None
 
 
 class Approval(_Value, frozen=True, kw_only=True):

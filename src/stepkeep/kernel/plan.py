@@ -24,6 +24,7 @@ from stepkeep.kernel.definition import (
     Retry,
     Rules,
     StepDefinition,
+    Undo,
 )
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
@@ -121,18 +122,23 @@ def laid_out(definition: Definition) -> tuple[StepDefinition, ...]:
 def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
     """What each step number requires of a worker (None: no worker, or no such step)."""
     steps = laid_out(definition)
-    main = [_spec(step.executor, step) for step in steps]
-    undo = [_spec(step.undo.executor, step) if step.undo else None for step in steps]
+    main = [_spec(step.executor, step.capabilities, step.queue) for step in steps]
+    undo = [_undo_spec(step.undo, step) if step.undo else None for step in steps]
     check = QueueSpec(kind="rules") if definition.rules else None
     return (*main, *undo, check)
 
 
-def _spec(executor: Executor | None, step: StepDefinition) -> QueueSpec | None:
+def _undo_spec(undo: Undo, step: StepDefinition) -> QueueSpec | None:
+    capabilities = step.capabilities if undo.capabilities is None else undo.capabilities
+    return _spec(undo.executor, capabilities, step.queue if undo.queue is None else undo.queue)
+
+
+def _spec(executor: Executor | None, capabilities: Sequence[str], queue: str) -> QueueSpec | None:
     if executor is None:
         return None
     name = executor.name if isinstance(executor, Handler | Agent) else ""
     kind = str(executor.__struct_config__.tag)
-    return QueueSpec(kind=kind, name=name, capabilities=tuple(sorted(step.capabilities)), group=step.queue)
+    return QueueSpec(kind=kind, name=name, capabilities=tuple(sorted(capabilities)), group=queue)
 
 
 def build_plan(

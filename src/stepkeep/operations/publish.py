@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stepkeep.errors import Conflict, NotFound
-from stepkeep.kernel.definition import Definition, digest_of, encode_definition
+from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import StoredDefinition
 
 
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:
@@ -22,12 +23,17 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
         queue_specs(definition),
         actor,
     )
-    if stored.digest != digest:
+    if stored.digest != digest and not _has_same_meaning(stored, definition):
         raise Conflict(
             f"version {definition.version} of {definition.name} was published before with other content. "
             "A published version never changes: raise `version`."
         )
     return transactor.plans.add(stored)
+
+
+def _has_same_meaning(stored: StoredDefinition, definition: Definition) -> bool:
+    """Whether the stored document, written before fields with defaults were added, says the same."""
+    return digest_of(stored.document) == stored.digest and decode_definition(stored.document) == definition
 
 
 async def find_plan(transactor: Transactor, name: str, version: int | None, *, tenant: str) -> Plan:
