@@ -384,9 +384,16 @@ class AsyncEngine:
         run = view["run"]
         return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
 
-    async def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
-        """Everything about a run, in canonical names or in the shape of a dialect."""
+    async def show(self, run_id: str, *, as_: str | None = None, step: str | None = None) -> dict[str, Any]:
+        """Everything about a run, in canonical names or in the shape of a dialect.
+
+        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines.
+        """
         run_id = validate.run_id(run_id)
+        if step is not None and as_ is not None:
+            raise InvalidInput("show: give a step or a dialect, not both.")
+        if step is not None:
+            return await views.describe_step(self.transactor, run_id, step, tenant=self.tenant)
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
         return await views.describe_run(self.transactor, run_id, tenant=self.tenant)

@@ -135,6 +135,22 @@ def secrets_of_arguments(argv: Sequence[str]) -> tuple[str, ...]:
     return _worth_hiding(found)
 
 
+def hide_secrets(value: object) -> object:
+    """A JSON value in which every text under a secret name is hidden, at any depth.
+
+    >>> hide_secrets({"user": "ada", "login": {"api_key": "abcdef"}})
+    {'user': 'ada', 'login': {'api_key': '***'}}
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: HIDDEN
+            if isinstance(name, str) and _holds_secret(name) and isinstance(item, str)
+            else hide_secrets(item)
+            for name, item in value.items()
+        }
+    return [hide_secrets(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def without(text: str, secrets: Iterable[str]) -> str:
     """The text with every one of these secrets hidden; the longest first, because one may be part of another.
 

@@ -320,15 +320,17 @@ class Engine:
         """
         return self._call(self._core.result(run_id))
 
-    def show(self, run_id: str, *, as_: str | None = None) -> dict[str, Any]:
+    def show(self, run_id: str, *, as_: str | None = None, step: str | None = None) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect.
+
+        With `step`, that step alone, with the evidence of its attempts: traceback, inputs given, log lines.
 
         >>> done = engine.run(hello, {"name": "Ada"})
         >>> for step in engine.show(done.run_id)["steps"]:
         ...     print(step["name"], step["state"])
         greet succeeded
         """
-        return self._call(self._core.show(run_id, as_=as_))
+        return self._call(self._core.show(run_id, as_=as_, step=step))
 
     def explain(self, what: str, step: str | None = None) -> dict[str, Any]:
         """Why a run (or one of its steps), a queue or a worker does not move, and the command that moves it.

@@ -10,7 +10,9 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
+from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import exception_text, inert_line, type_name
 
 INDENT = "    "
@@ -22,22 +24,68 @@ class InertFormatter(logging.Formatter):
     """Formats any record without raising."""
 
     def format(self, record: logging.LogRecord) -> str:
-        record.message = _message(record)
+        about = " ".join(f"{name} {value}" for name, value in _about(record).items())
+        record.message = _message(record) + (f" [{about}]" if about else "")
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
-        lines = [inert_line(self.formatMessage(record))]
-        if record.exc_info and record.exc_info[1] is not None:
-            lines += traceback_lines(record.exc_info[1])
-        if record.stack_info:
-            lines += (f"{INDENT}{inert_line(line)}" for line in str(record.stack_info).split("\n"))
-        return "\n".join(lines)
+        return "\n".join([inert_line(self.formatMessage(record)), *_trace(record)])
 
 
-def install_log(level: int) -> None:
+def _trace(record: logging.LogRecord) -> Iterator[str]:
+    """The traceback and the stack of a record, indented."""
+    if record.exc_info and record.exc_info[1] is not None:
+        yield from traceback_lines(record.exc_info[1])
+    if record.stack_info:
+        yield from (f"{INDENT}{inert_line(line)}" for line in str(record.stack_info).split("\n"))
+
+
+class JsonFormatter(InertFormatter):
+    """One JSON object per record: time, level, logger, message, run, step, attempt and traceback, as far as known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import msgspec
+
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        said: dict[str, object] = {
+            "time": moment.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": inert_line(_message(record)),
+            **_about(record),
+        }
+        trace = list(_trace(record))
+        if trace:
+            said["traceback"] = "\n".join(trace)
+        return msgspec.json.encode(said).decode()
+
+
+FORMATS = {
+    "text": InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"),
+    "json": JsonFormatter(),
+}
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def install_log(level: str, form: str = "text") -> None:
     """Log to standard error from this level on, unless the program that embeds the command line logs already."""
+    if level not in LEVELS:
+        raise InvalidInput(f"--log-level takes one of {', '.join(LEVELS)}, not {inert_line(level, 40)!r}.")
+    if form not in FORMATS:
+        raise InvalidInput(f"--log-format takes {' or '.join(FORMATS)}, not {inert_line(form, 40)!r}.")
     handler = logging.StreamHandler()
-    handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=level, handlers=[handler])
+    handler.setFormatter(FORMATS[form])
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def _about(record: logging.LogRecord) -> dict[str, object]:
+    """Which attempt a record is about, where it says so."""
+    names = {"run_id": "run", "step": "step", "attempt": "attempt"}
+    found = {told: getattr(record, name, None) for name, told in names.items()}
+    return {
+        told: inert_line(value, 200) if isinstance(value, str) else value
+        for told, value in found.items()
+        if type(value) in (str, int)
+    }
 
 
 def install_last_resort() -> None:

@@ -23,6 +23,7 @@ from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import instant
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.transact import Transactor
+from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import RunFilter, RunRecord
 
 decode_json = msgspec.json.decode
@@ -50,9 +51,14 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
     attempts: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in tried:
         attempts[attempt.no].append(attempt)
+    held = {step.worker for step in steps if step.worker is not None}
+    numbers = held | {attempt.worker for attempt in tried}
+    workers = await store.name_workers(tenant, numbers) if numbers else {}
     times = _times(entries)
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
-    described = [_step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, [])) for step in steps]
+    described = [
+        _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers) for step in steps
+    ]
     run = (summarise(found) | aside.get(run_id, {})) | {
         "input": decode_json(found.details.input),
         "labels": decode_json(found.details.labels) if found.details.labels else {},
@@ -66,6 +72,21 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
         "waiting_for": [_waiting_for(plan, step) for step in steps if step.state.startswith("awaiting_")],
     }
     return {"run": run, "steps": described}
+
+
+async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenant: str) -> dict[str, Any]:
+    """One step with the evidence of its attempts: `{"run": {...}, "step": {...}}`."""
+    whole, kept = await asyncio.gather(
+        describe_run(transactor, run_id, tenant=tenant), transactor.store.read_evidence(tenant, run_id)
+    )
+    found = next((one for one in whole["steps"] if one["name"] == step), None)
+    if found is None:
+        known = ", ".join(one["name"] for one in whole["steps"][:20])
+        raise NotFound(f"run {run_id} has no step {inert_line(str(step), 100)}. Its steps: {known}.")
+    evidence = {one.fence: decode_json(one.body) for one in kept if one.no == found["no"]}
+    for attempt in found["history"]:
+        attempt["evidence"] = evidence.get(attempt["fence"])
+    return {"run": whole["run"], "step": found}
 
 
 async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
@@ -148,13 +169,19 @@ def _times(entries: Sequence[SealedEntry]) -> dict[int, list[tuple[str, int]]]:
 
 
 def _step(
-    plan: Plan, step: Step, attempts: Sequence[Attempt], output: bytes | None, times: Sequence[tuple[str, int]]
+    plan: Plan,
+    step: Step,
+    attempts: Sequence[Attempt],
+    output: bytes | None,
+    times: Sequence[tuple[str, int]],
+    workers: Mapping[int, str],
 ) -> dict[str, Any]:
     planned = plan.at(step.no)
     begun = next((at for state, at in times if state in BEGUN), None)
     counted = sum(attempt.state not in UNCOUNTED for attempt in attempts)
     holding = step.worker is not None and not any(attempt.fence == step.fence for attempt in attempts)
     return {
+        "no": step.no,
         "name": planned.name,
         "phase": planned.phase,
         "kind": _kind(plan, step),
@@ -170,7 +197,8 @@ def _step(
         "due_at": instant(step.due_at),
         "record": decode_json(step.note.record) if step.note and step.note.record else None,
         "cost": _add_up(attempts),
-        "history": [_attempt(attempt) for attempt in attempts],
+        "worker": None if step.worker is None else workers.get(step.worker),
+        "history": [_attempt(attempt, workers) for attempt in attempts],
         "states": [{"state": state, "at": instant(at)} for state, at in times],
     }
 
@@ -186,10 +214,11 @@ def _kind(plan: Plan, step: Step) -> str:
     return "none" if executor is None else str(executor.__struct_config__.tag)
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "fence": attempt.fence,
+        "worker": workers.get(attempt.worker),
         "state": attempt.state,
         "started_at": instant(attempt.started_at),
         "ended_at": instant(attempt.ended_at),

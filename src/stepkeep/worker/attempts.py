@@ -25,6 +25,7 @@ from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.capacity import ChainBudget, Slots
 from stepkeep.worker.classify import failure_of
+from stepkeep.worker.evidence import EvidenceKeeper
 from stepkeep.worker.executor import Job
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.leases import Leases
@@ -73,6 +74,7 @@ class Attempts:
         self._inputs = Inputs(transactor.store)
         self.leases = Leases(settings.lease)
         self.reports = Reports(transactor.store.lanes, self._commit, runtime.sleep)
+        self.evidence = EvidenceKeeper(transactor.store, settings.log_lines)
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_chain = True
@@ -82,6 +84,7 @@ class Attempts:
     def open(self) -> None:
         """Bind to the running event loop."""
         self._inputs.open()
+        self.evidence.open()
         self._runner.open(self.finished, self._ability_changed)
 
     # -- slots -----------------------------------------------------------------------------------------------------
@@ -260,12 +263,16 @@ class Attempts:
                 self._changed()
             elif not job.reported:
                 job.reported = True
-                held.append((job, _verdict(outcome) if job.code.is_rules else outcome))
+                held.append((job, self._taken(job, outcome)))
         self.reports.put(held)
 
     def _report(self, job: Job, outcome: Outcome) -> None:
         job.reported = True
-        self.reports.put([(job, _verdict(outcome) if job.code.is_rules else outcome)])
+        self.reports.put([(job, self._taken(job, outcome))])
+
+    def _taken(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome to report; its evidence is kept apart."""
+        return _verdict(outcome) if job.code.is_rules else self.evidence.take(job, outcome)
 
     async def _commit(self, batch: list[Report]) -> int:
         """Report a batch, claim the steps it made ready, and start them. Returns how many were started. Raises
@@ -300,6 +307,7 @@ class Attempts:
             for claim in claims:
                 doubtful.pop(_name(claim), None)
             self._changed()
+            await self.evidence.write(job for job, _ in batch)
             began = len(claims)
             if budget.slots and began == budget.slots < budget.follow:
                 self._more_work()
@@ -481,6 +489,7 @@ class Attempts:
 
     def cancel_tasks(self) -> list[asyncio.Task[None]]:
         """Cancel background tasks; await the returned tasks to know that they ended."""
+        self.evidence.close()
         tasks = [*self.reports.tasks, *self._tasks]
         for task in tasks:
             task.cancel()

@@ -140,7 +140,7 @@ class Job(msgspec.Struct, eq=False):
     `running`: its handler runs. `reported`: its outcome is on the way, and later results are dropped. `own_output` is
     what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
     what its pool needs to stop it. `lane` is the lane of its report. `gave_up`: its outcome could not be recorded, and
-    a failure is reported instead.
+    a failure is reported instead. `evidence` is why it failed, as JSON, until it is written.
     """
 
     claim: Claim
@@ -164,6 +164,7 @@ class Job(msgspec.Struct, eq=False):
     own_output: tuple[bytes | None] | None = None
     running: bool = False
     reported: bool = False
+    evidence: bytes | None = None
 
     @property
     def title(self) -> str:

@@ -442,7 +442,7 @@ class Worker:
             kinds=allowed_kinds(self._settings),
             groups=None if self._groups is None else tuple(sorted(self._groups)),
             places=self._settings.concurrency,
-            held=self.held,
+            held=self._settings.concurrency - free.total,
             free=free.total,
             free_threads=free.blocking if self._attempts.slots.queues.blocking else free.total,
             apps=self._apps,

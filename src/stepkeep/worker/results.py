@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job
 from stepkeep.worker.payloads import MAX_RESULT, Unstorable, bound_emitted, encode
-from stepkeep.worker.unexpected import log_unexpected
+from stepkeep.worker.unexpected import is_explained, log_unexpected, traceback_text
 
 _NOTHING = Completed(output=b"null")
 
@@ -76,6 +76,19 @@ def sound(outcome: Outcome) -> Outcome:
     return outcome
 
 
+class FailedWithTraceback(Failed, frozen=True, kw_only=True, gc=False):
+    """A failure on its way from a pool to the worker; the traceback never reaches the kernel."""
+
+    traceback: str
+
+    @classmethod
+    def of(cls, failed: Failed, traceback: str) -> Self:
+        return cls(**{name: getattr(failed, name) for name in Failed.__struct_fields__}, traceback=traceback)
+
+    def without_traceback(self) -> Failed:
+        return Failed(**{name: getattr(self, name) for name in Failed.__struct_fields__})
+
+
 def outcome_of_exception(
     problem: BaseException,
     context: Context | None,
@@ -92,8 +105,9 @@ def outcome_of_exception(
     elif is_a(problem, asyncio.CancelledError):
         outcome = Failed(category=Category.UNKNOWN, error="the handler cancelled itself")
     else:
-        outcome = failure_of(problem, otherwise=otherwise)
-        log_unexpected(problem, outcome, whose, otherwise)
+        failed = failure_of(problem, otherwise=otherwise)
+        log_unexpected(problem, failed, whose, otherwise)
+        outcome = failed if is_explained(problem) else FailedWithTraceback.of(failed, traceback_text(problem))
     return _with_cost(outcome, context)
 
 

@@ -27,6 +27,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `maintain`: pause between two maintenance calls of the store; `first_maintain`: before the first one.
     - `first_publish`: pause before a worker first publishes what it serves; later it does so every `heartbeat`.
     - `grace`: how long a stopping worker lets handlers finish.
+    - `log_lines`: how many of the last lines of `ctx.logger` are kept with each attempt.
     - `idle_poll`: the longest pause between two polls; `rare_poll`: the same while notifications arrive.
     - `process_memory` (bytes): limit of each handler process.
     """
@@ -46,6 +47,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     maintain: float = 3600.0
     first_publish: float = 0.5
     grace: float = 30.0
+    log_lines: int = 0
     closing: float = 10.0
     result_limit: int = MAX_RESULT
     process_memory: int | None = None

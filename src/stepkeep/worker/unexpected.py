@@ -35,11 +35,16 @@ MAX_TEXT = 1_000
 MAX_TRACEBACK = 20_000
 
 
+def is_explained(problem: BaseException) -> bool:
+    """Whether the message of an exception says all that its traceback would."""
+    return is_a(problem, *_EXPLAINED)
+
+
 def log_unexpected(
     problem: BaseException, outcome: Outcome, whose: str, otherwise: Category = Category.UNKNOWN
 ) -> None:
     """Log an exception that became this outcome, unless the outcome explains it. `whose` names the step or handler."""
-    if is_a(problem, *_EXPLAINED) or not isinstance(outcome, Failed) or outcome.category is not otherwise:
+    if is_explained(problem) or not isinstance(outcome, Failed) or outcome.category is not otherwise:
         return
     # A log handler is user code as well; its exception must not become the attempt's.
     with suppress(BaseException):

@@ -541,6 +541,12 @@ class ModelStore:
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))
 
+    async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
+        rows = self._tables.workers
+        return await self._read(
+            "read", lambda: {no: rows[no].id for no in numbers if no in rows and rows[no].tenant == tenant}
+        )
+
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
         rows = self._tables.workers
         return await self._read(

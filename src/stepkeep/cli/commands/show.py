@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from stepkeep.cli.arguments import As, RunId
 from stepkeep.cli.commands.quarantine import told
@@ -12,17 +14,35 @@ from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.render.outline import outline
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
-from stepkeep.cli.status import SUCCEEDED
+from stepkeep.cli.status import SUCCEEDED, status_of_run
+from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepkeep.operations.causes import Explanation
 
 
-def show(settings: Settings, run: RunId, as_: As = None) -> int:
+def show(
+    settings: Settings,
+    run: RunId,
+    as_: As = None,
+    step: Annotated[
+        str | None,
+        typer.Option("--step", metavar="NAME", help="Only this step: its attempts with traceback, inputs and log."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on showing what happens until the run has ended.")
+    ] = False,
+) -> int:
     """Draw a run: its graph, its timeline, its attempts, who decided, what it waits for.
 
     With --as, the run is told in a dialect's own words and shapes.
     """
+    if follow and (settings.json or as_ is not None or step is not None):
+        raise InvalidInput("--follow is for people: it goes with neither --json, --as nor --step.")
+    if step is not None:
+        return show_step(settings, run, step, as_)
+    if follow:
+        asyncio.run(_follow(settings, run))
     view, why = asyncio.run(_view(settings, run, as_))
     if settings.json:
         answer(view)
@@ -35,7 +55,46 @@ def show(settings: Settings, run: RunId, as_: As = None) -> int:
             say(told(view["run"]["quarantined"]))
         if why is not None:
             say(f"why: {sentence(why)}")
+    return status_of_run(view["run"]["state"]) if follow else SUCCEEDED
+
+
+def show_step(settings: Settings, run: str, step: str, as_: str | None) -> int:
+    """One step on standard output."""
+
+    async def read() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.show(await find_run(engine, run), step=step, as_=as_)
+
+    view = asyncio.run(read())
+    if settings.json:
+        answer(view)
+    else:
+        from stepkeep.cli.render.step import step_lines
+
+        for line in step_lines(view):
+            say(line)
     return SUCCEEDED
+
+
+async def _follow(settings: Settings, run: str) -> None:
+    """Show the run's journal as it grows, until the run has ended."""
+    from stepkeep.cli.screens import screen_for
+    from stepkeep.cli.working import Follower
+    from stepkeep.operations.decisions import plan_of
+
+    async with open_engine(settings) as engine:
+        run_id = await find_run(engine, run)
+        screen = screen_for(json=False)
+        with screen:
+            follower = Follower(engine, run_id, await plan_of(engine.transactor, engine.tenant, run_id), screen)
+            await follower.begin(resumed=False)
+            watching = asyncio.create_task(follower.go_on())
+            try:
+                await engine.wait(run_id)
+            finally:
+                watching.cancel()
+                await asyncio.gather(watching, return_exceptions=True)
+            await follower.look()
 
 
 async def _view(settings: Settings, run: str, as_: str | None) -> tuple[dict[str, Any], Explanation | None]:

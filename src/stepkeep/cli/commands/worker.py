@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,13 +45,25 @@ def worker(
             help="How long running steps may take when it stops.",
         ),
     ] = 30.0,
+    log_level: Annotated[
+        str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "info",
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")
+    ] = "text",
+    keep_log: Annotated[
+        int,
+        typer.Option(
+            "--keep-log", min=0, max=1000, help="Keep the last so many lines of ctx.logger with each attempt."
+        ),
+    ] = 0,
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
-    install_log(logging.INFO)
+    install_log(log_level, log_format)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
         worker_id = asyncio.run(
-            _serve(settings, policies, concurrency, threads, capability or [], queue, name, grace, app or [])
+            _serve(settings, policies, concurrency, threads, capability or [], queue, name, grace, app or [], keep_log)
         )
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
@@ -69,6 +80,7 @@ async def _serve(
     name: str,
     grace: float,
     apps: list[str],
+    keep_log: int,
 ) -> str | None:
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
@@ -83,7 +95,7 @@ async def _serve(
                     threads=threads,
                     capabilities=capabilities,
                     queues=queues or None,
-                    settings=WorkerSettings(grace=grace, first_publish=0.0),
+                    settings=WorkerSettings(grace=grace, first_publish=0.0, log_lines=keep_log),
                     apps=apps,
                 )
                 handlers = ", ".join(spec.name for spec in engine.registry) or "none"

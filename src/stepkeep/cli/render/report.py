@@ -15,7 +15,7 @@ from rich.console import Group, RenderableType
 from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.graph import draw_graph
 from stepkeep.cli.render.look import look, words
-from stepkeep.cli.render.remarks import began
+from stepkeep.cli.render.remarks import began, shorten
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
 from stepkeep.cli.render.times import clock, seconds_between, span
@@ -23,6 +23,7 @@ from stepkeep.safe_text import inert_json, inert_line
 
 OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
 """How much of an output is shown."""
+MOST_PAYLOADS = 12
 
 
 def report(
@@ -32,11 +33,25 @@ def report(
     parts: list[RenderableType] = [*head(view["run"]), Text(), draw_graph(view, now=now, width=width)]
     if any(map(began, view["steps"])):
         parts += [Text(), draw_timeline(view, width=max(20, min(80, width - 48)), now=now)]
+    parts += _payloads(view)
     attempts = attempts_table(view["steps"])
     if attempts is not None:
         parts += [Text(), attempts]
     parts += tail(view["run"], hints)
     return Group(*parts)
+
+
+def _payloads(view: Mapping[str, Any]) -> list[RenderableType]:
+    """The input of the run and the outputs of its steps, one line each."""
+    told = [("input", view["run"]["input"])] if view["run"]["input"] else []
+    told += [(step["name"], step["output"]) for step in view["steps"] if step["output"] is not None]
+    if not told:
+        return []
+    shown = [f"{name} = {inert_json(json.dumps(value, ensure_ascii=False))}" for name, value in told[:MOST_PAYLOADS]]
+    lines = [Text(shorten(line), "dim") for line in shown]
+    if len(told) > MOST_PAYLOADS:
+        lines.append(Text(f"… and {len(told) - MOST_PAYLOADS:,} more outputs; --json has them all", "dim"))
+    return [Text(), *lines]
 
 
 def head(run: Mapping[str, Any]) -> list[Text]:

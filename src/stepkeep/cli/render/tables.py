@@ -107,12 +107,13 @@ def attempts_table(steps: Sequence[View], *, most: int = 40) -> Table | None:
     if not told:
         return None
     told.sort(key=lambda pair: (pair[1]["ended_at"] or "", pair[0]["name"]))
-    table = _table("STEP", "ATTEMPT", "ENDED", "TOOK", "ERROR")
+    table = _table("STEP", "ATTEMPT", "ENDED", "TOOK", "WORKER", "ERROR")
     for step, attempt in told[:most]:
         error = ": ".join(str(attempt[key]) for key in ("category", "error") if attempt[key])
         took = span(seconds_between(attempt["started_at"], attempt["ended_at"]))
         ended = Text(words(attempt["state"]), style(attempt["state"]))
-        table.add_row(step["name"], str(attempt["number"]), ended, took, Text(shorten(error)))
+        worker = attempt.get("worker") or ""
+        table.add_row(step["name"], str(attempt["number"]), ended, took, worker, Text(shorten(error)))
     if len(told) > most:
         table.add_row(Text(f"… and {len(told) - most:,} more", "dim"))
     return table

@@ -25,6 +25,7 @@ from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
+from stepkeep.store.postgres.arrays import numbers as array_of
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
 from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, lock_order
@@ -421,6 +422,9 @@ class PostgresStore:
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
         return await self._find(columns.worker_from, statement, tenant)
+
+    async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
+        return dict(await self._find(tuple, SQL.name_workers, tenant, array_of(list(numbers))))
 
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
         return _first(await self._read(columns.worker_from, SQL.find_worker, tenant, worker_id))

@@ -399,6 +399,9 @@ class SqliteStore:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
         return await self._rows(rows.to_worker, statement, tenant)
 
+    async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
+        return dict(await self._rows(tuple, SQL.name_workers, tenant, json_text(list(numbers))))
+
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
         return _first(await self._rows(rows.to_worker, SQL.find_worker, tenant, worker_id))
 
