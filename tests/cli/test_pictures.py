@@ -207,10 +207,11 @@ def test_every_edge_is_drawn_between_its_ends() -> None:
 
 def test_lists_of_runs_and_workers() -> None:
     runs = [rolled_back()["run"], waiting()["run"], approved()["run"]]
-    workers = [
-        {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "heard_at": at(1), "capabilities": ["gpu", "eu"]},
-        {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "heard_at": at(2), "capabilities": []},
-    ]
+    offer = {"silent": False, "held": 3, "version": "1.0.0", "queues": None, "handlers": ["mail.send"]}
+    gone = {"silent": True, "held": None, "version": None, "queues": ["slow", ""], "handlers": []}
+    busy = {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "capabilities": ["gpu", "eu"]}
+    lost = {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "capabilities": []}
+    workers = [busy | {"heard_at": at(1)} | offer, lost | {"heard_at": at(2)} | gone]
     narrow, wide = as_text(runs_table(runs, 80), 80), as_text(runs_table(runs), 140)
     assert_golden("lists", wide + narrow + as_text(workers_table(workers), 140))
 
