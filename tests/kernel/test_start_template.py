@@ -33,7 +33,7 @@ def test_a_cast_equals_the_birth_it_stands_for_in_every_row_and_every_byte(start
             continue
         for about in (about_run(), about_run(run_id="r-2", actor="bob", business_key=None, now=NOON + 1)):
             born = create_run(plan, given=GIVEN, start=start, **about)
-            made = template.instantiate(**about)
+            made = template.instantiate(given=GIVEN, **about)
             assert bytes_of(made) == bytes_of(born)
             assert made == born
         copies += 1
@@ -44,7 +44,7 @@ def test_a_timeout_a_gate_and_a_wait_count_from_the_run_s_own_beginning() -> Non
     world = World(gate("sign", deadline=5 * SECOND), wait("pay", "paid", deadline=7 * SECOND), timeout=60 * SECOND)
     template = start_template(world.plan, start=True)
     assert template is not None
-    made = template.instantiate(**about_run())
+    made = template.instantiate(given=GIVEN, **about_run())
     assert made.run.due_at == NOON + 60 * SECOND
     assert sorted(step.due_at or 0 for step in made.added) == [NOON + 5 * SECOND, NOON + 7 * SECOND]
 

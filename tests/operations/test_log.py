@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stepkeep import AsyncEngine, Workflow
 from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import read_line
 from stepkeep.conformance.replay import replay_lines
@@ -222,7 +223,7 @@ def test_durations_are_seconds_since_the_claim_and_times_are_exact() -> None:
 def test_a_transaction_with_several_causes_names_each_and_loses_none() -> None:
     world = World(work("a"), work("b"))
     world.send(world.claiming("a"), world.claiming("b", worker=2))
-    mine = [line for line in lines_of(world) if line["metadata"]["seq"] == 2 and "hop" in line["metadata"]]
+    mine = [line for line in lines_of(world) if line["metadata"].get("seq") == 2 and "hop" in line["metadata"]]
     assert [(line["metadata"]["cause"], line["metadata"]["actor"]) for line in mine] == [
         (0, "w1"),
         (0, "w1"),
@@ -284,6 +285,7 @@ def entries(draw: st.DrawFn) -> Entry:
             draw(numbers),
             draw(st.none() | st.sampled_from(sorted(Category))),
             draw(st.none() | words),
+            draw(st.none() | st.binary(max_size=9).map(lambda any_: hashlib.sha256(any_).hexdigest())),
         )
         for cause in by
     ]
@@ -338,3 +340,60 @@ def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url
 def judged_as(dialect: str | None, log: list[bytes]) -> tuple[set[Code], tuple[str, ...]]:
     report = verify_lines(log, MACHINES) if dialect is None else replay_lines(log, judged(dialect))
     return {finding.code for finding in report.findings}, report.notes
+
+
+# -- stored inputs and outputs ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("statement", "value", "said"),
+    [
+        ("update run_details set input = ?", b'{"order":8}', "the input of the run does not have the digest"),
+        ("update attempts set output = ?", b'"other"', "the output of step 'pack' does not have the digest"),
+        ("update attempts set output = ?", None, "the output of step 'pack' is not stored"),
+    ],
+)
+def test_a_certificate_compares_stored_payloads_with_their_digests(
+    tmp_path: Path, statement: str, value: bytes | None, said: str
+) -> None:
+    workflow = Workflow("packing")
+    workflow.step("pack", packed)
+    url = f"sqlite:///{tmp_path}/stepkeep.db"
+
+    async def go() -> None:
+        async with AsyncEngine(url) as engine:
+            run = await engine.run(workflow, {"order": 7})
+            first = await engine.certify(run.id)
+            assert first.ok
+            assert first.payloads is not None
+            assert (first.payloads.compared, "2 of 2 have the digest" in first.page()) == (2, True)
+            connection = apsw.Connection(f"{tmp_path}/stepkeep.db")
+            for [trigger] in connection.execute("select name from sqlite_schema where type = 'trigger'").fetchall():
+                connection.execute(f"drop trigger {trigger}")
+            connection.execute(statement, (value,))
+            connection.close()
+            then = await engine.certify(run.id)
+            assert not then.ok
+            assert then.payloads is not None
+            assert [finding.code for finding in then.payloads.findings] == [Code.PAYLOAD]
+            assert said in then.payloads.findings[0].message
+            assert said in then.page()
+
+    asyncio.run(go())
+
+
+def test_stored_payloads_have_their_digests_on_both_stores(database_url: str) -> None:  # noqa: F811
+    workflow = Workflow("packing")
+    workflow.step("pack", packed)
+
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine:
+            run = await engine.run(workflow, {"order": 7})
+            certificate = await engine.certify(run.id)
+            assert certificate.ok, certificate.page()
+            assert certificate.payloads is not None
+            assert certificate.payloads.compared == 2
+
+    asyncio.run(go())
+
+
+def packed(order: int) -> str:
+    return f"packed {order}"

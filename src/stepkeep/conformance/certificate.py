@@ -11,10 +11,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
 
+from stepkeep.conformance.digests import Payloads, compare_payloads
 from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.opening import is_opening
@@ -71,6 +73,17 @@ class DefinitionVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return not self.findings
 
 
+class PayloadVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored input and outputs: how many were compared with their digests in the journal, and the findings."""
+
+    compared: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """The result for one run. It covers the journal up to the head it names, and no later entry."""
 
@@ -81,13 +94,14 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     entries: int
     counts: dict[str, int]
     definition: DefinitionVerdict | None
+    payloads: PayloadVerdict | None
     canonical: tuple[Finding, ...]
     dialects: tuple[DialectVerdict, ...]
 
     @property
     def ok(self) -> bool:
-        definition_ok = self.definition is None or self.definition.ok
-        return definition_ok and not self.canonical and all(one.ok for one in self.dialects)
+        stored_ok = all(one is None or one.ok for one in (self.definition, self.payloads))
+        return stored_ok and not self.canonical and all(one.ok for one in self.dialects)
 
     def as_json(self) -> dict[str, Any]:
         """The documented JSON object behind `--json`."""
@@ -107,8 +121,9 @@ def certify(
     machines: Machines,
     judged: Mapping[str, Judged],
     published: Published | None = None,
+    payloads: Payloads | None = None,
 ) -> Certificate:
-    """Certify a run from its exported logs (canonical, and one per dialect) and its definition."""
+    """Certify a run from its exported logs (canonical, and one per dialect), its definition and its payloads."""
     report = verify_lines(canonical, machines)
     documents = list(_documents(canonical))
     head = next((one for one in documents if one.get("event_type") == HEAD), {})
@@ -122,6 +137,7 @@ def certify(
         entries=int(said.get("entries", 0)),
         counts=_counts(documents),
         definition=None if published is None else _definition(published, str(said.get("run_id"))),
+        payloads=None if payloads is None else _payloads(documents, payloads, str(said.get("run_id"))),
         canonical=report.findings,
         dialects=tuple(
             _verdict(judged[name], log, documents, said.get("hash"), own=written_in == name)
@@ -141,6 +157,12 @@ def _definition(published: Published, run: str) -> DefinitionVerdict:
             said = "the stored document is of another name or version than its row"
     findings = (Finding(0, Code.DEFINITION, run, said),) if said else ()
     return DefinitionVerdict(name=published.name, version=published.version, digest=published.digest, findings=findings)
+
+
+def _payloads(documents: Sequence[Doc], payloads: Payloads, run: str) -> PayloadVerdict:
+    compared = list(compare_payloads(documents, payloads))
+    found = tuple(Finding(line, Code.PAYLOAD, run, said) for line, said in compared if said is not None)
+    return PayloadVerdict(compared=len(compared), findings=found)
 
 
 def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, own: bool) -> DialectVerdict:
@@ -247,6 +269,10 @@ def _page(one: Certificate) -> Iterator[str]:
         named = f"{one.definition.name}, version {one.definition.version}"
         yield f"Definition: {named}. The stored document {stands} the digest `{one.definition.digest}`."
         yield ""
+    if one.payloads is not None:
+        matched = one.payloads.compared - len(one.payloads.findings)
+        yield f"Stored inputs and outputs: {matched:,} of {one.payloads.compared:,} have the digest in the journal."
+        yield ""
     yield ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in one.counts.items()) + "."
     yield ""
     yield "| log | ends as | lines | extensions | invariants | findings | last hash |"
@@ -259,7 +285,8 @@ def _page(one: Certificate) -> Iterator[str]:
             f"| {view.dialect} | {view.state} | {view.lines:,} | {view.extensions} | {asked} "
             f"| {len(view.findings)} | `{view.chain[:16]}…` |"
         )
-    for finding in one.definition.findings if one.definition is not None else ():
+    stored = [verdict.findings for verdict in (one.definition, one.payloads) if verdict is not None]
+    for finding in chain.from_iterable(stored):
         yield f"\n- {finding.code}: {finding.message}"
     for name, findings in [("canonical", one.canonical), *((view.dialect, view.findings) for view in one.dialects)]:
         for finding in findings:

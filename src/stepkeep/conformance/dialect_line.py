@@ -84,6 +84,7 @@ _STEP: dict[str, Predicate] = {
     "fence": counted,
     "duration_seconds": seconds,
     "due_at": whole,
+    "digest": digest,
 }
 _HEAD: dict[str, Predicate] = {
     "entries": counted,

@@ -15,7 +15,7 @@ from typing import Any
 GENESIS = b""
 """The hash before the first entry of every journal."""
 
-HOP_FIELDS = ("of", "fence", "attempt", "took", "due_at", "category", "error")
+HOP_FIELDS = ("of", "fence", "attempt", "took", "due_at", "category", "error", "digest")
 """The optional fields of a hop, in the order in which they are written."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from stepkeep.conformance.contract import Contract
+from stepkeep.conformance.digests import Digests
 from stepkeep.conformance.encoding import GENESIS, cause_text, chained, entry_bytes, hop_text
 from stepkeep.conformance.history import History, RunHistory
 from stepkeep.conformance.line import Line
@@ -42,6 +43,7 @@ class Journal:
         is_run = self.kind == "run"
         self.history = RunHistory(self.kind, machines, contract) if is_run else History(self.kind, machines)
         self.last_line = 0
+        self._digests = Digests(self.opening)
         self._common = (first.tenant, first.correlation_id)
         self._expected: Position = (1, 0)
         self._astray: Position | None = None
@@ -64,6 +66,7 @@ class Journal:
         if self._in_place(line, say):
             self._gather(line, say)
             self.history.follow(line, say)
+            self._digests.check(line, say)
             if line.place == line.places - 1:
                 self._seal(line, say)
         return False
@@ -136,6 +139,7 @@ class Journal:
             "due_at": line.due_at,
             "category": line.category,
             "error": line.error,
+            "digest": line.digest,
         }
         entry.hops.append(hop_text(line.no, line.trigger, line.source, line.target, line.by, rest))
 

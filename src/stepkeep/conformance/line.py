@@ -50,6 +50,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     due_at: int | None = None
     category: str | None = None
     error: str | None = None
+    digest: str | None = None
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -164,6 +165,7 @@ def _value(document: dict[str, Any]) -> Line:
         due_at=metadata.get("due_at"),
         category=metadata.get("category"),
         error=metadata.get("error"),
+        digest=metadata.get("digest"),
     )
 
 

@@ -78,6 +78,8 @@ class Code(StrEnum):
     """the dialect's log is not what the journal looks like in its words"""
     DEFINITION = "definition"
     """the definition is not the one that was published, or not the one that the run was created from"""
+    PAYLOAD = "payload"
+    """a stored input or output does not have the digest that the journal has for it"""
     ARCHIVE = "archive"
     """an archive's files are damaged, or not what its manifest says"""
 

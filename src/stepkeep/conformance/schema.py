@@ -113,6 +113,7 @@ _ATTEMPT: dict[str, Predicate] = {
     "fence": counted,
     "duration_seconds": seconds,
     "due_at": whole,
+    "digest": digest,
 }
 
 SHAPES: Mapping[str, tuple[str, str, Shape]] = {

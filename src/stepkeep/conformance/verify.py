@@ -45,6 +45,7 @@ def verify_lines(
                 say(Code.ORDER, "the definition must be the first line of its journal")
             else:
                 journals[key] = Journal(reading.opening, plain, pinned(reading.opening, say))
+                journals[key].last_line = number
             continue
         if line is None or key is None:
             if key in journals:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepkeep.kernel.decide import begin
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.invariants import check_decision
+from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.tables import RunTrigger
+
+
+def origin_of(plan: Plan, given: bytes) -> dict[str, Any]:
+    """The digests of what a run is created from: its definition and its input."""
+    return {"definition": plan.digest, "input": payload_digest(given)}
 
 
 def create_run(
@@ -36,7 +44,7 @@ def create_run(
     nothing_yet: dict[int, bytes | None] = dict.fromkeys(range(plan.size))
     snapshot = Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), outputs=nothing_yet, input=given)
     draft = Draft(snapshot, now)
-    draft.caused_by("run_created", actor)
+    draft.caused_by("run_created", actor, origin_of(plan, given))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:
         draft.add(

@@ -262,6 +262,11 @@ def digest_of(document: bytes) -> str:
     return hashlib.sha256(document).hexdigest()
 
 
+def shown_digest(gate: Approval | None) -> str | None:
+    """The digest of what a gate shows to people: its prompt and its terms, in canonical JSON."""
+    return None if gate is None else digest_of(_encoder.encode(gate))
+
+
 class QueueSpec(_Value, frozen=True, kw_only=True):
     """What a worker must have to run a step: an executor, capabilities, and a named queue if one is required."""
 

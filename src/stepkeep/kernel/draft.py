@@ -234,6 +234,7 @@ class Draft:
         worker: int | None = None,
         claimed_at: int | None = None,
         keep_lease: bool = False,
+        digest: str | None = None,
         **rare: Any,
     ) -> Step:
         """The only way a step changes state. Lease and timers end with the old state unless they are kept or given.
@@ -278,6 +279,7 @@ class Draft:
                 due_at,
                 category,
                 error,
+                digest,
             )
         )
         self.steps[step.no] = moved

@@ -16,6 +16,7 @@ from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import StepClaimed, StepReported
 from stepkeep.kernel.failure import FAILED, RULES, Settled, fail_for_good
+from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.outcomes import (
     Completed,
     Failed,
@@ -125,28 +126,30 @@ def _too_late(event: StepReported, why: str) -> str:
 def _completed(draft: Draft, step: Step, outcome: Completed) -> Settled | None:
     planned = draft.planned(step)
     draft.close_attempt(step, AttemptState.SUCCEEDED, outcome, output=outcome.output)
+    digest = payload_digest(outcome.output)
     if planned.by_hand:
         if draft.state is RunState.STOPPING:
-            draft.move(step, StepTrigger.CANCELLED)
+            draft.move(step, StepTrigger.CANCELLED, digest=digest)
             return None
         deadline = planned.definition.completion_deadline
         draft.move(
             step,
             StepTrigger.COMPLETION_REQUESTED,
             due_at=None if deadline is None else draft.now + deadline,
+            digest=digest,
             note=replace(step.note or Note(), token=outcome.token, woken_by=None),
         )
         return None
     if planned.has_rules:
         note = replace(step.note or Note(), checked=step.fence)
-        draft.move(step, StepTrigger.COMPLETED, keep_lease=True, note=note)
+        draft.move(step, StepTrigger.COMPLETED, keep_lease=True, digest=digest, note=note)
         return None
-    return pass_rules(draft, draft.pass_through(step, StepTrigger.COMPLETED))
+    return pass_rules(draft, draft.pass_through(step, StepTrigger.COMPLETED), digest)
 
 
-def pass_rules(draft: Draft, step: Step) -> Settled:
-    """The rules of a validating step hold, or it has none."""
-    draft.move(step, StepTrigger.RULES_PASSED, category=None, error=None)
+def pass_rules(draft: Draft, step: Step, digest: str | None = None) -> Settled:
+    """The rules of a validating step hold, or it has none. `digest` is that of an output that came in this decision."""
+    draft.move(step, StepTrigger.RULES_PASSED, digest=digest, category=None, error=None)
     return Settled(step.no, StepState.SUCCEEDED)
 
 

@@ -24,7 +24,10 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Hop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"source": "from", "target": "to"}):
-    """One change of one state. `by` is an index into the entry's causes; `of` is the step that caused this hop."""
+    """One change of one state. `by` is an index into the entry's causes; `of` is the step that caused this hop.
+
+    `digest` is the SHA-256 of what came with the hop: the output of the step, or what a gate shows when it opens.
+    """
 
     no: int
     trigger: str
@@ -38,6 +41,7 @@ class Hop(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, rename={"so
     due_at: int | None = None
     category: str | None = None
     error: str | None = None
+    digest: str | None = None
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +81,11 @@ def seal(entry: Entry, head: bytes) -> SealedEntry:
 def chain(head: bytes, body: bytes) -> bytes:
     """The hash of an entry with this body after `head`."""
     return hashlib.sha256(head + body).digest()
+
+
+def payload_digest(payload: bytes | None) -> str | None:
+    """The digest of a payload that is stored outside the journal; None if there is none."""
+    return None if payload is None else hashlib.sha256(payload).hexdigest()
 
 
 def open_entry(body: bytes) -> Entry:

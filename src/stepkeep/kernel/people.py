@@ -18,6 +18,7 @@ from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, REJECTION, Settled, fail_for_good
+from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
@@ -43,7 +44,7 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     elif note.held:
         draft.make_ready(step, StepTrigger.HOLD_APPROVED, note=note)
     else:
-        draft.move(step, StepTrigger.APPROVED, note=replace(note, output=told))
+        draft.move(step, StepTrigger.APPROVED, digest=payload_digest(told.encode()), note=replace(note, output=told))
         settle(draft, Settled(step.no, StepState.SUCCEEDED))
     return Accepted({"step": name, **record})
 
@@ -118,13 +119,14 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
     if event.outcome is ManualOutcome.FAILED:
         said = f"completed as Failed by {event.actor}" + (f": {event.notes}" if event.notes else "")
         return fail_for_good(draft, step, COMPLETION, Category.EXTERNAL, said, note=note)
+    digest = payload_digest(event.output)
     if event.output is not None:
         note = replace(note, output=event.output.decode())
     if draft.planned(step).has_rules:
         note = replace(note, checked=step.fence)
-        draft.make_ready(step, StepTrigger.COMPLETION_SUCCEEDED, note=note)
+        draft.make_ready(step, StepTrigger.COMPLETION_SUCCEEDED, digest=digest, note=note)
         return None
-    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note))
+    return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note), digest)
 
 
 def _completion_record(draft: Draft, event: CompletionSignalled) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from stepkeep.kernel.definition import (
     Rules,
     StepDefinition,
     Undo,
+    shown_digest,
 )
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
@@ -61,7 +62,7 @@ CompileCondition = Callable[[str, Definition], Condition]
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan with everything that `decide` needs."""
+    """One step of the plan with everything that `decide` needs. `shown` is the digest of what its gate shows."""
 
     no: int
     name: str
@@ -77,6 +78,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition | None = None
     has_rules: bool = False
     by_hand: bool = False
+    shown: str | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +176,7 @@ def build_plan(
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             has_rules=bool(step.rules),
             by_hand=step.completion is Completion.MANUAL,
+            shown=shown_digest(step.approval or step.hold),
         )
         for no, step in enumerate(ordered)
     )

@@ -14,6 +14,7 @@ from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Need
 from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
+from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
@@ -74,13 +75,14 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
             return Settled(step.no, StepState.SKIPPED)
     if planned.definition.approval is not None:
         deadline = planned.definition.approval.deadline
-        draft.move(step, StepTrigger.GATE_OPENED, of=of, due_at=_in(draft, deadline))
+        draft.move(step, StepTrigger.GATE_OPENED, of=of, due_at=_in(draft, deadline), digest=planned.shown)
         return None
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)
     if planned.definition.hold is not None:
         note = replace(step.note or Note(), held=True)
-        draft.move(step, StepTrigger.HELD, of=of, due_at=_in(draft, planned.definition.hold.deadline), note=note)
+        due_at = _in(draft, planned.definition.hold.deadline)
+        draft.move(step, StepTrigger.HELD, of=of, due_at=due_at, digest=planned.shown, note=note)
         return None
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
     return None
@@ -103,7 +105,7 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
 def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:
     """A `wait:` step has its message: the payload becomes its output."""
     note = replace(step.note or Note(), output=message.payload.decode(), record=_message_record(message))
-    draft.move(step, StepTrigger.WAIT_SATISFIED, note=note)
+    draft.move(step, StepTrigger.WAIT_SATISFIED, digest=payload_digest(message.payload), note=note)
     return Settled(step.no, StepState.SUCCEEDED)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.create import create_run
+from stepkeep.kernel.create import create_run, origin_of
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.journal import GENESIS, Cause, Hop, SealedEntry, chain, open_entry
 from stepkeep.kernel.plan import Plan
@@ -43,13 +43,17 @@ class StartTemplate(msgspec.Struct, frozen=True):
     text: msgspec.Raw | None
 
     def instantiate(
-        self, *, tenant: str, run_id: str, priority: int, business_key: str | None, actor: str, now: int
+        self, *, tenant: str, run_id: str, priority: int, business_key: str | None, given: bytes, actor: str, now: int
     ) -> Decision:
         """The decision that `create_run` would make for this run."""
         run, text = self.run, self.text
         if text is None:
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
-        causes = tuple([Cause(cause.event, actor) for cause in self.causes])
+        first, *later = self.causes
+        causes = (
+            Cause(first.event, actor, origin_of(self.plan, given)),
+            *[Cause(cause.event, actor) for cause in later],
+        )
         body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))
         entry = SealedEntry(tenant, run_id, run.seq, now, body, chain(GENESIS, body))
         created = replace(

@@ -28,6 +28,11 @@ canonical_json = msgspec.json.Encoder(order="sorted").encode
 """The bytes that a line's hash covers: compact JSON with sorted keys."""
 
 
+OPENINGS = frozenset({StepTrigger.GATE_OPENED, StepTrigger.HELD})
+"""Triggers whose digest is that of what a gate shows. Any other digest is that of an output: if its hop is not shown,
+the next line of the step has it."""
+
+
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The owner of a journal, and what is known of it besides its hops."""
 
@@ -69,6 +74,7 @@ class DialectScribe:
         self._chain = b""
         self._lines = 0
         self._told: tuple[int, int] | None = None
+        self._untold: dict[int, str] = {}
         self.shown: str | None = None
         """The current state of the run (or worker) in the dialect."""
 
@@ -83,7 +89,12 @@ class DialectScribe:
         hop = move.hop
         if hop is None:
             return []
-        return [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop))]
+        if hop.digest is not None:
+            self._untold[hop.no] = hop.digest
+        lines = [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop))]
+        if hop.trigger in OPENINGS:
+            self._untold.pop(hop.no, None)
+        return lines
 
     def _seen(self, hop: Hop) -> Seen:
         if hop.no == RUN_ENTITY:
@@ -178,6 +189,7 @@ class DialectScribe:
                 "fence": hop.fence,
                 "duration_seconds": None if hop.took is None else hop.took / 1_000_000,
                 "due_at": hop.due_at,
+                "digest": self._untold.pop(hop.no, None),
             }
         said |= {"category": hop.category, "error": hop.error}
         return {name: value for name, value in said.items() if value is not None}

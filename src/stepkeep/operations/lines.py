@@ -170,6 +170,7 @@ class Scribe:
             "of": None if hop.of is None else self._name(hop.of),
             "category": hop.category,
             "error": hop.error,
+            "digest": hop.digest,
         }
         return {name: value for name, value in said.items() if value is not None}
 

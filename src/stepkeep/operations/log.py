@@ -63,6 +63,22 @@ async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str)
     return stored
 
 
+async def stored_payloads(
+    transactor: Transactor, run_id: str, *, tenant: str
+) -> tuple[bytes, dict[tuple[int, int], bytes], dict[int, bytes]]:
+    """The input of a run, the outputs of its attempts by (step number, fence), and the outputs on its step rows."""
+    store, run_id = transactor.store, validate.run_id(run_id)
+    found = await store.read_run(tenant, run_id)
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    attempts = {
+        (one.no, one.fence): one.output for one in await store.read_attempts(tenant, run_id) if one.output is not None
+    }
+    noted = [(step.no, step.note) for step in await store.read_steps(tenant, run_id)]
+    steps = {no: note.output.encode() for no, note in noted if note is not None and note.output is not None}
+    return found.details.input, attempts, steps
+
+
 async def _export_run(
     transactor: Transactor, run_id: str, tenant: str, plan: Plan | None, dialect: str | None
 ) -> AsyncIterator[Line]:

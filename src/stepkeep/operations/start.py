@@ -264,6 +264,7 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
             run_id=request.run_id,
             priority=priority,
             business_key=request.business_key,
+            given=request.input,
             actor=request.actor,
             now=now,
         )

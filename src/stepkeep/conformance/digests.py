@@ -1,0 +1,115 @@
+"""Compares the digests in a journal with the definition in its log, and with stored inputs and outputs.
+
+A journal holds SHA-256 digests of its run's definition and input, of each output, and of what each gate showed.
+It must not read a store: the caller passes the stored bytes. `journal.py` and `certificate.py` call it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import Say
+from stepkeep.conformance.opening import Opening
+from stepkeep.conformance.report import Code, quoted
+
+GATES = {"gate_opened": "approval", "held": "hold"}
+"""Triggers that open a gate, and the part of the step's definition that the gate shows."""
+
+OUTPUTS = frozenset(
+    {
+        "completed", "rules_passed", "cancelled", "completion_requested",
+        "completion_succeeded", "approved", "wait_satisfied",
+    }
+)  # fmt: skip
+"""Triggers that may carry the digest of an output."""
+
+FROM_ATTEMPTS = "step_reported"
+"""The event whose outputs belong to an attempt; any other output is on the row of its step."""
+
+
+class Digests:
+    """Checks the digests of one run against the definition on the first line of its log."""
+
+    def __init__(self, opening: Opening | None) -> None:
+        self._opening = opening
+        self._recorded = False
+        self._gates = {} if opening is None else dict(_gates(opening.definition))
+
+    def check(self, line: Line, say: Say) -> None:
+        if line.event == "run_created" and line.about == "run":
+            self._check_origin(line, say)
+        if line.trigger in GATES and line.about == "step":
+            self._check_gate(line, say)
+        elif line.digest is not None and line.trigger not in OUTPUTS:
+            say(Code.CONTRADICTION, f"metadata.digest has no place on {quoted(line.trigger)}: it brings no output")
+
+    def _check_origin(self, line: Line, say: Say) -> None:
+        origin = json.loads(line.detail) if line.detail is not None else {}
+        self._recorded = "definition" in origin
+        if not self._recorded:
+            return
+        if self._opening is None:
+            say(Code.DEFINITION, "the run was created from a definition that this log must begin with; it is missing")
+        elif origin["definition"] != self._opening.digest:
+            say(Code.DEFINITION, "the definition on the first line is not the one that the run was created from")
+
+    def _check_gate(self, line: Line, say: Say) -> None:
+        if self._opening is None or (line.digest is None and not self._recorded):
+            return
+        if line.digest != self._gates.get((line.step or "", GATES[line.trigger])):
+            say(Code.DEFINITION, f"the gate {quoted(line.step)} did not show what the definition says")
+
+
+def _gates(definition: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], str]]:
+    steps = definition.get("steps")
+    for step in steps if isinstance(steps, list) else ():
+        for part in GATES.values():
+            if isinstance(step, dict) and isinstance(step.get(part), dict):
+                yield (str(step.get("name")), part), sha256_of(compact(step[part]).encode())
+
+
+# -- stored payloads -------------------------------------------------------------------------------------------------
+class Payloads(msgspec.Struct, frozen=True, kw_only=True):
+    """The stored bytes of a run: its input, the outputs of attempts by (step number, fence), and those on step rows."""
+
+    input: bytes
+    attempts: Mapping[tuple[int, int], bytes]
+    steps: Mapping[int, bytes]
+
+
+def compare_payloads(lines: Iterable[Mapping[str, Any]], payloads: Payloads) -> Iterator[tuple[int, str | None]]:
+    """Each digest of a canonical log with its line number: None if the stored bytes have it, else what is wrong."""
+    seen: set[tuple[int, int]] = set()
+    recorded = False
+    for number, line in enumerate(lines, 1):
+        said = line["metadata"]
+        detail = said.get("detail")
+        if said.get("event") == "run_created" and isinstance(detail, dict) and "input" in detail:
+            recorded = True
+            yield number, _difference("the input of the run", payloads.input, detail["input"])
+        if "digest" not in said or line["trigger"] in GATES:
+            continue
+        key = said["no"], said.get("fence", 0)
+        of_attempt = said["event"] == FROM_ATTEMPTS and line["trigger"] != "wait_satisfied"
+        stored = payloads.attempts.get(key) if of_attempt else payloads.steps.get(said["no"])
+        seen |= {key} if of_attempt else set()
+        yield number, _difference(f"the output of step {quoted(said['step'])}", stored, said["digest"])
+    for no, fence in sorted(payloads.attempts.keys() - seen) if recorded else ():
+        yield 0, f"step number {no} has a stored output for claim {fence} that the journal does not know"
+
+
+def _difference(what: str, stored: bytes | None, digest: str) -> str | None:
+    if stored is None:
+        return f"{what} is not stored, but the journal has a digest of it"
+    return None if sha256_of(stored) == digest else f"{what} does not have the digest that the journal has for it"
+
+
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
