@@ -148,7 +148,7 @@ def test_what_does_not_exist_cannot_be_exported(tmp_path: Path) -> None:
     [
         ("delete from journal where seq = (select max(seq) from journal)", Code.HEAD),
         ("delete from journal where seq = 2", Code.GAP),
-        ("update journal set body = cast(replace(cast(body as text), 'bench', 'wench') as blob)", Code.HASH),
+        ("update journal set body = cast(replace(cast(body as text), 'bench:', 'wench:') as blob)", Code.HASH),
         ("update journal set hash = randomblob(32) where seq = 1", Code.HASH),
         ("update runs set head = randomblob(32)", Code.HEAD),
     ],

@@ -136,6 +136,8 @@ class Place(msgspec.Struct, frozen=True):
     is_tolerant: bool = False
     is_checked: bool = False
     is_manual: bool = False
+    never: frozenset[str] = frozenset()
+    """Triggers that the definition rules out for this step."""
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -170,6 +172,12 @@ def read_contract(document: bytes) -> Contract | str:
     return Contract(found, hashlib.sha256(document).hexdigest(), places, names, len(ordered))
 
 
+OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened"})
+"""How a step can open, by its kind."""
+
+HOOKS_NEVER = frozenset({"gate_opened", "held", "wait_opened", "waited", "completion_requested"})
+
+
 def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:
     size = len(ordered)
     dependents: list[list[tuple[int, frozenset[str]]]] = [[] for _ in ordered]
@@ -179,7 +187,7 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
     places = {no: _main(no, step, tuple(dependents[no])) for no, step in enumerate(ordered)}
     for no, step in enumerate(ordered):
         if step.undo is not None:
-            places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry)
+            places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry, never=HOOKS_NEVER)
     if document.rules:
         places[2 * size] = Place(2 * size, "check:run", "check", None, HOOK_RETRY, is_checked=True)
     return places
@@ -203,4 +211,5 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         is_tolerant=step.on_failure == "skip",
         is_checked=bool(step.rules),
         is_manual=step.completion == "manual",
+        never=(OPENINGS - {opening}) | {"completed" if step.completion == "manual" else "completion_requested"},
     )

@@ -55,7 +55,7 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
-    if line.event == "step_reported" and line.trigger in REPORTED and line.actor != hop.step.holder:
+    if line.event == "step_reported" and line.trigger in REPORTED and hop.step.holder not in (None, line.actor):
         yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
     if line.of is not None and line.trigger not in WITH_OF:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
@@ -165,7 +165,7 @@ def _retried(hop: Hop) -> Iterator[Problem]:
 
 def _lost(hop: Hop) -> Iterator[Problem]:
     counted = hop.counted if hop.line.source == "running" else hop.counted - 1
-    if not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
+    if hop.step.losses is not None and not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
         said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
         yield Code.ATTEMPT, f"it continues after a lost lease, but {said}"
 
@@ -174,9 +174,9 @@ def _failed(hop: Hop) -> Iterator[Problem]:
     line, retry = hop.line, hop.place.retry
     if line.event == "time_came":
         counted = hop.counted if line.source == "running" else hop.counted - 1
-        if hop.step.due_at is None or line.at <= hop.step.due_at:
+        if hop.step.is_timer_known and (hop.step.due_at is None or line.at <= hop.step.due_at):
             yield Code.TIMER, f"its lease is lost at {line.at}, but it holds until {hop.step.due_at}"
-        if retry.allows_loss(counted, hop.step.losses + 1):
+        if hop.step.losses is not None and retry.allows_loss(counted, hop.step.losses + 1):
             said = f"{counted} of {retry.max_attempts} attempts, {hop.step.losses + 1} of {retry.max_losses} losses"
             yield Code.ATTEMPT, f"it fails for good by a lost lease after {said}: it must be tried again"
         if line.category != "poison":
@@ -188,13 +188,13 @@ def _failed(hop: Hop) -> Iterator[Problem]:
 
 def _at_once(hop: Hop) -> Iterator[Problem]:
     """A report ends a pause or a wait only in the entry that began it."""
-    if hop.line.event == "step_reported" and hop.step.moved_in != hop.line.seq:
+    if hop.line.event == "step_reported" and hop.step.moved_in not in (None, hop.line.seq):
         ends = "time_came" if hop.line.trigger == "retry_due" else "message_arrived"
         yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
 
 
 def _handed_over(hop: Hop) -> Iterator[Problem]:
-    if not hop.step.takes_timeouts:
+    if hop.step.takes_timeouts is False:
         yield Code.POLICY, "its deadline is handed over, but its handler does not take timeouts"
 
 

@@ -176,7 +176,7 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
     retries = None if line.attempt is None else line.attempt - (line.target != "retrying")
     implied = {
         "timestamp": (document["timestamp"], timestamp_of(line.at)),
-        "severity": (document["severity"], _severity(line)),
+        "severity": (document["severity"], severity_of(line)),
         "entity_id": (document["entity_id"], entity),
         "metadata.retry_count": (metadata.get("retry_count"), retries),
         "metadata.duration_seconds": (
@@ -195,7 +195,7 @@ def _contradictions(line: Line, document: dict[str, Any]) -> Iterator[str]:
             yield f"{name} is {quoted(said)} where the rest of the line says {quoted(follows)}"
 
 
-def _severity(line: Line) -> str:
+def severity_of(line: Line) -> str:
     if line.about == "run" and line.target == "failed":
         return "critical"
     if line.about == "worker" and line.trigger in ("heartbeats_missed", "given_up", "start_failed"):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.dialect_line import DialectLine, line_hash, read_dialect_line
 from stepkeep.conformance.machines import UNKNOWN, Say
 from stepkeep.conformance.opening import Opening
+from stepkeep.conformance.plain import PlainStory
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.verify import undefined_note
+from stepkeep.conformance.retell import Retelling, Views
+from stepkeep.conformance.verify import pinned, undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, MachineView
 
@@ -20,22 +23,29 @@ Owner = tuple[str, str]
 
 
 def replay_lines(
-    lines: Iterable[bytes | str], judged: Judged, *, sealed: bool = True, most: int = MOST_FINDINGS
+    lines: Iterable[bytes | str],
+    judged: Judged,
+    *,
+    sealed: bool = True,
+    contract: Contract | None = None,
+    most: int = MOST_FINDINGS,
 ) -> Report:
     """Verify a log in this dialect. Its invariants apply to runs that were written in the dialect.
 
-    `sealed` logs are Stepkeep's exports. Other logs have only the fields of seed 004: no chain, no closing line.
+    `sealed` logs are Stepkeep's exports: runs are re-enacted from the definition on their first line; where it is
+    missing, from `contract` if that is given. Other logs have only the fields of seed 004: no chain, no closing line.
     """
     findings = Findings(most)
     nouns = {judged.run.noun: "run", judged.step.noun: "step"}
     if judged.worker is not None:
         nouns[judged.worker.noun] = "worker"
+    views = Views(judged.step)
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
     number = undefined = 0
     for number, raw in enumerate(lines, 1):
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
-        owner = reading.owner
+        owner = reading.owner if sealed else ("run", "")
         run = owner[1] if owner else None
 
         def say(code: Code, message: str, number: int = number, run: str | None = run) -> None:
@@ -49,9 +59,14 @@ def replay_lines(
             say(Code.AFTER_HEAD, "the journal was closed before this line")
             continue
         first = owner not in ledgers
-        ledger = ledgers.setdefault(owner, Ledger(judged, sealed=sealed))
+        if first:
+            ledgers[owner] = Ledger(judged, sealed=sealed)
+            known = contract if reading.opening is None else pinned(reading.opening, say)
+            if known is not None and owner[0] == "run":
+                ledgers[owner].retelling = Retelling(known, judged, views)
+        ledger = ledgers[owner]
         ledger.last_line = number
-        undefined += sealed and first and owner[0] == "run" and reading.opening is None
+        undefined += sealed and first and owner[0] == "run" and reading.opening is None and contract is None
         if reading.opening is not None:
             ledger.open(reading.opening, say, first=first)
         elif reading.line is None:
@@ -86,6 +101,8 @@ class Ledger:
         self._oath = Oath(judged.invariants)
         self.last_line = 0
         self.opening: Opening | None = None
+        self.retelling: Retelling | None = None
+        self._plain = PlainStory() if not sealed and judged.seed == "004" else None
 
     def take(self, line: DialectLine, say: Say) -> bool:
         """Follow one more line. Returns True for the closing line."""
@@ -98,6 +115,8 @@ class Ledger:
             self._close(line, say)
         else:
             self._follow(line, say)
+        if self.retelling is not None:
+            self.retelling.take(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"
 
@@ -118,7 +137,7 @@ class Ledger:
         self._lose()
 
     def _lose(self) -> None:
-        self._lost, self._chain = True, None
+        self._lost, self._chain, self.retelling = True, None, None
         self._states.clear()
 
     # -- places and chain --------------------------------------------------------------------------------------------
@@ -181,12 +200,13 @@ class Ledger:
 
     # -- invariants --------------------------------------------------------------------------------------------------
     def _hold_to_oath(self, line: DialectLine, say: Say) -> None:
+        told = line.raw if self._plain is None else self._plain.take(line, say)
         written_in = line.raw["metadata"].get("written_in") if self._sealed else self._judged.name
         if self._written_in not in (None, written_in):
             say(Code.CONTRADICTION, f"metadata.written_in was {quoted(self._written_in)} before")
         self._written_in = written_in
         if written_in == self._judged.name and not self._lost:
-            self._oath.hear(line.raw, say)
+            self._oath.hear(told, say)
 
 
 class Oath:

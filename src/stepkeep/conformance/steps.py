@@ -33,19 +33,29 @@ class Step:
         self.state = NEW
         self.fence = 0
         self.leased = False
-        self.claimed_at = 0
+        self.claimed_at = self.seen_at = 0
         self.attempt = 1
         self.due_at: int | None = None
         self.settled = 0
         self.completed_by_hand: int | None = None
-        self.moved_in = 0
-        self.losses = 0
-        self.holder = ""
+        self.moved_in: int | None = 0
+        self.is_claim_known = self.is_timer_known = True
+        self.losses: int | None = 0
+        self.holder: str | None = ""
         self.waits_for: str | None = None
-        self.takes_timeouts = True
+        self.takes_timeouts: bool | None = True
         self.is_hard = False
         self.category: str | None = None
         self.error: str | None = None
+
+    def forget(self) -> None:
+        """A hop was hidden: what it would have determined is unknown."""
+        self.is_timer_known = False
+        self.losses = self.moved_in = self.waits_for = self.takes_timeouts = None
+
+    def forget_claim(self) -> None:
+        """A claim was hidden: its worker and its time are unknown."""
+        self.is_claim_known, self.holder = False, None
 
 
 def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
@@ -56,7 +66,7 @@ def check_step(step: Step, line: Line, partial: bool, say: Say) -> None:
     _check_fence(step, line, say)
     _check_lease(step, line, say)
     _check_attempt(step, line, say)
-    if line.trigger in TIMED and (step.due_at is None or line.at < step.due_at):
+    if line.trigger in TIMED and step.is_timer_known and (step.due_at is None or line.at < step.due_at):
         say(Code.TIMER, f"{step.title}: {quoted(line.trigger)} came before it was due")
     _remember(step, line)
 
@@ -81,7 +91,10 @@ def _check_lease(step: Step, line: Line, say: Say) -> None:
         say(Code.OUTCOME, f"{step.title}: {quoted(line.trigger)} without a claim that holds it")
     ends = step.leased and line.trigger not in ("claimed", "completed")
     took = line.at - step.claimed_at if ends else None
-    if line.took != took:
+    if ends and not step.is_claim_known:
+        if line.took is None or line.took > line.at - step.seen_at:
+            say(Code.OUTCOME, f"{step.title}: metadata.duration_seconds is longer than the time since its last line")
+    elif line.took != took:
         say(Code.OUTCOME, f"{step.title}: metadata.duration_seconds is not the time since its claim")
 
 
@@ -93,9 +106,10 @@ def _check_attempt(step: Step, line: Line, say: Say) -> None:
 
 def _remember(step: Step, line: Line) -> None:
     if line.trigger == "claimed":
-        step.leased, step.claimed_at = True, line.at
+        step.leased, step.claimed_at, step.is_claim_known = True, line.at, True
     elif line.trigger != "completed":
         step.leased = False
+    step.is_timer_known, step.seen_at = True, line.at
     if line.trigger == "completion_succeeded":
         step.completed_by_hand = line.seq
     step.fence = line.fence or 0

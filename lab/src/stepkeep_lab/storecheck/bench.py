@@ -36,6 +36,10 @@ def gate(name: str, order: int = 0, after: Iterable[str] = (), **options: Any) -
     return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=step) for step in after), **options)
 
 
+NAMES: dict[int, str] = {}
+"""The id of each worker by its number: a report names the worker that claimed."""
+
+
 class Bench:
     """One opening of a database, as a process would have it."""
 
@@ -57,7 +61,8 @@ class Bench:
         if self.worker is None:
             self.worker = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
         queues = frozenset(queue for queue, _ in await self.store.list_queues(TENANT))
-        return Claimer(actor="bench", worker=self.worker.no, lease=lease, slots=slots, queues=queues)
+        NAMES[self.worker.no] = self.worker.id
+        return Claimer(actor=self.worker.id, worker=self.worker.no, lease=lease, slots=slots, queues=queues)
 
     async def claim(self, limit: int = 1, lease: int | None = None) -> list[Claim]:
         return await self.transactor.claim(await self.claimer(lease=lease), limit=limit)
@@ -73,7 +78,7 @@ def report_of(claim: Claim, outcome: Outcome | None = None) -> StepReported:
     return StepReported(
         tenant=claim.tenant,
         run_id=claim.run_id,
-        actor="bench",
+        actor=NAMES.get(claim.step.worker, "bench"),
         no=claim.step.no,
         fence=claim.step.fence,
         worker=claim.step.worker,

@@ -131,26 +131,24 @@ async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: s
 def judge(file: str, as_: str | None = None) -> Report:
     """The verdict on a log file or an archive, in canonical names or in a dialect's words."""
     from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
-    from stepkeep.conformance.replay import replay_lines
-    from stepkeep.conformance.verify import verify_lines
+    from stepkeep.conformance.arrows import REFERENCE
+    from stepkeep.conformance.validate import validate
     from stepkeep.dialects.registry import judged
-    from stepkeep.operations.log import canonical_machines
 
-    dialect = None if as_ is None else judged(as_)
+    if as_ is not None:
+        judged(as_)  # Refuses an unknown name, with a suggestion.
 
     def verdict(log: BinaryIO) -> Report:
         lines = Unpacked(log)
-        if dialect is None:
-            return lines.judged(verify_lines(lines, canonical_machines()))
-        return lines.judged(replay_lines(lines, dialect))
+        return lines.judged(validate(lines, as_)[1])
 
     try:
         if file == "-":
             return verdict(unpacked(sys.stdin.buffer))
         if file.endswith(MANIFEST):
-            if dialect is not None:
+            if as_ is not None:
                 raise InvalidInput("archives are in canonical names; leave --as away.")
-            return verify_archive(Path(file), canonical_machines())
+            return verify_archive(Path(file), REFERENCE)
         with open_log(Path(file)) as log:
             return verdict(log)
     except OSError as error:

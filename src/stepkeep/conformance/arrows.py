@@ -1,0 +1,108 @@
+"""The canonical machines as the judge knows them: its own tables, so that it needs nothing of the engine.
+
+A test compares them with the engine's tables; a row that only one side has is an error. `retell.py` uses them, and
+`validate.py`, which must judge a log without the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepkeep.conformance.machines import MachineData, Machines
+
+NEW = "new"
+"""Stands for the state before creation."""
+
+RUN: Mapping[tuple[str, str], str] = {
+    ("cancelled", "cancelled"): "blocked idle queued running validating",
+    ("created", "idle"): "new",
+    ("progressed", "running"): "queued",
+    ("resumed", "running"): "blocked",
+    ("rules_failed", "stopping"): "validating",
+    ("rules_passed", "succeeded"): "validating",
+    ("started", "queued"): "idle",
+    ("step_failed", "stopping"): "running",
+    ("steps_failed", "stopping"): "running",
+    ("steps_settled", "validating"): "running",
+    ("stopped_cancelled", "cancelled"): "stopping",
+    ("stopped_failed", "failed"): "stopping",
+    ("timed_out", "stopping"): "blocked queued running validating",
+    ("undo_failed", "failed"): "compensating",
+    ("undo_requested", "stopping"): "blocked queued running validating",
+    ("undo_started", "compensating"): "stopping",
+    ("undone", "rolled_back"): "compensating",
+    ("waiting", "blocked"): "running",
+}
+STEP: Mapping[tuple[str, str], str] = {
+    ("approved", "succeeded"): "awaiting_approval",
+    ("cancelled", "cancelled"): (
+        "awaiting_approval awaiting_completion awaiting_event pending ready retrying running validating"
+    ),
+    ("claimed", "running"): "ready",
+    ("claimed", "validating"): "validating",
+    ("completed", "validating"): "running",
+    ("completion_cancelled", "cancelled"): "awaiting_completion",
+    ("completion_failed", "failed"): "awaiting_completion",
+    ("completion_failed_tolerated", "skipped"): "awaiting_completion",
+    ("completion_requested", "awaiting_completion"): "running",
+    ("completion_succeeded", "validating"): "awaiting_completion",
+    ("condition_broken", "failed"): "pending",
+    ("condition_false", "skipped"): "pending",
+    ("deadline_handed_over", "ready"): "awaiting_event",
+    ("deadline_passed", "failed"): "awaiting_approval awaiting_completion awaiting_event",
+    ("deadline_tolerated", "skipped"): "awaiting_approval awaiting_completion awaiting_event",
+    ("denied", "failed"): "pending",
+    ("dependencies_met", "ready"): "pending",
+    ("dependency_unmet", "skipped"): "pending",
+    ("escalated", "awaiting_approval"): "awaiting_approval",
+    ("failed", "failed"): "running validating",
+    ("failed_tolerated", "skipped"): "running validating",
+    ("gate_opened", "awaiting_approval"): "pending",
+    ("held", "awaiting_approval"): "pending",
+    ("hold_approved", "ready"): "awaiting_approval",
+    ("lease_lost", "retrying"): "running",
+    ("lease_lost", "validating"): "validating",
+    ("message_arrived", "ready"): "awaiting_event",
+    ("planned", "pending"): "new",
+    ("rejected", "failed"): "awaiting_approval",
+    ("rejected_tolerated", "skipped"): "awaiting_approval",
+    ("released", "ready"): "running",
+    ("released", "validating"): "validating",
+    ("retry_due", "ready"): "retrying",
+    ("retry_scheduled", "retrying"): "running",
+    ("rules_failed", "failed"): "validating",
+    ("rules_failed_tolerated", "skipped"): "validating",
+    ("rules_passed", "succeeded"): "validating",
+    ("wait_opened", "awaiting_event"): "pending",
+    ("wait_satisfied", "succeeded"): "awaiting_event",
+    ("waited", "awaiting_event"): "running",
+}
+WORKER: Mapping[tuple[str, str], str] = {
+    ("drain_requested", "draining"): "busy idle",
+    ("drained", "shutdown"): "draining",
+    ("given_up", "shutdown"): "unresponsive",
+    ("heard_again", "idle"): "unresponsive",
+    ("heartbeats_missed", "unresponsive"): "busy draining idle",
+    ("registered", "idle"): "initializing",
+    ("start_failed", "shutdown"): "initializing",
+    ("started", "initializing"): "new",
+    ("task_assigned", "busy"): "idle",
+    ("tasks_finished", "idle"): "busy",
+}
+"""(trigger, target): the states that the arrow leaves."""
+
+
+def _machine(rows: Mapping[tuple[str, str], str], *ended: str) -> MachineData:
+    arrows = {
+        (None if source == NEW else source, trigger, target)
+        for (trigger, target), sources in rows.items()
+        for source in sources.split()
+    }
+    return frozenset(arrows), frozenset(ended)
+
+
+REFERENCE: Machines = {
+    "run": _machine(RUN, "succeeded", "failed", "cancelled", "rolled_back"),
+    "step": _machine(STEP, "succeeded", "failed", "skipped", "cancelled"),
+    "worker": _machine(WORKER, "shutdown"),
+}

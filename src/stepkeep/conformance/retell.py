@@ -1,0 +1,499 @@
+"""Re-enacts a run from its log in a dialect: infers the canonical hops that the dialect does not show.
+
+Each line names its canonical trigger. Fence and attempt tell how many claims and retries were hidden since the last
+line of the step, so that a hidden path exists or the line is impossible. What a hidden hop would determine is marked
+unknown and not checked. The run's own hidden hops follow from its steps. `replay.py` calls it for sealed logs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from stepkeep.conformance.arrows import REFERENCE
+from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.dialect_line import DialectLine
+from stepkeep.conformance.enabled import wrong_field
+from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.line import Line, severity_of
+from stepkeep.conformance.machines import Say
+from stepkeep.conformance.reenact import ENDED, OPENINGS, RUN_ENDED, STOPS, Reenactment
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import NEW, Step, check_step
+from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.machine import MachineView
+
+Row = tuple[str, str, str]
+Path = tuple[Row, ...]
+
+ENDINGS = {
+    "rules_passed": "succeeded",
+    "stopped_failed": "failed",
+    "stopped_cancelled": "cancelled",
+    "undone": "rolled_back",
+    "undo_failed": "failed",
+    "cancelled": "cancelled",
+}
+"""The canonical end of a run, by its trigger."""
+
+LONGEST_PATH = 400
+"""More hidden hops than any definition allows between two lines of a step."""
+
+
+def _rows_by_source() -> dict[str, tuple[Row, ...]]:
+    rows: dict[str, list[Row]] = {}
+    for source, trigger, target in sorted(REFERENCE["step"][0], key=str):
+        rows.setdefault(source or NEW, []).append((source or NEW, trigger, target))
+    return {source: tuple(found) for source, found in rows.items()}
+
+
+STEP_ROWS = _rows_by_source()
+
+
+class Wanted(NamedTuple):
+    """A line of a step, and what is known of the step before it. `target` is the state that the dialect shows."""
+
+    shown: str | None
+    state: str
+    is_leased: bool
+    trigger: str
+    target: str
+    claims: int
+    retries: int
+    ends_lease: bool
+    leaves: str | None
+    never: frozenset[str]
+
+
+class Views:
+    """Looks up hidden paths in one dialect's step machine, and remembers them."""
+
+    def __init__(self, view: MachineView) -> None:
+        self._view = view
+        self.path = lru_cache(maxsize=4096)(self._path)
+        self.is_hidden = lru_cache(maxsize=1024)(self._is_hidden)
+
+    def _is_hidden(self, shown: str | None, trigger: str, target: str) -> bool:
+        view = self._view
+        return view.next_shown(shown, target, trigger) == shown and not view.repeated(shown, trigger)
+
+    def _path(self, wanted: Wanted) -> Path | None:
+        """The shortest hidden way to a hop like this one, with so many claims and retries on it; the hop comes last."""
+        shown = wanted.shown
+        start = (wanted.state, 0, 0, wanted.is_leased)
+        ways: dict[tuple[str, int, int, bool], Path] = {start: ()}
+        queue = deque([start])
+        while queue and len(ways) < LONGEST_PATH * 24:
+            now = queue.popleft()
+            here, claimed, retried, leased = now
+            for row in STEP_ROWS.get(here, ()):
+                _, trigger, target = row
+                if trigger in wanted.never:
+                    continue
+                if self._is_wanted(row, wanted) and (claimed, retried, leased) == (
+                    wanted.claims,
+                    wanted.retries,
+                    _was_leased(trigger, wanted),
+                ):
+                    return (*ways[now], row)
+                counts = claimed + (trigger == "claimed"), retried + (target == "retrying")
+                after = (target, *counts, trigger == "claimed" or (leased and trigger == "completed"))
+                if counts[0] > wanted.claims or counts[1] > wanted.retries or after in ways:
+                    continue
+                if self.is_hidden(shown, trigger, target):
+                    ways[after] = (*ways[now], row)
+                    queue.append(after)
+        return None
+
+    def _is_wanted(self, row: Row, wanted: Wanted) -> bool:
+        if wanted.leaves not in (None, row[0]):
+            return False
+        return row[1] == wanted.trigger and self._view.next_shown(wanted.shown, row[2], row[1]) == wanted.target
+
+
+def _was_leased(trigger: str, wanted: Wanted) -> bool:
+    """Whether a worker held the step before this hop: only then does the hop say how long."""
+    return trigger == "completed" or (trigger != "claimed" and wanted.ends_lease)
+
+
+class Retelling:
+    """One run in a dialect's words, and the canonical run behind it."""
+
+    def __init__(self, contract: Contract, judged: Judged, views: Views) -> None:
+        self.contract, self._judged, self._views = contract, judged, views
+        self.steps: dict[int, Step] = {}
+        self.run = Reenactment(contract, self.steps, derives=True)
+        self.shown: dict[int, str] = {}
+        self.state = "idle"
+        self.settled = 0
+        self.may_have_stopped = False
+        self._entry = (0, 0)
+        self._created_at: int | None = None
+
+    def take(self, told: DialectLine, say: Say) -> None:
+        """Follow one line."""
+        metadata = told.raw["metadata"]
+        self._begin(told, metadata, say)
+        if told.kind == "head":
+            self._close(told, metadata, say)
+            return
+        line = _canonical(told, metadata)
+        self.run.hear(line, say)
+        if told.kind == "step":
+            self._step(told, line, metadata, say)
+        else:
+            self._run(told, line, metadata, say)
+
+    # -- entries -----------------------------------------------------------------------------------------------------
+    def _begin(self, told: DialectLine, metadata: Mapping[str, Any], say: Say) -> None:
+        seq, at = self._entry
+        if told.seq == seq and told.at != at:
+            say(Code.TIME, wrong_field("at", told.at, at, f"all lines of entry {seq} have one time"))
+        if told.seq != seq and seq:
+            self._end_entry(say)
+        self._entry = (told.seq, told.at)
+
+    def _end_entry(self, say: Say) -> None:
+        if self.run.must_cancel and self.state not in RUN_ENDED:
+            say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")
+        self.run.must_cancel = False
+        if self.state in RUN_ENDED:
+            return
+        for no in [*self.run.to_skip, *(no for no in self.run.to_open if self._opens_visibly(no))]:
+            name = self.contract.places[no].name
+            say(Code.DEPENDENCY, f"step {quoted(name)} must move on before this line: what it depends on has ended")
+            self.run.to_skip.pop(no, None)
+            self.run.to_open.pop(no, None)
+
+    def _opens_visibly(self, no: int) -> bool:
+        place = self.contract.places[no]
+        if place.phase != "main" or (place.rule is not None and place.rule.condition is not None):
+            return False
+        row = next((row for row in STEP_ROWS["pending"] if row[1] == place.opens_by), None)
+        return row is not None and no in self.shown and not self._views.is_hidden(self.shown[no], row[1], row[2])
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+    def _step(self, told: DialectLine, line: Line, metadata: Mapping[str, Any], say: Say) -> None:
+        place = self.contract.places.get(line.no)
+        if place is None or place.name != line.step:
+            known = "no step" if place is None else f"step {quoted(place.name)}"
+            say(Code.DEFINITION, f"step {quoted(line.step)} has number {line.no}, where the definition has {known}")
+            return
+        step = self.steps.get(line.no)
+        if step is None:
+            step = self.steps[line.no] = Step(line.no, place.name, place.phase)
+        path = self._find(step, told, line)
+        if path is None:
+            said = f"no hops that the dialect hides lead from {quoted(step.state)} to {quoted(line.trigger)}"
+            counts = f"with fence {line.fence or 0} after {step.fence} and attempt {line.attempt} after {step.attempt}"
+            say(Code.DISCONTINUOUS, f"{step.title}: {said} {counts}")
+            self._resume(step, line, told)
+            return
+        for row in path[:-1]:
+            self._hide(step, place, row, line, say)
+        source, _, target = path[-1]
+        hop = _replaced(line, source, target)
+        self._check_shape(told, hop, place, metadata, say)
+        self._derive_before(step, place, hop, say)
+        self.run.step_hop(step, hop, self._state_for(place), say)
+        check_step(step, hop, False, say)
+        step.state = target
+        self.shown[line.no] = str(told.target)
+        if target in ENDED:
+            self.settled += 1
+            step.settled = self.settled
+        self._derive_after(hop, say)
+
+    def _find(self, step: Step, told: DialectLine, line: Line) -> Path | None:
+        claims = (line.fence or 0) - step.fence - (line.trigger == "claimed")
+        retries = 0 if line.attempt is None else line.attempt - step.attempt
+        if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
+            return None
+        return self._views.path(
+            Wanted(
+                shown=self.shown.get(step.no),
+                state=step.state,
+                is_leased=step.leased,
+                trigger=line.trigger,
+                target=str(told.target),
+                claims=claims,
+                retries=retries,
+                ends_lease=line.took is not None,
+                leaves="running" if _fails_at_work(line) else None,
+                never=self.contract.places[step.no].never,
+            )
+        )
+
+    def _resume(self, step: Step, line: Line, told: DialectLine) -> None:
+        """Accept the line's values after a finding."""
+        targets = {row[2] for rows in STEP_ROWS.values() for row in rows if row[1] == line.trigger}
+        step.state = min(targets) if targets else step.state
+        step.fence, step.attempt = line.fence or 0, line.attempt or step.attempt
+        step.attempt += step.state == "retrying"
+        step.forget()
+        step.forget_claim()
+        step.leased = step.state == "running"
+        self.shown[step.no] = str(told.target)
+
+    def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
+        """Record a hop that the dialect does not show."""
+        _, trigger, target = row
+        if trigger in OPENINGS and place.phase == "main":
+            self._derive_start(line)
+            if self.run.to_open.pop(place.no, self.run) is self.run:
+                said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"
+                say(Code.DEPENDENCY, f"{step.title}: {said}")
+        step.forget()
+        if trigger == "claimed":
+            step.forget_claim()
+        if trigger == "completion_succeeded":
+            step.completed_by_hand = line.seq
+        step.fence += trigger == "claimed"
+        step.attempt += target == "retrying"
+        step.leased = trigger == "claimed" or (step.leased and trigger == "completed")
+        step.state = target
+
+    # -- the run behind the steps ------------------------------------------------------------------------------------
+    def _state_for(self, place: Place) -> str:
+        """The state of the run as far as a step of this phase can tell."""
+        if self.state == "idle" and place.phase == "main":
+            return "idle"
+        if self.state in ("stopping", *RUN_ENDED):
+            return self.state
+        return {"undo": "compensating", "check": "validating"}.get(place.phase, "running")
+
+    def _derive_start(self, line: Line) -> None:
+        if self.state == "idle":
+            self.state = "running"
+            if self.run.started_at is None:
+                self.run.begin(self._created_at)
+
+    def _derive_before(self, step: Step, place: Place, hop: Line, say: Say) -> None:
+        if hop.trigger == "planned" and place.phase == "main":
+            return
+        if hop.trigger != "cancelled":
+            self._derive_start(hop)
+            if place.phase == "undo" and self.state == "stopping":
+                self.run.is_stop_unseen |= self.may_have_stopped
+                self._derive_run("undo_started", hop, None, say)
+                self.state = "compensating"
+            return
+        if self.state in ("stopping", "compensating", *RUN_ENDED):
+            return
+        asks = self.run.asked.get("compensate") is True and self.state != "idle"
+        if hop.event == "cancel_requested" and not asks:
+            return
+        if step.leased or hop.event not in ("cancel_requested", "time_came"):
+            # A worker's step is cancelled only in a run that stops already, for a reason that the dialect hid.
+            self.run.stop_unseen()
+        else:
+            self._derive_run("timed_out" if hop.event == "time_came" else "undo_requested", hop, None, say)
+        self.state = "stopping"
+
+    def _derive_after(self, hop: Line, say: Say) -> None:
+        if self.run.must_stop is not None and self.state != "stopping":
+            self.may_have_stopped = not any(self._is_idle(no) for no in range(self.contract.size))
+            self._derive_run("step_failed", hop, self.contract.places[self.run.must_stop].name, say)
+            self.state = "stopping"
+        self.run.must_stop = None
+
+    def _is_idle(self, no: int) -> bool:
+        """Whether a step would have been cancelled if the run had stopped before: no worker holds it."""
+        step = self.steps.get(no)
+        return step is not None and step.state not in ENDED and not step.leased
+
+    def _stopped_earlier(self, line: Line) -> bool:
+        """Whether the end shows that the run had stopped before the failure: for its timeout, or to be undone."""
+        timeout = self.contract.document.timeout
+        if not self.may_have_stopped:
+            return False
+        if line.category is None:
+            return line.trigger in ("stopped_cancelled", "undone", "undo_failed")
+        return line.category == "timeout" and timeout is not None and line.at >= (self.run.started_at or 0) + timeout
+
+    def _derive_run(self, trigger: str, hop: Line, of: str | None, say: Say) -> None:
+        derived = Line(
+            journal="run",
+            about="run",
+            owner=hop.owner,
+            tenant=hop.tenant,
+            correlation_id=hop.correlation_id,
+            seq=hop.seq,
+            at=hop.at,
+            source=self.state,
+            target="compensating" if trigger == "undo_started" else "stopping",
+            trigger=trigger,
+            event=hop.event,
+            actor=hop.actor,
+            of=of,
+        )
+        self.run.run_hop(derived, say)
+
+    def _run(self, told: DialectLine, line: Line, metadata: Mapping[str, Any], say: Say) -> None:
+        self._check_run_shape(told, line, metadata, say)
+        trigger = line.trigger
+        if trigger == "created":
+            self._created_at = line.at
+            self.run.run_hop(_replaced(line, None, "idle"), say)
+        elif trigger == "started":
+            self.run.run_hop(_replaced(line, "idle", "queued"), say)
+            self.state = "running" if self.state == "idle" else self.state
+        elif trigger in STOPS and self.state != "stopping":
+            self.run.run_hop(_replaced(line, self.state, "stopping"), say)
+            self.state = "stopping"
+        elif trigger in ENDINGS and self._is_own(line):
+            self._end(line, say)
+
+    def _is_own(self, line: Line) -> bool:
+        """Whether a line about the run was caused by the run's own hop, not by one of a step."""
+        return not (line.trigger in ("rules_passed", "cancelled") and line.of is not None)
+
+    def _end(self, line: Line, say: Say) -> None:
+        target = ENDINGS[line.trigger]
+        missing = [place.name for place in self.contract.places.values() if self._is_missing(place)]
+        if missing:
+            say(Code.ENDING, f"the run ends {quoted(target)}, but step {quoted(missing[0])} has not ended in this log")
+        if self.run.tolerated_failures and target == "succeeded":
+            say(Code.ENDING, "the run succeeds, but a step in it failed")
+        self.may_have_stopped |= self.state not in ("stopping", "compensating")
+        self.run.is_stop_unseen |= self._stopped_earlier(line)
+        if line.trigger.startswith(("stopped", "undo")):
+            self._before_end(line, say)
+        if line.trigger == "rules_passed" and (line.category, line.error) != (None, None):
+            said = wrong_field("category or error", line.category or line.error, None, "it succeeded")
+            say(Code.ENDING, f"the run: {said}")
+        if line.trigger == "cancelled":
+            self.run.run_hop(_replaced(line, "idle" if self.state == "idle" else "running", target), say)
+        elif line.trigger != "rules_passed":
+            self.run.run_hop(_replaced(line, self.state, target), say)
+        self.state = target
+
+    def _before_end(self, line: Line, say: Say) -> None:
+        """The hops between the last step and the end that no dialect shows."""
+        if self.state not in ("stopping", "compensating"):
+            if self.run.tolerated_failures:
+                self._derive_run("steps_failed", line, None, say)
+            else:
+                self._check_unseen_stop(line, say)
+                self.run.stop_unseen()
+            self.state = "stopping"
+        if self.state == "stopping" and line.trigger.startswith("undo"):
+            self._derive_run("undo_started", line, None, say)
+            self.run.hooks, self.run.are_hooks_unseen = [], True
+            self.state = "compensating"
+
+    def _check_unseen_stop(self, line: Line, say: Say) -> None:
+        """No step led to this end, so it was the timeout, the final rules or a request for compensation."""
+        document = self.contract.document
+        if line.trigger == "stopped_cancelled" or document.rules or document.compensate_always:
+            return
+        due = None if document.timeout is None else (self.run.started_at or 0) + document.timeout
+        if line.trigger == "stopped_failed" and (due is None or line.at < due):
+            said = "no step failed under a policy that ends it, and its timeout has not passed"
+            say(Code.ENDING, f"the run ends 'failed', but {said}")
+
+    def _is_missing(self, place: Place) -> bool:
+        step = self.steps.get(place.no)
+        return (step is None or step.state not in ENDED) if place.phase == "main" else False
+
+    # -- fields that only dialect lines have -------------------------------------------------------------------------
+    def _check_shape(self, told: DialectLine, hop: Line, place: Place, said: Mapping[str, Any], say: Say) -> None:
+        retries = None if hop.attempt is None else hop.attempt - (hop.target != "retrying")
+        expected: dict[str, Any] = {
+            "retry_count": retries,
+            "worker": hop.actor if hop.trigger == "claimed" else None,
+        }
+        if told.source is None and place.rule is not None:
+            expected |= _facts(place)
+        for name, follows in expected.items():
+            if said.get(name) != follows:
+                why = "the definition" if name in FACTS else "the rest of the line"
+                say(Code.CONTRADICTION, f"step {quoted(hop.step)}: {wrong_field(name, said.get(name), follows, why)}")
+        if told.raw["severity"] != severity_of(hop):
+            found = told.raw["severity"]
+            say(Code.CONTRADICTION, f"severity is {quoted(found)}, expected {quoted(severity_of(hop))}: its trigger")
+
+    def _check_run_shape(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
+        document = self.contract.document
+        if told.source is None:
+            facts = {"workflow": document.name, "version": document.version, "steps": self.contract.size}
+            for name, follows in facts.items():
+                if said.get(name) != follows:
+                    say(Code.CONTRADICTION, f"the run: {wrong_field(name, said.get(name), follows, 'the definition')}")
+        critical = told.target == self._judged.run.shows.get("failed")
+        severity = "critical" if critical else "info"
+        if told.raw["severity"] != severity:
+            found = told.raw["severity"]
+            say(Code.CONTRADICTION, f"severity is {quoted(found)}, expected {quoted(severity)}: its state")
+
+    def _close(self, told: DialectLine, said: Mapping[str, Any], say: Say) -> None:
+        self._end_entry(say)
+        canonical = said["canonical"]
+        if (self.state in RUN_ENDED or canonical in RUN_ENDED) and canonical != self.state:
+            expected = self.state if self.state in RUN_ENDED else "a state that is no end"
+            say(Code.HEAD, wrong_field("canonical", canonical, expected, "the lines before it"))
+        if told.raw["severity"] != "info":
+            say(Code.CONTRADICTION, f"severity is {quoted(told.raw['severity'])}, expected 'info': a closing line")
+        planned = sum(step.phase == "main" for step in self.steps.values())
+        if planned != self.contract.size:
+            said_so = f"{planned} of {self.contract.size} steps of the definition are in this log"
+            say(Code.DEFINITION, f"steps are missing: {said_so}")
+
+
+def _fails_at_work(line: Line) -> bool:
+    """Whether the line reports a failure of the handler, which only a running step has."""
+    if line.trigger == "cancelled":
+        return line.category is not None
+    return line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
+
+
+FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
+
+
+def _facts(place: Place) -> dict[str, Any]:
+    rule = place.rule
+    assert rule is not None
+    return {
+        "order": rule.order,
+        "depends_on": [edge.step for edge in rule.depends_on],
+        "max_attempts": place.retry.max_attempts,
+        "on_failure": rule.on_failure if place.phase == "main" else "continue",
+        "completion": rule.completion,
+    }
+
+
+def _canonical(told: DialectLine, metadata: Mapping[str, Any]) -> Line:
+    """A dialect's line as a canonical one; its canonical states are filled in later."""
+    detail, lasted = metadata.get("detail"), metadata.get("duration_seconds")
+    return Line(
+        journal=told.owner[0],
+        about=told.kind,
+        owner=told.owner[1],
+        tenant=metadata["tenant"],
+        correlation_id=metadata.get("correlation_id"),
+        seq=told.seq,
+        at=told.at,
+        source=None,
+        target="",
+        trigger=metadata["because"],
+        event=metadata["event"],
+        actor=metadata["actor"],
+        detail=None if detail is None else compact(detail),
+        step=metadata.get("step"),
+        no=metadata.get("no", -1),
+        of=metadata.get("of"),
+        fence=metadata.get("fence"),
+        attempt=metadata.get("attempt"),
+        took=None if lasted is None else round(lasted * 1_000_000),
+        due_at=metadata.get("due_at"),
+        category=metadata.get("category"),
+        error=metadata.get("error"),
+    )
+
+
+def _replaced(line: Line, source: str | None, target: str) -> Line:
+    return replace(line, source=None if source == NEW else source, target=target)
