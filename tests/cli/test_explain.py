@@ -48,6 +48,12 @@ class Town:
         said = self._cli("start", file, "--input", input, "--db", self.url, "--json")
         return str(said.json["run"]["id"])
 
+    def unserved(self, name: str, uses: str = "cli.work") -> list[str]:
+        """What `start` says about steps that no worker could take."""
+        (self._home / f"{name}.yaml").write_text(ONE_STEP.format(name=name, uses=uses, more="retry: {max_attempts: 2}"))
+        said: list[str] = self._cli("start", f"{name}.yaml", "--db", self.url, "--json").json["unserved"]
+        return said
+
     def worker(self, *options: str, app: str = HANDLERS) -> subprocess.Popen[str]:
         before = self._workers()
         child = self._process("worker", "--app", app, "--db", self.url, *options)
@@ -121,6 +127,14 @@ def test_a_renamed_handler(town: Town, home: Path) -> None:
     assert f"--app {HANDLERS}" in cause["command"]
     town.obey(cause["command"])
     town.ends(run)
+
+
+def test_start_names_a_handler_that_no_worker_has(town: Town) -> None:
+    assert town.unserved("alone") == ["no worker is alive: the run waits until one is started"]
+    town.worker()
+    (said,) = town.unserved("renamed", uses="cli.wrok")
+    assert said.startswith("step label would wait: it needs handler cli.wrok, and no live worker has that handler")
+    assert town.unserved("served") == []
 
 
 def test_a_queue_that_no_worker_serves(town: Town) -> None:

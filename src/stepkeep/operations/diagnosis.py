@@ -11,14 +11,15 @@ from typing import Any
 
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
-from stepkeep.operations.causes import Explanation
+from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
 from stepkeep.operations.services import Known, Service, known_workers, read_service
-from stepkeep.operations.staffing import explain_queue, explain_worker
+from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import Backlog, Store
@@ -47,6 +48,25 @@ async def read_staff(store: Store, tenant: str) -> Staff:
     gone = (read_service(one.body) for one in reversed(reports) if one.worker not in numbers)
     former = tuple(service for service in gone if service is not None)
     return Staff(known_workers(rows, reports), former, dict(queues), now)
+
+
+UNSERVED = frozenset({Why.NO_WORKER, Why.NO_HANDLER, Why.FORBIDDEN, Why.NO_CAPABILITY, Why.NO_QUEUE})
+
+
+async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> list[str]:
+    """One sentence for each step of a plan that no live worker could take now; one for all if none is alive."""
+    staff = await read_staff(transactor.store, tenant)
+    said: dict[str, None] = {}
+    for planned in (*plan.steps, *plan.undos.values()):
+        spec = staff.specs.get(planned.queue)
+        if spec is None:
+            continue
+        why, text, _ = judge(spec, planned.queue, staff.workers, staff.former, staff.now)
+        if why is Why.NO_WORKER:
+            return ["no worker is alive: the run waits until one is started"]
+        if why in UNSERVED:
+            said[f"step {planned.name} would wait: {text}"] = None
+    return list(said)
 
 
 async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Scene:

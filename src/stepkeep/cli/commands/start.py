@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs
-from stepkeep.cli.printer import answer, say
+from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import (
     find_run,
     json_value,
@@ -73,6 +73,8 @@ def start(
         state = said["run"]["state"]
         made = "" if said["created"] else " (made before under this key)"
         say(f"run {said['run']['id']} {state}{made}")
+        for warning in said.get("unserved", ()):
+            warn(warning)
         if state not in ("succeeded", "failed"):
             say(f"look at it with: {settings.command('show', said['run']['id'])}")
     state = said["run"]["state"]
@@ -88,6 +90,7 @@ async def _start(
     given: Any,
     options: dict[str, Any],
 ) -> dict[str, Any]:
+    from stepkeep.operations.diagnosis import unserved_steps
     from stepkeep.operations.retention import require_kept
 
     handlers = load_handlers(apps) if apps else None
@@ -100,9 +103,11 @@ async def _start(
             from stepkeep.operations.publish import find_plan
 
             workflow = (await find_plan(engine.transactor, what, version, tenant=engine.tenant)).definition
-        started = await engine.start(workflow, given, **options)
+        plan = await engine.publish(workflow)
+        started = await engine.start(plan, given, **options)
         await require_kept(engine.store, started, tenant=engine.tenant)
-        return {**await engine.show(started.run_id), "created": started.created}
+        unserved = await unserved_steps(engine.transactor, plan, tenant=engine.tenant)
+        return {**await engine.show(started.run_id), "created": started.created, "unserved": unserved}
 
 
 async def _start_idle(settings: Settings, run: str, by: str | None) -> dict[str, Any]:
