@@ -11,7 +11,7 @@ from tests.conformance.tellings import dialects, stories, told, walks
 from tests.conformance.toy.machine import JUDGED as TOY
 
 from stepkeep.conformance import refinement
-from stepkeep.conformance.refinement import Breach, refine
+from stepkeep.conformance.refinement import Breach, explore, refine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension, Forbidden, MachineView
 from stepkeep.dialects.projection import RunView, Seen
@@ -43,10 +43,11 @@ def test_the_engine_refines_every_dialect(judged: Judged) -> None:
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judged) -> None:
     taken = 0
-    for name, view in views(judged).items():
+    for product in explore(judged, MACHINES).values():
+        view = product.view
         for extension in view.extensions:
-            rest = tuple(one for one in view.extensions if one != extension)
-            found = breaches(replace(judged, **{name: replace(view, extensions=rest)}))
+            product.view = replace(view, extensions=tuple(one for one in view.extensions if one != extension))
+            found = list(product.breaches())
             assert [(one.kind, one.machine, one.source, one.target) for one in found if one.kind == "unlisted"] == [
                 ("unlisted", view.noun, extension.source, extension.target)
             ]
@@ -56,9 +57,11 @@ def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judge
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_an_extension_that_nothing_produces_is_refused_by_name(judged: Judged) -> None:
-    for name, view in views(judged).items():
+    for product in explore(judged, MACHINES).values():
+        view = product.view
         idle = Extension(min(view.terminal), view.states[0], "it sounded useful")
-        found = breaches(replace(judged, **{name: replace(view, extensions=(*view.extensions, idle))}))
+        product.view = replace(view, extensions=(*view.extensions, idle))
+        found = list(product.breaches())
         assert [(one.kind, one.source, one.target) for one in found] == [("unproduced", idle.source, idle.target)]
 
 
@@ -129,12 +132,13 @@ def test_a_view_whose_memory_grows_for_ever_does_not_keep_the_judge_for_ever(mon
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_what_real_runs_show_is_among_what_was_explored(judged: Judged) -> None:
     """The model of a run's conduct must allow all that the engine does, or the proof proves nothing."""
-    explored = refine(judged, MACHINES).shown
+    explored = refine(judged, MACHINES).told
     nouns = {f"{view.noun}_state_transition": name for name, view in views(judged).items()}
     for world in [*stories(), *walks(150, seed=7)]:
         for line in told(world, judged)[:-1]:
-            pair = line["from_state"], line["to_state"]
-            assert pair in explored[nouns[line["event_type"]]], (pair, line["metadata"]["because"])
+            said = line["metadata"]
+            told_so = line["from_state"], line["to_state"], said["because"], said.get("ground", said["because"])
+            assert told_so in explored[nouns[line["event_type"]]], told_so
 
 
 def test_more_steps_show_nothing_new() -> None:

@@ -112,6 +112,14 @@ def test_a_handler_may_choose_the_pause() -> None:
     assert world.row("a").due_at == world.now + 90 * SECOND
 
 
+def test_the_longest_delay_limits_an_asked_pause_where_the_policy_says_so() -> None:
+    """000 §3.2 maxDelay, 003 §3.1 maxBackoffMs; 002 C) takes the handler's backoff as it is."""
+    world = World(work("a", retry=Retry(max=60 * SECOND, caps_asked=True)))
+    world.claim("a")
+    world.report("a", Failed(category=TRANSIENT, error="later", delay=90 * SECOND))
+    assert world.row("a").due_at == world.now + 60 * SECOND
+
+
 @pytest.mark.parametrize("delay", [0, -5])
 def test_a_pause_of_nothing_makes_the_step_ready_at_once(delay: int) -> None:
     world = World(work("a"))

@@ -164,13 +164,25 @@ def test_the_grace_period_ends_with_a_fence() -> None:
     assert world.attempts_of("b") == ["cancelled"]
 
 
-def test_a_second_failure_while_stopping_changes_nothing_about_the_cause() -> None:
+def test_of_two_failures_the_first_is_the_cause_and_the_stronger_policy_counts() -> None:
+    """000 §3.3 compensate: the second step asks for the rollback, although the run stops already."""
     world = World(work("a"), work("b", on_failure=OnFailure.COMPENSATE), work("c", undo=True))
     world.finish("c")
     world.claim("a", "b")
     world.fail("a", error="first")
     world.fail("b", Category.AUTH, error="second")
-    assert (world.run.state, world.run.error, world.run.policy) == (RunState.FAILED, "first", OnFailure.ABORT)
+    assert (world.run.state, world.run.error) == (RunState.COMPENSATING, "first")
+    world.finish("undo:c")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_a_second_failure_that_only_aborts_starts_no_rollback() -> None:
+    world = World(work("a"), work("b"), work("c", undo=True))
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a")
+    world.fail("b")
+    assert (world.run.state, world.run.policy) == (RunState.FAILED, OnFailure.ABORT)
 
 
 def test_a_late_success_is_undone_too() -> None:

@@ -71,7 +71,7 @@ class TestWhatItBecomes:
         assert only.timeout == 5 * MINUTE
         assert only.on_failure is OnFailure.ABORT
         assert only.effect is Effect.READ
-        assert only.retry == Retry(max_attempts=4, max=MINUTE, on=(Category.TRANSIENT,))
+        assert only.retry == Retry(max_attempts=4, max=MINUTE, on=(Category.TRANSIENT,), caps_asked=True)
 
     def test_a_step_follows_its_own_policy_else_the_workflows(self) -> None:
         definition = workflow("""

@@ -171,8 +171,8 @@ def test_a_step_that_exhausts_its_attempts_fails_the_run(url: str) -> None:
     on(url, scene)
 
 
-def test_a_rejected_gate_fails_the_run_by_an_extension_of_the_step(url: str) -> None:
-    """001 has no reject: WAITING_APPROVAL → FAILED is the run's own row and an extension of the step."""
+def test_a_rejected_gate_fails_the_run_by_an_extension(url: str) -> None:
+    """001 has no reject: nothing failed after an approval, no worker claimed a step, and no cancel was asked for."""
 
     async def scene(bench: Bench) -> None:
         run_id = await begin(bench, template("APPROVAL", "LLM"))
@@ -181,8 +181,13 @@ def test_a_rejected_gate_fails_the_run_by_an_extension_of_the_step(url: str) -> 
         assert path(lines) == "PENDING RUNNING WAITING_APPROVAL FAILED"
         assert path(lines, "APPROVAL") == "PENDING WAITING_APPROVAL FAILED"
         assert path(lines, "LLM") == "PENDING CANCELED"
-        marked = [line["to_state"] for line in lines if "extension" in line["metadata"]]
-        assert marked == ["FAILED"]
+        marked = [(line["to_state"], line["trigger"]) for line in lines if "extension" in line["metadata"]]
+        assert marked == [
+            ("RUNNING", "progressed"),
+            ("FAILED", "rejected"),
+            ("CANCELED", "Run stopped"),
+            ("FAILED", "Gate refused"),
+        ]
 
     on(url, scene)
 

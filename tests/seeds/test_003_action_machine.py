@@ -59,7 +59,6 @@ def test_every_arrow_cites_its_section_and_every_extension_says_why(view: Any) -
     assert all(arrow.cites for arrow in view.arrows)
     assert all(ruled.cites for ruled in view.forbidden)
     assert all(len(extension.reason) > 20 for extension in view.extensions)
-    assert not any(view.legal(extension.source, extension.target) for extension in view.extensions)
 
 
 def test_whatever_the_engine_does_is_a_legal_arrow_a_stutter_or_a_listed_extension() -> None:

@@ -59,10 +59,15 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
     assert found.breaches == ()
     listed = {view.noun: [(one.source, one.target) for one in view.extensions] for view in JUDGED.views}
     assert listed == {
-        "workstream": [("ready", "failed"), ("validating", "cancelled")],
+        "workstream": [
+            ("ready", "executing"), ("executing", "validating"), ("executing", "failed"), ("executing", "failed"),
+            ("validating", "failed"), ("ready", "failed"), ("validating", "cancelled"),
+        ],
         "task": [
             ("pending", "cancelled"), ("queued", "cancelled"), ("retrying", "cancelled"), ("validating", "cancelled"),
-            ("running", "queued"), ("pending", "completed"), ("pending", "failed"), ("running", "completed"),
+            ("running", "queued"), ("running", "failed"), ("running", "failed"), ("running", "cancelled"),
+            ("running", "validating"), ("validating", "failed"), ("pending", "queued"), ("pending", "completed"),
+            ("pending", "failed"), ("running", "completed"),
         ],
         "worker": [("idle", "unresponsive"), ("initializing", "shutdown")],
     }  # fmt: skip

@@ -10,8 +10,10 @@ import httpx2
 import pytest
 
 from stepkeep.errors import ExpressionError
+from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.worker.classify import BindingError, category_of_status, failure_of, parse_retry_after
+from stepkeep.worker.results import outcome_of_return
 
 
 def http_error(status: int, **headers: str) -> httpx2.HTTPStatusError:
@@ -60,6 +62,16 @@ def test_each_exception_has_its_category(raised: BaseException, category: Catego
 def test_only_the_unknown_takes_the_executors_own_category() -> None:
     assert failure_of(ValueError("x"), otherwise=Category.AGENT).category is Category.AGENT
     assert failure_of(TimeoutError(), otherwise=Category.AGENT).category is Category.TRANSIENT
+
+
+def test_an_agent_whose_answer_cannot_be_stored_has_made_an_agent_error() -> None:
+    """000 §3.1: an agent that returned invalid output is an agent error, retried as configured; a handler's is not."""
+    outcome = outcome_of_return(object(), None, otherwise=Category.AGENT)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.AGENT, False)
+    outcome = outcome_of_return(object(), None)
+    assert isinstance(outcome, Failed)
+    assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
 
 
 def test_retry_after_is_honoured_where_a_retry_makes_sense() -> None:

@@ -25,7 +25,7 @@ from stepkeep.conformance.report import Code, Finding, Report
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.projection import Seen
+from stepkeep.dialects.grounds import Seen, fact_of
 
 EVENTS = {"run_state_transition": "run", "step_state_transition": "step"}
 """The lines of the canonical log that a projection reads."""
@@ -185,41 +185,58 @@ def _verdict(judged: Judged, log: Log, canonical: Sequence[Doc], head: Any, *, o
 
 # -- the dialect's log against the canonical one ---------------------------------------------------------------------
 def _differences(judged: Judged, told: Sequence[Doc], canonical: Sequence[Doc], head: Any) -> Iterator[Finding]:
-    expected = list(_projected(judged, canonical))
     moves = [line for line in told if line.get("event_type") != HEAD]
-    found = [(line["event_type"], line["from_state"], line["to_state"], line["metadata"].get("step")) for line in moves]
+    expected = list(_projected(judged, canonical, moves))
     run = str(told[-1].get("entity_id")) if told else None
-    for place, (wanted, got) in enumerate(zip(expected, found, strict=False), 1):
+    for place, (wanted, line) in enumerate(zip(expected, moves, strict=False), 1):
+        got = (line["event_type"], line["from_state"], line["to_state"], line["metadata"].get("step"), line["trigger"])
         if wanted != got:
             yield Finding(place, Code.PROJECTION, run, f"the journal shows {_arrow(wanted)} here, not {_arrow(got)}")
             return
-    if len(expected) != len(found):
-        said = f"the journal shows {len(expected)} transitions in this dialect's words, the log has {len(found)}"
+    if len(expected) != len(moves):
+        said = f"the journal shows {len(expected)} transitions in this dialect's words, the log has {len(moves)}"
         yield Finding(len(told), Code.PROJECTION, run, said)
     if told and told[-1].get("metadata", {}).get("head") != head:
         yield Finding(len(told), Code.PROJECTION, run, "the closing line names another journal head than the journal")
 
 
-def _projected(judged: Judged, canonical: Sequence[Doc]) -> Iterator[tuple[str, str | None, str, str | None]]:
+Move = tuple[str, str | None, str, str | None, str]
+"""An arrow of the dialect's log: event type, both states, the step (None for the run), and the word."""
+
+
+def _projected(judged: Judged, canonical: Sequence[Doc], moves: Sequence[Doc]) -> Iterator[Move]:
+    """The arrows that the journal shows. Limits and policies of steps are those of the dialect's own log."""
+    about = {line["metadata"].get("step"): line["metadata"] for line in reversed(moves)}
     projection = judged.projection()
     state, phases = "", dict[str, str]()
     for line in canonical:
         kind = EVENTS.get(str(line.get("event_type")))
         if kind is None:
             continue
-        name = line["metadata"].get("step") or line["entity_id"]
+        said = line["metadata"]
+        name = said.get("step") or line["entity_id"]
         if kind == "run":
             state = line["to_state"]
         phase = phases.setdefault(name, PHASES.get(state, "main")) if kind == "step" else "main"
-        for shown in projection.feed(Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase)):
-            step = shown.name if shown.kind == "step" else None
-            yield f"{shown.noun}_state_transition", shown.source, shown.target, step
+        step = about.get(said.get("step") or said.get("of"), {})
+        fact = fact_of(
+            line["trigger"],
+            said.get("event"),
+            attempt=said.get("attempt"),
+            limit=step.get("max_attempts"),
+            category=said.get("category"),
+            policy=step.get("on_failure"),
+        )
+        seen = Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
+        for shown in projection.feed(seen):
+            of = shown.name if shown.kind == "step" else None
+            yield f"{shown.noun}_state_transition", shown.source, shown.target, of, shown.word
 
 
-def _arrow(move: tuple[str, str | None, str, str | None]) -> str:
-    event, source, target, step = move
+def _arrow(move: Move) -> str:
+    event, source, target, step, word = move
     noun = event.removesuffix("_state_transition")
-    return f"{noun} {step or ''}".strip() + f" {source or '(new)'} → {target}"
+    return f"{noun} {step or ''}".strip() + f" {source or '(new)'} → {target} by {word!r}"
 
 
 def _documents(log: Iterable[bytes]) -> Iterator[dict[str, Any]]:

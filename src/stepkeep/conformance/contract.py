@@ -29,6 +29,11 @@ class RetryRule(msgspec.Struct, frozen=True):
     max: int | None
     jitter: float
     on: tuple[str, ...]
+    caps_asked: bool = False
+
+    def asked_us(self, asked: int) -> int:
+        """A delay that the handler asks for."""
+        return max(min(asked, LONGEST_DELAY_US if self.max is None or not self.caps_asked else self.max), 0)
 
     def allows(self, category: str | None, counted: int) -> bool:
         """Whether a failure of this category is retried after `counted` attempts."""

@@ -66,6 +66,7 @@ _MAY: dict[str, Predicate] = {
     "correlation_id": text,
     "detail": an_object,
     "extension": _yes,
+    "ground": text,
     "of": text,
     "category": category,
     "error": any_text,

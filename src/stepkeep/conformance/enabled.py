@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import LONGEST_DELAY_US, Contract, Place, StepRule
+from stepkeep.conformance.contract import Contract, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
@@ -246,7 +246,7 @@ def _due_at(hop: Hop) -> object:
 def _pause_us(hop: Hop) -> int:
     asked = hop.asked.get("retry_in_us")
     if type(asked) is int:
-        return max(min(asked, LONGEST_DELAY_US), 0)
+        return hop.place.retry.asked_us(asked)
     return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, hop.counted), 0)
 
 

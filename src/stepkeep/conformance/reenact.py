@@ -228,6 +228,9 @@ class Reenactment:
 
     def _main_ended(self, place: Place, step: Step, line: Line, run_state: str) -> None:
         if run_state == "stopping" or line.trigger == "cancelled":
+            if line.target == "failed" and place.rule is not None and place.rule.on_failure == "compensate":
+                # Of several failures the stronger policy counts.
+                self.policy = "compensate"
             return
         if line.target == "failed":
             assert place.rule is not None

@@ -1,5 +1,5 @@
 """The static proof: each transition of the engine is shown by a dialect as a legal arrow, no change, or a listed
-extension.
+extension, under a word that its ground covers.
 
 The canonical tables are an argument. The product of canonical and shown state is explored completely, from creation on.
 An unlisted arrow is a breach, and so is a listed one that no transition produces: the list of extensions is closed.
@@ -8,8 +8,8 @@ An unlisted arrow is a breach, and so is a listed one that no transition produce
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Hashable, Iterable, Iterator
-from copy import deepcopy
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -17,13 +17,16 @@ import msgspec
 from stepkeep.conformance.conduct import Conduct, Situation
 from stepkeep.conformance.machines import MachineData, Machines
 from stepkeep.dialects.dialect import Judged
-from stepkeep.dialects.machine import ANY, MachineView
-from stepkeep.dialects.projection import RunView, Seen
+from stepkeep.dialects.grounds import RUN_FACTS, STEP_GROUNDS, RunGrounds, Seen
+from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
+from stepkeep.dialects.projection import RunView
 
 MOST_SITUATIONS = 500_000
 """Limit on the memory of a run view: unbounded memory would make the exploration endless."""
 
 Pair = tuple[str | None, str]
+Told = tuple[str | None, str, str, str]
+"""A pair of shown states, with the canonical trigger and the ground on which it is shown."""
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -43,39 +46,45 @@ class Breach(msgspec.Struct, frozen=True):
 
 
 class Refinement(msgspec.Struct, frozen=True):
-    """The result of the exploration: breaches, the pairs that were reached, and the size of the product."""
+    """The result of the exploration: breaches, what was reached (with its grounds), and the size of the product."""
 
     dialect: str
     breaches: tuple[Breach, ...]
-    shown: dict[str, frozenset[Pair]]
+    told: dict[str, frozenset[Told]]
     explored: int
 
     @property
     def holds(self) -> bool:
         return not self.breaches
 
+    @property
+    def shown(self) -> dict[str, frozenset[Pair]]:
+        """The pairs of states that were reached, by machine."""
+        return {name: frozenset((source, target) for source, target, _, _ in told) for name, told in self.told.items()}
+
 
 def refine(judged: Judged, machines: Machines, *, size: int = 2) -> Refinement:
     """Explore every machine of a dialect against the canonical ones."""
     breaches: list[Breach] = []
-    shown: dict[str, frozenset[Pair]] = {}
+    told: dict[str, frozenset[Told]] = {}
     explored = 0
-    for name, product in _products(judged, machines, size):
+    for name, product in explore(judged, machines, size).items():
         breaches += product.breaches()
-        shown[name] = frozenset(product.pairs)
+        told[name] = frozenset(product.told)
         explored += product.explored
-    return Refinement(judged.name, tuple(breaches), shown, explored)
+    return Refinement(judged.name, tuple(breaches), told, explored)
 
 
-def _products(judged: Judged, machines: Machines, size: int) -> Iterator[tuple[str, Product]]:
+def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Product]:
+    """What the engine shows in every machine of a dialect; the lists of extensions play no part in it."""
     run = Product(judged.run, machines["run"])
     run.explore_run(judged.run_view(judged.run), Conduct(machines, size))
-    yield "run", run
+    products = {"run": run}
     views = [("step", judged.step)] + ([("worker", judged.worker)] if judged.worker is not None else [])
     for name, view in views:
-        product = Product(view, machines[name])
-        product.explore(machines[name][0])
-        yield name, product
+        products[name] = Product(view, machines[name])
+        products[name].explore(machines[name][0], STEP_GROUNDS if name == "step" else {})
+    return products
 
 
 class Product:
@@ -84,14 +93,14 @@ class Product:
     def __init__(self, view: MachineView, machine: MachineData) -> None:
         self.view = view
         self.arrows, self.terminal = machine
-        self.pairs: dict[Pair, tuple[str, ...]] = {}
+        self.told: dict[Told, tuple[str, ...]] = {}
         self.unended: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.explored = 0
         self.endless = False
 
     # -- exploring ---------------------------------------------------------------------------------------------------
-    def explore(self, arrows: Collection[tuple[str | None, str, str]]) -> None:
-        """A machine on its own: pairs of (canonical state, shown state) from creation on."""
+    def explore(self, arrows: Collection[tuple[str | None, str, str]], grounds: Mapping[str, tuple[str, ...]]) -> None:
+        """A machine on its own: pairs of (canonical state, shown state) from creation on, on every ground."""
         start: tuple[str | None, str | None] = (None, None)
         ways: dict[tuple[str | None, str | None], tuple[str, ...]] = {start: ()}
         queue = deque([start])
@@ -102,7 +111,9 @@ class Product:
                     continue
                 after = self.view.next_shown(shown, target, trigger)
                 way = (*ways[here], trigger)
-                self._note(shown, after, way, repeated=self.view.repeated(shown, trigger))
+                if after is not None and (after != shown or self.view.repeated(shown, trigger)):
+                    for ground in grounds.get(trigger, (trigger,)):
+                        self.told.setdefault((shown, after, trigger, ground), way)
                 self._note_end(target, after, way)
                 if (target, after) not in ways:
                     ways[target, after] = way
@@ -110,32 +121,31 @@ class Product:
         self.explored = len(ways)
 
     def explore_run(self, view: RunView, conduct: Conduct) -> None:
-        """The run machine: situations of the run, combined with the memory of the dialect's view."""
-        queue: deque[tuple[Situation, RunView, Way | None]] = deque([(conduct.start, view, None)])
-        met = {(conduct.start, _memory(view))}
+        """The run machine: situations of the run, combined with the memory of the dialect's view and of the grounds."""
+        queue: deque[tuple[Situation, RunView, RunGrounds, Way | None]] = deque(
+            [(conduct.start, view, RunGrounds(), None)]
+        )
+        met = {(conduct.start, _memory(view), _memory(RunGrounds()))}
         while queue:
-            situation, before, way = queue.popleft()
-            for seen, after in conduct.hops(situation):
-                now = _copied(before)
-                told = now.feed(seen)
+            situation, before, known, way = queue.popleft()
+            for seen, after in _with_facts(conduct.hops(situation)):
+                now, grounds = _copied(before), copy(known)
+                told, ground = now.feed(seen), grounds.feed(seen)
                 onward = Way(seen, way)
                 if told is not None and told != before.shown:
-                    self._note(before.shown, told, onward)
+                    if (arrow := (before.shown, told, seen.trigger, ground)) not in self.told:
+                        self.told[arrow] = tuple(onward)
                     now.shown = told
                 if seen.kind == "run":
                     self._note_end(seen.target, now.shown, onward)
-                key = (after, _memory(now))
+                key = (after, _memory(now), _memory(grounds))
                 if key not in met:
                     met.add(key)
-                    queue.append((after, now, onward))
+                    queue.append((after, now, grounds, onward))
             if len(met) > MOST_SITUATIONS:
                 self.endless = True
                 break
         self.explored = len(met)
-
-    def _note(self, before: str | None, after: str | None, way: Iterable[str], *, repeated: bool = False) -> None:
-        if after is not None and (after != before or repeated) and (before, after) not in self.pairs:
-            self.pairs[before, after] = tuple(way)
 
     def _note_end(self, canonical: str, shown: str | None, way: Iterable[str]) -> None:
         if canonical in self.terminal and shown not in self.view.terminal and canonical not in self.unended:
@@ -144,15 +154,21 @@ class Product:
     # -- judging -----------------------------------------------------------------------------------------------------
     def breaches(self) -> Iterator[Breach]:
         view = self.view
-        for (source, target), way in self.pairs.items():
+        words = {told: view.word(*told) for told in self.told}
+        pairs = {(source, target): way for (source, target, _, _), way in reversed(self.told.items())}
+        for (source, target), way in pairs.items():
             for kind, message in self._faults(source, target):
                 yield Breach(kind, view.noun, source, target, message, way)
+        yield from self._uncovered(words)
         for listed in view.extensions:
-            if (listed.source, listed.target) not in self.pairs:
-                said = "it is listed as an extension, but the engine never does it: take it off the list"
-                yield Breach("unproduced", view.noun, listed.source, listed.target, said)
+            if listed in words.values():
+                continue
+            kind, said = "unproduced", "it is listed as an extension, but the engine never does it: remove it"
+            if view.legal(listed.source, listed.target) and (listed.source, listed.target) in pairs:
+                kind, said = "needless", "the specification has a word for it: take it off the list of extensions"
+            yield Breach(kind, view.noun, listed.source, listed.target, said)
         for state in view.extra:
-            if all(target != state for _, target in self.pairs):
+            if all(target != state for _, target in pairs):
                 said = "it is listed as an extra state, but is never shown"
                 yield Breach("unproduced", view.noun, None, state, said)
         for canonical, (shown, way) in self.unended.items():
@@ -169,20 +185,33 @@ class Product:
             said = f"its view remembers so much that there are more than {MOST_SITUATIONS:,} situations"
             yield Breach("endless", view.noun, None, "", said)
 
+    def _uncovered(self, words: Mapping[Told, Arrow | Extension | None]) -> Iterator[Breach]:
+        """Shown arrows whose ground no word covers, one breach per pair of states."""
+        missing: dict[Pair, list[str]] = {}
+        for (source, target, _, ground), listed in words.items():
+            if listed is None:
+                missing.setdefault((source, target), []).append(ground)
+        for (source, target), grounds in missing.items():
+            said = f"the engine does this ({', '.join(sorted(set(grounds)))}); no arrow and no extension covers it"
+            way = next(way for told, way in self.told.items() if told[:2] == (source, target) and words[told] is None)
+            yield Breach("unlisted", self.view.noun, source, target, said, way)
+
     def _faults(self, source: str | None, target: str) -> Iterator[tuple[str, str]]:
         view = self.view
-        legal, listed = view.legal(source, target), view.extended(source, target) is not None
         if target not in view.states and target not in view.extra:
             yield "unknown", "it shows a state that the dialect does not have"
-        if not legal and not listed:
-            yield "unlisted", "the engine does this; the specification has no such arrow and no extension lists it"
-        if legal and listed:
-            yield "needless", "the specification has this arrow itself: take it off the list of extensions"
         for ruled in view.forbidden:
             if ruled.source in (ANY, source) and ruled.target in (ANY, target):
                 yield "forbidden", f"the specification rules this out ({ruled.cites})"
-        if source in view.terminal and not listed:
+        if source in view.terminal and view.extended(source, target) is None:
             yield "terminal", "a terminal state is left"
+
+
+def _with_facts(hops: Iterable[tuple[Seen, Situation]]) -> Iterator[tuple[Seen, Situation]]:
+    """Every hop once for each fact that may be known about it."""
+    for seen, after in hops:
+        for fact in RUN_FACTS.get(seen.trigger, ("",)):
+            yield seen._replace(fact=fact), after
 
 
 class Way:
@@ -206,11 +235,11 @@ def _copied(view: RunView) -> RunView:
     """A copy of the view with its own memory; the underlying machine is shared."""
     copied = object.__new__(type(view))
     for name, value in vars(view).items():
-        setattr(copied, name, value if isinstance(value, MachineView | str | None) else deepcopy(value))
+        setattr(copied, name, value if isinstance(value, MachineView) else copy(value))
     return copied
 
 
-def _memory(view: RunView) -> Hashable:
+def _memory(view: RunView | RunGrounds) -> Hashable:
     return tuple((name, _frozen(value)) for name, value in vars(view).items() if not isinstance(value, MachineView))
 
 

@@ -17,7 +17,7 @@ from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, q
 from stepkeep.conformance.retell import Retelling, Views
 from stepkeep.conformance.verify import pinned, undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
-from stepkeep.dialects.machine import ANY, MachineView
+from stepkeep.dialects.machine import ANY, Extension, MachineView
 
 Owner = tuple[str, str]
 
@@ -241,18 +241,37 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
     if strange:
         say(Code.ILLEGAL, f"{hop}: a {view.noun} is never {quoted(strange[0])}")
         return
-    legal, listed = view.legal(source, target), view.extended(source, target) is not None
-    if not legal and not listed:
+    listed = view.listed(source, target)
+    if not listed:
         ruled_out = next((one.cites for one in view.forbidden if _matches(one.source, one.target, source, target)), "")
         say(Code.ILLEGAL, f"{hop}: there is no such arrow" + (f" ({ruled_out} rules it out)" if ruled_out else ""))
-    triggers = {arrow.trigger for arrow in view.arrows if (arrow.source, arrow.target) == (source, target)}
-    if legal and line.trigger not in triggers:
-        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(sorted(triggers))}")
-    claimed = line.raw["metadata"].get("extension") is True
-    if listed and not legal and not claimed:
+        return
+    metadata = line.raw["metadata"]
+    because = metadata.get("because")
+    named = [one for one in listed if (one.trigger or because or line.trigger) == line.trigger]
+    if not named:
+        words = sorted({one.trigger or "its canonical trigger" for one in listed})
+        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(words)}")
+        return
+    if because is not None:
+        _check_ground(view, line, hop, say)
+    extensions = [isinstance(one, Extension) for one in named]
+    claimed = metadata.get("extension") is True
+    if all(extensions) and not claimed:
         say(Code.ILLEGAL, f"{hop}: the specification has no such arrow, and the line does not say it is an extension")
-    if legal and claimed:
+    if not any(extensions) and claimed:
         say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
+
+
+def _check_ground(view: MachineView, line: DialectLine, hop: str, say: Say) -> None:
+    """Check that the word is the one that the line's own ground asks for."""
+    metadata = line.raw["metadata"]
+    because, ground = metadata["because"], metadata.get("ground") or metadata["because"]
+    right = view.word(line.source, line.target or "", because, ground)
+    word = None if right is None else right.trigger or because
+    if word != line.trigger:
+        said = "no word covers that" if word is None else f"the word for that is {quoted(word)}"
+        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)} on the ground {quoted(ground)}; {said}")
 
 
 def _matches(ruled_source: str, ruled_target: str, source: str | None, target: str) -> bool:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from stepkeep.definition import arguments
-from stepkeep.definition.bounds import DELAY, MAX_ATTEMPTS, MAX_LOSSES
+from stepkeep.definition.attempts import attempts_bound
+from stepkeep.definition.bounds import DELAY, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel import definition as kernel
@@ -38,7 +39,8 @@ def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
 class Retry:
     """How often and how patiently a step is tried.
 
-    `max_attempts` counts every execution, the first included (1 to 10). `max=None` means no cap on the delay.
+    `max_attempts` counts every execution, the first included (1 to 10; an operator may
+    raise the bound with STEPKEEP_MAX_ATTEMPTS). `max=None` means no cap on the delay.
     `on` lists the error categories worth another attempt; by default all but validation, governance, auth,
     conflict and poison, which are never retried.
 
@@ -63,7 +65,7 @@ class Retry:
 
     def to_kernel(self) -> kernel.Retry:
         """The same as the kernel's value, or InvalidInput saying what is out of bounds."""
-        _check_count("max_attempts", self.max_attempts, MAX_ATTEMPTS)
+        _check_count("max_attempts", self.max_attempts, attempts_bound())
         _check_count("max_losses", self.max_losses, MAX_LOSSES)
         return kernel.Retry(
             max_attempts=self.max_attempts,

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
+from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.durations import format_duration, parse_duration
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
@@ -92,7 +93,7 @@ class RetryBlock(Block):
     """How often and how patiently a step is tried; `max_attempts` counts all executions, the first included."""
 
     # Missing values keep their value without this block, so the defaults here only document the schema.
-    max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
+    max_attempts: Attempts = 3
     max_losses: int = Field(default=3, ge=1, le=bounds.MAX_LOSSES)
     backoff: Literal["constant", "linear", "exponential"] = "exponential"
     initial: Annotated[int | None, _within(bounds.DELAY)] = None

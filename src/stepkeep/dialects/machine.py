@@ -18,7 +18,8 @@ ANY = "*"
 class Arrow(NamedTuple):
     """One row of the seed's table; `source` is None for creation.
 
-    If a seed has several rows between the same two states, `when` names the canonical triggers of this one.
+    `when` names the canonical triggers and grounds that cover the seed's word; an entry that ends in `*` is a prefix.
+    Without `when` the word covers every ground.
     """
 
     source: str | None
@@ -29,11 +30,16 @@ class Arrow(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """An arrow that the engine produces and the seed does not have, with the reason."""
+    """An arrow that the engine produces and the seed does not have, or has for other grounds, with the reason.
+
+    `trigger` is the word of the extension; without one, its line carries the canonical trigger.
+    """
 
     source: str | None
     target: str
     reason: str
+    trigger: str = ""
+    when: tuple[str, ...] = ()
 
 
 class Forbidden(NamedTuple):
@@ -42,6 +48,11 @@ class Forbidden(NamedTuple):
     source: str
     target: str
     cites: str
+
+
+def covers(when: tuple[str, ...], because: str, ground: str) -> bool:
+    """Whether `when` names this canonical trigger or this ground."""
+    return any(ground.startswith(one[:-1]) if one.endswith("*") else one in (because, ground) for one in when)
 
 
 class MachineView(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +86,20 @@ class MachineView(msgspec.Struct, frozen=True, kw_only=True):
         """The extension that allows this arrow, if one is listed."""
         found = (each for each in self.extensions if each.source == source and each.target == target)
         return next(found, None)
+
+    def listed(self, source: str | None, target: str) -> list[Arrow | Extension]:
+        """Every row for this pair of states: the seed's own first, then the extensions."""
+        rows: tuple[Arrow | Extension, ...] = (*self.arrows, *self.extensions)
+        return [one for one in rows if one.source == source and one.target == target]
+
+    def word(self, source: str | None, target: str, because: str, ground: str) -> Arrow | Extension | None:
+        """The arrow or extension whose word is true for this ground; None if nothing listed covers it.
+
+        An entry that names the ground comes first, then one without `when`; the seed's own comes before an extension.
+        """
+        listed = self.listed(source, target)
+        named = (one for one in listed if one.when and covers(one.when, because, ground))
+        return next(named, None) or next((one for one in listed if not one.when), None)
 
     def next_shown(self, shown: str | None, canonical: str, trigger: str | None = None) -> str | None:
         """The shown state after the canonical machine entered this state; an unchanged one means a stutter."""

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stepkeep.dialects.machine import MachineView
+from stepkeep.dialects.grounds import Grounds, Seen
+from stepkeep.dialects.machine import Extension, MachineView
 
-
-class Seen(NamedTuple):
-    """A canonical hop: `kind` is run, step or worker, `name` is the step's (or entity's) name."""
-
-    kind: str
-    name: str
-    source: str | None
-    trigger: str
-    target: str
-    phase: str = "main"
+__all__ = ["Projection", "RunView", "Seen", "Shown"]
 
 
 class Shown(NamedTuple):
-    """An arrow in the dialect. `extension` marks an arrow or a state that the seed does not have."""
+    """An arrow in the dialect. `word` is its trigger there; `extension` marks a word that is not the seed's.
+
+    `ground` is why the arrow is shown; it is the canonical trigger unless that has several grounds.
+    """
 
     kind: str
     noun: str
@@ -31,6 +26,8 @@ class Shown(NamedTuple):
     source: str | None
     target: str
     extension: bool
+    word: str
+    ground: str
 
 
 class RunView:
@@ -54,31 +51,37 @@ class Projection:
 
     def __init__(self, run: RunView, step: MachineView, worker: MachineView | None = None) -> None:
         self._run, self._step, self._worker = run, step, worker
+        self._grounds = Grounds()
         self._steps: dict[str, str] = {}
         self._workers: dict[str, str] = {}
 
     def feed(self, seen: Seen) -> list[Shown]:
         """The arrows that this hop shows: none, the step's, the run's, or both (the step's first)."""
         shown = []
+        ground, run_ground = self._grounds.feed(seen)
         if seen.kind == "step" and seen.phase == "main":
-            shown += self._follow(self._step, self._steps, seen)
+            shown += self._follow(self._step, self._steps, seen, ground)
         elif seen.kind == "worker" and self._worker is not None:
-            shown += self._follow(self._worker, self._workers, seen)
+            shown += self._follow(self._worker, self._workers, seen, ground)
         before, after = self._run.shown, self._run.feed(seen)
         if after is not None and after != before:
             self._run.shown = after
             name = seen.name if seen.kind == "run" else ""
-            shown.append(arrow("run", self._run.view, name, before, after))
+            shown.append(arrow("run", self._run.view, name, before, after, seen.trigger, run_ground))
         return shown
 
-    def _follow(self, view: MachineView, memory: dict[str, str], seen: Seen) -> list[Shown]:
+    def _follow(self, view: MachineView, memory: dict[str, str], seen: Seen, ground: str) -> list[Shown]:
         before = memory.get(seen.name)
         after = view.next_shown(before, seen.target, seen.trigger)
         if after is None or (after == before and not view.repeated(before, seen.trigger)):
             return []
         memory[seen.name] = after
-        return [arrow(seen.kind, view, seen.name, before, after)]
+        return [arrow(seen.kind, view, seen.name, before, after, seen.trigger, ground)]
 
 
-def arrow(kind: str, view: MachineView, name: str, before: str | None, after: str) -> Shown:
-    return Shown(kind, view.noun, name, before, after, not view.legal(before, after))
+def arrow(kind: str, view: MachineView, name: str, before: str | None, after: str, because: str, ground: str) -> Shown:
+    """The shown arrow with its word. Nothing listed: an extension by its canonical trigger, which the judge refuses."""
+    listed = view.word(before, after, because, ground)
+    is_extension = listed is None or isinstance(listed, Extension)
+    word = (listed.trigger if listed else "") or because
+    return Shown(kind, view.noun, name, before, after, is_extension, word, ground)

@@ -75,6 +75,8 @@ class Retry(_Value, frozen=True, kw_only=True):
     max: int | None = 30 * SECOND
     jitter: float = 0.0
     on: tuple[Category, ...] = tuple(sorted(RETRIED_BY_DEFAULT))
+    caps_asked: bool | msgspec.UnsetType = msgspec.UNSET
+    """Whether `max` also limits a delay that the handler asks for. Unset fields are not part of the JSON."""
 
 
 HOOK_RETRY = Retry(max_attempts=2, initial=SECOND, max=10 * SECOND)

@@ -30,7 +30,7 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import settle, wake
-from stepkeep.kernel.retry import LONGEST_DELAY, delay_after, may_retry, may_retry_lost
+from stepkeep.kernel.retry import asked_delay, delay_after, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -202,7 +202,7 @@ def _after_failure(
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
         return None
-    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else min(delay, LONGEST_DELAY)
+    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else asked_delay(retry, delay)
     _retry(draft, step, StepTrigger.RETRY_SCHEDULED, max(pause, 0), attempts=counted, category=category, error=error)
     return None
 

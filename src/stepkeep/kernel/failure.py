@@ -66,6 +66,9 @@ def fail_for_good(
         return Settled(step.no, StepState.SKIPPED, hard)
     draft.move(step, verdict.hard, **changes)
     if draft.state is RunState.STOPPING:
+        if planned.on_failure is OnFailure.COMPENSATE:
+            # Of several failures the stronger policy counts: a later one may still ask for the rollback.
+            draft.policy = OnFailure.COMPENSATE
         return None
     if planned.on_failure is OnFailure.CONTINUE:
         draft.failed += 1

@@ -144,8 +144,12 @@ def _completed_before(step: Step, name: str, event: CompletionSignalled) -> Repl
     record = _record(step)
     if record.get("outcome") == event.outcome:
         return Accepted({"step": name, **record}, repeated=True)
-    how = f"completed as {record['outcome']} by {record['by']}" if "outcome" in record else f"already {step.state}"
-    raise Conflict(f"step {name} of run {step.run_id} was {how}", {"step": name, "state": step.state, **record})
+    how = f"was already {step.state}"
+    if record.get("outcome") == "expired":
+        how += ": nobody completed it before its deadline"
+    elif "outcome" in record:
+        how = f"was completed as {record['outcome']} by {record['by']}"
+    raise Conflict(f"step {name} of run {step.run_id} {how}", {"step": name, "state": step.state, **record})
 
 
 def _record(step: Step) -> dict[str, Any]:

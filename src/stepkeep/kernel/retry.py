@@ -33,6 +33,11 @@ def delay_after(retry: Retry, counted: int, *, run_id: str, no: int) -> int:
     return delay
 
 
+def asked_delay(retry: Retry, asked: int) -> int:
+    """The delay that a handler asks for, in microseconds; the policy's own limit applies where the seed says so."""
+    return min(asked, LONGEST_DELAY if retry.max is None or retry.caps_asked is not True else retry.max)
+
+
 def _raw_delay(retry: Retry, counted: int, longest: int) -> int:
     if retry.backoff is Backoff.CONSTANT:
         return retry.initial

@@ -86,12 +86,12 @@ def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
 
 def _nobody_completed(draft: Draft, step: Step) -> Settled | None:
     said = "nobody completed the step before the deadline"
-    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, note=_expired(draft, step))
+    return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, note=_expired(draft, step, "outcome"))
 
 
-def _expired(draft: Draft, step: Step) -> Note:
-    """A late decision must learn which decision came first."""
-    record = json_text({"decision": "expired", "by": draft.causes[-1].actor, "at": draft.now})
+def _expired(draft: Draft, step: Step, question: str = "decision") -> Note:
+    """A late decision, or a late manual outcome, must learn that the deadline came first."""
+    record = json_text({question: "expired", "by": draft.causes[-1].actor, "at": draft.now})
     return replace(step.note or Note(), record=record)
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any
 
 import msgspec
 
 from stepkeep.dialects.dialect import Judged
+from stepkeep.dialects.grounds import Seen, fact_of
 from stepkeep.dialects.machine import MachineView
-from stepkeep.dialects.projection import Seen, Shown
+from stepkeep.dialects.projection import Shown
 from stepkeep.kernel.journal import RUN_ENTITY, Hop
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
@@ -91,16 +91,26 @@ class DialectScribe:
             return []
         if hop.digest is not None:
             self._untold[hop.no] = hop.digest
-        lines = [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop))]
+        lines = [self._line(move, hop, shown) for shown in self._projection.feed(self._seen(hop, move.cause.event))]
         if hop.trigger in OPENINGS:
             self._untold.pop(hop.no, None)
         return lines
 
-    def _seen(self, hop: Hop) -> Seen:
+    def _seen(self, hop: Hop, event: str) -> Seen:
+        subject, plan = self._subject, self._subject.plan
+        of = hop.no if hop.no != RUN_ENTITY else hop.of
+        planned = None if of is None or plan is None else plan.at(of)
+        fact = fact_of(
+            hop.trigger,
+            event,
+            attempt=hop.attempt,
+            limit=None if planned is None else planned.retry.max_attempts,
+            category=hop.category,
+            policy=None if planned is None else planned.on_failure,
+        )
         if hop.no == RUN_ENTITY:
-            return Seen(self._subject.kind, self._subject.id, hop.source, hop.trigger, hop.target)
-        name, phase = self._subject.name(hop.no), self._subject.phase(hop.no)
-        return Seen("step", name, hop.source, hop.trigger, hop.target, phase)
+            return Seen(subject.kind, subject.id, hop.source, hop.trigger, hop.target, fact=fact)
+        return Seen("step", subject.name(hop.no), hop.source, hop.trigger, hop.target, subject.phase(hop.no), fact)
 
     def _line(self, move: Move, hop: Hop, shown: Shown) -> Line:
         entity = self._subject.id if shown.kind != "step" else f"{self._subject.id}/{shown.name}"
@@ -119,6 +129,8 @@ class DialectScribe:
         metadata |= self._about(hop, shown) | self._particulars(hop, shown)
         if hop.trigger == StepTrigger.CLAIMED and shown.kind == "step":
             metadata["worker"] = move.cause.actor
+        if shown.ground != hop.trigger:
+            metadata["ground"] = shown.ground
         if shown.extension:
             metadata["extension"] = True
         line = {
@@ -128,7 +140,7 @@ class DialectScribe:
             "entity_id": entity,
             "from_state": shown.source,
             "to_state": shown.target,
-            "trigger": _trigger(view, hop, shown),
+            "trigger": shown.word,
             "metadata": metadata,
         }
         return self._sealed(line)
@@ -217,14 +229,6 @@ def step_facts(plan: Plan, no: int) -> dict[str, Any]:
         "on_failure": str(planned.on_failure),
         "completion": str(written.completion),
     }
-
-
-def _trigger(view: MachineView, hop: Hop, shown: Shown) -> str:
-    """The dialect's name of the arrow; the canonical one if the specification has no such arrow."""
-    own = [arrow for arrow in view.arrows if (arrow.source, arrow.target) == (shown.source, shown.target)]
-    meant = (arrow.trigger for arrow in own if hop.trigger in arrow.when)
-    plain = (arrow.trigger for arrow in own if not arrow.when)
-    return next(chain(meant, plain), hop.trigger)
 
 
 def _severity(view: MachineView, hop: Hop, shown: Shown) -> str:

@@ -242,7 +242,8 @@ class _Hand:
             return results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
         if isinstance(answer, Silence):
             return answer
-        return results.outcome_of_return(answer, job.context, may_be_outcome=job.code.spec is None)
+        ours, category = job.code.spec is None, job.code.default_category
+        return results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

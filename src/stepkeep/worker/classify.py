@@ -61,6 +61,8 @@ def failure_of(raised: BaseException, *, otherwise: Category = Category.UNKNOWN)
 def _failure_of(raised: BaseException, otherwise: Category) -> Failed:
     if is_a(raised, StepError):
         return _as_it_says(raised)
+    if is_a(raised, Unstorable) and otherwise is Category.AGENT:
+        return Failed(category=otherwise, error=_message(raised))
     if is_a(raised, BindingError, Unstorable, InvalidInput):
         return Failed(category=Category.VALIDATION, error=_message(raised), final=True)
     if is_a(raised, ExpressionError):

@@ -31,9 +31,14 @@ _pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
 
 def outcome_of_return(
-    answer: Any, context: Context | None, limit: int = MAX_RESULT, *, may_be_outcome: bool = False
+    answer: Any,
+    context: Context | None,
+    limit: int = MAX_RESULT,
+    *,
+    may_be_outcome: bool = False,
+    otherwise: Category = Category.UNKNOWN,
 ) -> Outcome:
-    """The outcome of a handler that returned.
+    """The outcome of a handler that returned; `otherwise` is the category of its executor's own errors.
 
     `may_be_outcome`: the answer comes from one of our executors, which may return an outcome directly. A handler may
     not: its fields could have any type, and it could claim what only the worker knows.
@@ -43,10 +48,10 @@ def outcome_of_return(
     try:
         return _outcome_of_return(answer, context, limit, may_be_outcome)
     except (Unstorable, InvalidInput, MemoryError) as problem:
-        return _with_cost(failure_of(problem), context)
+        return _with_cost(failure_of(problem, otherwise=otherwise), context)
     except BaseException as problem:  # noqa: BLE001 - hooks, properties and equality of the result are user code
         said = Unstorable(f"the result cannot be stored: {exception_text(problem)}")
-        return _with_cost(failure_of(said), context)
+        return _with_cost(failure_of(said, otherwise=otherwise), context)
 
 
 def _outcome_of_return(answer: Any, context: Context | None, limit: int, may_be_outcome: bool) -> Outcome:

@@ -20,6 +20,7 @@ from stepkeep.dialects.action.written import (
     WorkflowV1,
     is_manual,
     is_side_effecting,
+    needs_approval,
     tier_of,
 )
 from stepkeep.kernel import definition as kernel
@@ -79,7 +80,7 @@ def _step(
         name=action.action_id,
         order=action.order,
         executor=kernel.Handler(name=action.handler),
-        hold=_hold(action) if tier == "HumanApprove" else None,
+        hold=_hold(action) if needs_approval(tier, capability) else None,
         inputs=action.inputs if "inputs" in action.model_fields_set else WHOLE_INPUT,
         depends_on=edges,
         timeout=action.timeout_ms * MILLISECOND,
@@ -112,6 +113,7 @@ def _retry(policy: RetryPolicy) -> kernel.Retry:
         max=policy.max_backoff_ms * MILLISECOND,
         jitter=0.0,
         on=tuple(sorted(categories)),
+        caps_asked=True,
     )
 
 

@@ -23,6 +23,7 @@ from stepkeep.dialects.action.shapes import (
     iso,
     key_of,
     operation_of,
+    person_of,
     written_steps,
 )
 
@@ -121,8 +122,8 @@ def _decisions(canonical: Mapping[str, Any]) -> Iterator[Draft]:
         if record is None:
             continue
         said = record.get("decision") or record.get("outcome")
-        by_person = said in ("approved", "rejected", *ENDINGS)
-        actor = {"kind": "User", "userId": record["by"]} if by_person else SYSTEM
+        person = person_of(record)
+        actor = {"kind": "User", "userId": person} if person is not None else SYSTEM
         manual = "outcome" in record
         payload = _about(run, step, "manualCompletion" if manual else "approval") | filled(
             {

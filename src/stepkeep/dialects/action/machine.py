@@ -5,6 +5,8 @@ No kernel import and no front end: the judge reads this file. Seed 003 has no ru
 the RunV1 of its companions; open questions are answered by the design.
 """
 
+# ruff: noqa: E501 - a machine is a table: its rows stay aligned, one line each
+
 from __future__ import annotations
 
 from stepkeep.dialects.action.defaults import DEFAULTS
@@ -12,6 +14,10 @@ from stepkeep.dialects.action.invariants import INVARIANTS
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import ANY, Arrow, Extension, Forbidden, MachineView
 from stepkeep.dialects.projection import RunView, Seen
+
+CANCELLED = ("cancelled",)
+SIGNAL = ("completion_failed", "completion_cancelled")
+"""Manual completion signals; rule 4 asks for one."""
 
 # fmt: off
 STEP = MachineView(
@@ -24,11 +30,11 @@ STEP = MachineView(
         Arrow("Pending",                    "Running",                    "eligible",          "003 §2 rule 1"),
         Arrow("Running",                    "Succeeded",                  "succeeded",         "003 §2 rule 2"),
         Arrow("Running",                    "Failed",                     "failed",            "003 §2 rule 2"),
-        Arrow("Running",                    "Cancelled",                  "cancelled",         "003 §2 rule 2, §1.3"),
+        Arrow("Running",                    "Cancelled",                  "cancelled",         "003 §2 rule 2, §1.3", CANCELLED),
         Arrow("Running",                    "WaitingForManualCompletion", "completion_opened", "003 §2 rule 3"),
         Arrow("WaitingForManualCompletion", "Succeeded",                  "succeeded",         "003 §2 rule 4, §3.3"),
-        Arrow("WaitingForManualCompletion", "Failed",                     "failed",            "003 §2 rule 4, §3.3"),
-        Arrow("WaitingForManualCompletion", "Cancelled",                  "cancelled",         "003 §2 rule 4, §3.3"),
+        Arrow("WaitingForManualCompletion", "Failed",                     "failed",            "003 §2 rule 4, §3.3", SIGNAL),
+        Arrow("WaitingForManualCompletion", "Cancelled",                  "cancelled",         "003 §2 rule 4, §3.3", SIGNAL),
     ),
     shows={
         "pending":             "Pending",
@@ -62,6 +68,15 @@ STEP = MachineView(
         Extension(
             "Pending", "Failed",
             "§3.1 knows a policy deny; it falls before the action runs, as does a condition that cannot be evaluated.",
+        ),
+        Extension("Running", "Cancelled", "A failure that other formats tolerate ends the action without failing its run."),
+        Extension(
+            "WaitingForManualCompletion", "Failed",
+            "The deadline passed, or rules failed after the signal; without a deadline the action could wait for ever.",
+        ),
+        Extension(
+            "WaitingForManualCompletion", "Cancelled",
+            "The run was cancelled or failed, or a failure is tolerated: a run that ends leaves no action waiting.",
         ),
     ),
 )
@@ -113,14 +128,23 @@ RUN = MachineView(
 
 
 class ActionRun(RunView):
-    """A run waits for approval only while an approval is open: RunV1 has no status for other waits, so it stays."""
+    """A run waits for approval only while an approval is open: RunV1 has no status for other waits, so it stays.
+
+    A run of which no action Succeeded has not Succeeded: if all were Cancelled (by manual signals), so is the run.
+    """
 
     def __init__(self, view: MachineView) -> None:
         super().__init__(view)
         self._gates: set[str] = set()
+        self._succeeded = self._left_out = False
 
     def feed(self, seen: Seen) -> str | None:
+        if seen.kind == "run" and seen.target == "succeeded" and self._left_out and not self._succeeded:
+            self.state = seen.target
+            return "Cancelled"
         if seen.kind == "step":
+            self._succeeded = self._succeeded or (seen.phase == "main" and seen.target == "succeeded")
+            self._left_out = self._left_out or (seen.phase == "main" and seen.target in ("skipped", "cancelled"))
             (self._gates.add if seen.target == "awaiting_approval" else self._gates.discard)(seen.name)
             return self.shown
         if seen.kind == "run" and seen.target == "blocked" and not self._gates:

@@ -50,6 +50,12 @@ def error_shape(category: str | None, message: str | None, *, lost: bool = False
     return filled({"class": name, "retryable": retryable, "message": message})
 
 
+def person_of(record: Mapping[str, Any]) -> str | None:
+    """The person who decided; None if a deadline or the end of the run did."""
+    said = record.get("decision") or record.get("outcome")
+    return str(record["by"]) if said in ("approved", "rejected", *ENDINGS) else None
+
+
 def action_of(step: Mapping[str, Any]) -> str:
     """The action that a step, or its undo step, belongs to."""
     return str(step["name"]).removeprefix("undo:")

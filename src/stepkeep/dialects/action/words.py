@@ -19,6 +19,7 @@ from stepkeep.dialects.action.shapes import (
     iso,
     key_of,
     operation_of,
+    person_of,
     written_steps,
 )
 
@@ -109,12 +110,13 @@ def _attempt(attempt: Mapping[str, Any]) -> Shape:
 
 
 def _record(record: Mapping[str, Any] | None) -> Shape:
-    """The person who approved the action, or completed it manually."""
+    """The decision on the action, or its manual completion; an expired one names no person."""
     if record is None:
         return {}
+    by, at = person_of(record), iso(record["at"])
     if "decision" in record:
-        decided = {"decision": record["decision"], "decidedByUserId": record["by"], "decidedAtIso": iso(record["at"])}
-        return {"approval": decided | filled({"rationale": record.get("comment") or None})}
-    completed = {"outcome": record.get("outcome"), "actorUserId": record["by"], "completedAtIso": iso(record["at"])}
+        decided = {"decision": record["decision"], "decidedByUserId": by, "decidedAtIso": at}
+        return {"approval": filled(decided | {"rationale": record.get("comment") or None})}
+    completed = {"outcome": record.get("outcome"), "actorUserId": by, "completedAtIso": at}
     said = {"notes": record.get("notes"), "evidenceRefs": record.get("evidence"), "claim": record.get("claim")}
     return {"manualCompletion": filled(completed | said)}

@@ -13,6 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from stepkeep.definition import bounds, written
+from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.findings import shown
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
@@ -116,7 +117,7 @@ class Block(written.Block):
 class RetryPolicy(Block):
     """The retry policy of an action (section 3.1); `maxAttempts` counts the first execution too."""
 
-    max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
+    max_attempts: Attempts = 3
     initial_backoff_ms: int = Field(default=1_000, ge=0, le=7 * _DAY_MS)
     backoff_multiplier: float = Field(default=2.0, ge=1, le=100)
     max_backoff_ms: int = Field(default=30_000, ge=0, le=7 * _DAY_MS)
@@ -205,6 +206,11 @@ def tier_of(workflow_tier: Tier, action: Action, capability: Capability | None) 
     if capability is not None:
         asked += [capability.safety.default_tier, "HumanApprove" if capability.safety.requires_approval else "Auto"]
     return max(asked, key=TIERS.index)
+
+
+def needs_approval(tier: Tier, capability: Capability | None) -> bool:
+    """Whether the action waits for an approval before it runs; a stricter tier does not drop the requirement."""
+    return tier == "HumanApprove" or (capability is not None and capability.safety.requires_approval)
 
 
 def is_manual(tier: Tier, action: Action) -> bool:

@@ -141,4 +141,5 @@ def _policy(written: RetryPolicyBlock, retried: tuple[Category, ...]) -> kernel.
         factor=2.0,
         max=longest,
         on=retried,
+        caps_asked=True,
     )

@@ -4,6 +4,8 @@ Where table and picture differ, the table counts: compensation starts from execu
 only; the judge and every projection read this file, and nothing of the engine is imported.
 """
 
+# ruff: noqa: E501 - a machine is a table: its rows stay aligned, one line each
+
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Judged
@@ -15,6 +17,11 @@ from stepkeep.dialects.projection import RunView, Seen
 TABLE = "000 §1 valid state transitions"
 NEVER = "000 §1 invalid transitions"
 
+TIMEOUT = "000 §3.4 workflow timeout triggers workflow failure → failurePolicy"
+
+UNCOMPENSATED = ("step_failed", "steps_failed", "rejected", "deadline_passed")
+COMPENSATED = ("step_failed+compensate", "rejected+compensate", "deadline_passed+compensate", "steps_failed")
+
 # fmt: off
 WORKFLOW_ARROWS = (
     Arrow(None,           "idle",         "Initial state after creation",       "000 §1 state definitions"),
@@ -22,10 +29,12 @@ WORKFLOW_ARROWS = (
     Arrow("queued",       "executing",    "Execution resources available",      TABLE),
     Arrow("executing",    "blocked",      "Step requires external input",       TABLE),
     Arrow("executing",    "completed",    "All steps finished",                 TABLE),
-    Arrow("executing",    "failed",       "Step failed + policy != compensate", TABLE),
-    Arrow("executing",    "compensating", "Step failed + policy == compensate", TABLE),
-    Arrow("blocked",      "executing",    "External input received",            TABLE),
-    Arrow("blocked",      "failed",       "Timeout on blocked step",            TABLE),
+    Arrow("executing",    "failed",       "Step failed + policy != compensate", TABLE, UNCOMPENSATED),
+    Arrow("executing",    "failed",       "Workflow timeout",                   TIMEOUT, ("timed_out",)),
+    Arrow("executing",    "compensating", "Step failed + policy == compensate", TABLE, COMPENSATED),
+    Arrow("executing",    "compensating", "Workflow timeout",                   TIMEOUT, ("timed_out",)),
+    Arrow("blocked",      "executing",    "External input received",            TABLE, ("approved", "input")),
+    Arrow("blocked",      "failed",       "Timeout on blocked step",            TABLE, ("deadline_passed*", "timed_out")),
     Arrow("compensating", "completed",    "All compensations successful",       TABLE),
     Arrow("compensating", "failed",       "Compensation itself failed",         TABLE),
 )
@@ -73,6 +82,10 @@ RUN = MachineView(
         Extension(
             "queued", "failed", "the workflow's timeout counts from its start, and no worker came in time (§3.4)"
         ),
+        Extension("executing", "failed", "the policy says compensate and nothing is to be undone, or a rule failed"),
+        Extension("executing", "compensating", "cancelled with compensation, or a rule of the workflow failed"),
+        Extension("blocked", "executing", "a deadline passed that is tolerated, or that its agent handles"),
+        Extension("blocked", "failed", "a step beside the gate failed; the table knows only the gate's own timeout"),
         Extension(
             "blocked",
             "compensating",

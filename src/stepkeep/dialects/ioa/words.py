@@ -128,6 +128,9 @@ def _steps_healthy(told: Told) -> dict[str, Any]:
     if failed:
         said = f"failed: {', '.join(failed)}"
         return _condition("StepsHealthy", "False", "StepFailed", said, told.ended[failed[0]])
+    if told.state == "failed" and told.run["error"] is not None:
+        reason = "WorkflowTimeout" if told.run["category"] == "timeout" else "WorkflowFailed"
+        return _condition("StepsHealthy", "False", reason, told.run["error"], told.run["ended_at"])
     if tolerated:
         said = f"skipped after a failure: {', '.join(tolerated)}"
         return _condition("StepsHealthy", "True", "FailuresTolerated", said, told.ended[tolerated[-1]])

@@ -13,13 +13,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
+from stepkeep.definition.attempts import Retries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"
 STRATEGIES = ("constant", "linear", "exponential")
-MAX_RETRIES = bounds.MAX_ATTEMPTS - 1
 
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _VERSION = re.compile(r"v?[0-9]{1,10}(\.[0-9]{1,3}){0,2}", re.ASCII)
@@ -142,7 +142,7 @@ class TriggerBlock(Block):
 class RetryPolicyBlock(Block):
     """The retry policy of a step (section 3.2)."""
 
-    max_retries: int = Field(default=3, ge=0, le=MAX_RETRIES, alias="maxRetries")
+    max_retries: Retries = Field(default=3, alias="maxRetries")
     backoff: Annotated[
         Literal["constant", "linear", "exponential"] | int,
         BeforeValidator(_backoff, json_schema_input_type=Literal["constant", "linear", "exponential"] | DurationText),

@@ -26,7 +26,7 @@ END = "002 Summary of Full Lifecycle: the lifecycle ends there"
 RUN_ARROWS = (
     Arrow(None,      "RUNNING",   "start",     START),
     Arrow("RUNNING", "COMPLETED", "Completed", COMPLETED),
-    Arrow("RUNNING", "FAILED",    "Dead",      DEAD),
+    Arrow("RUNNING", "FAILED",    "Dead",      DEAD, ("step_failed*", "steps_failed", "rejected*", "deadline_passed*")),
 )
 
 RUN_FORBIDDEN = (
@@ -39,12 +39,12 @@ STEP_ARROWS = (
     Arrow(None,      "PENDING", "start",           START),
     Arrow("PENDING", "READY",   "activate",        f"{START}; {COMPLETED}"),
     Arrow("READY",   "RUNNING", "claim",           CLAIM),
-    Arrow("RUNNING", "DONE",    "Completed",       COMPLETED),
-    Arrow("RUNNING", "WAITING", "Waiting",         WAITING),
-    Arrow("RUNNING", "READY",   "Retry",           RETRY),
+    Arrow("RUNNING", "DONE",    "Completed",       COMPLETED, ("executed",)),
+    Arrow("RUNNING", "WAITING", "Waiting",         WAITING, ("waited",)),
+    Arrow("RUNNING", "READY",   "Retry",           RETRY, ("retry_scheduled",)),
     Arrow("RUNNING", "READY",   "LEASE_EXPIRED",   LEASES, ("lease_lost",)),
-    Arrow("RUNNING", "DEAD",    "Dead",            DEAD),
-    Arrow("WAITING", "READY",   "event",           WAKE_UP),
+    Arrow("RUNNING", "DEAD",    "Dead",            DEAD, ("attempts_exhausted", "not_retryable")),
+    Arrow("WAITING", "READY",   "event",           WAKE_UP, ("message_arrived",)),
     Arrow("WAITING", "RUNNING", "WAITING_TIMEOUT", TIMEOUT),
 )
 
@@ -75,6 +75,7 @@ RUN = MachineView(
     extensions=(
         Extension("RUNNING", "CANCELED", "the seed reserves CANCELED and leaves open how an instance gets there"),
         Extension(None, "CANCELED", "cancelled before it was started, so its end is the first that is seen of it"),
+        Extension("RUNNING", "FAILED", "no step is DEAD: the run timed out, a rule of it failed, or a cancel undid it"),
     ),
 )
 
@@ -113,6 +114,11 @@ STEP = MachineView(
         Extension("WAITING", "DEAD", "a gate was rejected, or a deadline passed that no handler takes"),
         Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`"),
         Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
+        Extension("RUNNING", "READY", "a worker that shuts down hands the step back: no Retry, nothing is counted"),
+        Extension("RUNNING", "WAITING", "the handler is done and a person completes the step; it waits for no event"),
+        Extension("RUNNING", "DONE", "a person completed the step, and its rules were checked before it was DONE"),
+        Extension("RUNNING", "DEAD", "its leases were lost too often, or its rules failed; no handler returned Dead"),
+        Extension("WAITING", "READY", "a step held for approval was approved; no event came"),
     ),
     # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.
     quiet=frozenset({"deadline_handed_over"}),

@@ -15,6 +15,9 @@ COUNTED = frozenset({"failed", "timed_out", "lost"})
 """Triggers that count an attempt: retry, loss and death; a wait or a success does not."""
 
 
+LEASE_EXPIRED = "LEASE_EXPIRED"
+
+
 class LinearWords:
     """The rows of the seed's two tables."""
 
@@ -87,8 +90,13 @@ def _row(step: View, status: str | None, *, limit: int | None, event: str | None
         "deadline_at": step["due_at"] if is_waiting else None,
         "locked_by": holder if is_running else None,
         "locked_until": step["due_at"] if is_running else None,
-        "last_error": None if status in {"DONE", "WAITING"} else step["error"],
+        "last_error": None if status in {"DONE", "WAITING"} else _last_error(step["error"]),
     }
+
+
+def _last_error(error: str | None) -> str | None:
+    """The error as the seed writes it: a lost lease reads `LEASE_EXPIRED` and nothing else (Lease Recovery)."""
+    return LEASE_EXPIRED if error is not None and error.startswith(LEASE_EXPIRED) else error
 
 
 def _next_run_at(step: View) -> str | None:

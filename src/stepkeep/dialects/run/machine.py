@@ -4,6 +4,8 @@ Where table and picture differ, the table counts. Plain data only: the judge and
 nothing of the engine is imported.
 """
 
+# ruff: noqa: E501 - a machine is a table: its rows stay aligned, one line each
+
 from __future__ import annotations
 
 from stepkeep.dialects.dialect import Judged
@@ -18,19 +20,25 @@ CREATION = "001 Idempotent run creation"
 ORDERING = "001 Ordering constraints from templates"
 END = "001 Run transitions: Terminal"
 
+FIRST_CLAIM, ALL_DONE = ("first_claim",), ("all_succeeded",)
+FAILED = ("step_failed*", "steps_failed")
+"""Grounds on which the run failed because a step did."""
+ENDED = ("timed_out", "undo_requested", "rules_failed")
+CANCEL = ("cancelled", "stopped_cancelled")
+
 # fmt: off
 RUN_ARROWS = (
     Arrow(None,               "PENDING",          "POST /runs",                                    CREATION),
-    Arrow("PENDING",          "RUNNING",          "Worker claims first runnable step",             RUNS),
+    Arrow("PENDING",          "RUNNING",          "Worker claims first runnable step",             RUNS, FIRST_CLAIM),
     Arrow("RUNNING",          "WAITING_APPROVAL", "Approval gate reached",                         RUNS),
-    Arrow("WAITING_APPROVAL", "RUNNING",          "POST /runs/{id}/approve",                       RUNS),
-    Arrow("RUNNING",          "SUCCEEDED",        "All steps are SUCCEEDED",                       RUNS),
-    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approval completes last pending gate",          RUNS),
-    Arrow("RUNNING",          "FAILED",           "Step exhausts retries / terminal failure",      RUNS),
-    Arrow("WAITING_APPROVAL", "FAILED",           "Failure on remaining execution after approval", RUNS),
-    Arrow("PENDING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
-    Arrow("RUNNING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
-    Arrow("WAITING_APPROVAL", "CANCELED",         "POST /runs/{id}/cancel",                        RUNS),
+    Arrow("WAITING_APPROVAL", "RUNNING",          "POST /runs/{id}/approve",                       RUNS, ("approved",)),
+    Arrow("RUNNING",          "SUCCEEDED",        "All steps are SUCCEEDED",                       RUNS, ALL_DONE),
+    Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approval completes last pending gate",          RUNS, ALL_DONE),
+    Arrow("RUNNING",          "FAILED",           "Step exhausts retries / terminal failure",      RUNS, FAILED),
+    Arrow("WAITING_APPROVAL", "FAILED",           "Failure on remaining execution after approval", RUNS, FAILED),
+    Arrow("PENDING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS, CANCEL),
+    Arrow("RUNNING",          "CANCELED",         "POST /runs/{id}/cancel",                        RUNS, CANCEL),
+    Arrow("WAITING_APPROVAL", "CANCELED",         "POST /runs/{id}/cancel",                        RUNS, CANCEL),
 )
 
 RUN_FORBIDDEN = (
@@ -39,18 +47,21 @@ RUN_FORBIDDEN = (
     Forbidden("CANCELED",  ANY, END),
 )
 
+SETTLED = ("rules_failed", "deadline_passed", "completion_failed")
+RETRIED, EXHAUSTED, RUN_CANCEL = ("retry_scheduled",), ("attempts_exhausted",), ("run_cancelled",)
+
 STEP_ARROWS = (
     Arrow(None,               "PENDING",          "Steps are created in template position order", ORDERING),
     Arrow("PENDING",          "RUNNING",          "Worker claim",                                 STEPS),
-    Arrow("RUNNING",          "SUCCEEDED",        "Executor success",                             STEPS),
-    Arrow("RUNNING",          "PENDING",          "Retryable failure and attempts remaining",     STEPS),
-    Arrow("RUNNING",          "FAILED",           "Attempts exhausted",                           STEPS),
-    Arrow("PENDING",          "WAITING_APPROVAL", "Tool stage completed, approval step opened",   STEPS),
+    Arrow("RUNNING",          "SUCCEEDED",        "Executor success",                             STEPS, ("executed",)),
+    Arrow("RUNNING",          "PENDING",          "Retryable failure and attempts remaining",     STEPS, RETRIED),
+    Arrow("RUNNING",          "FAILED",           "Attempts exhausted",                           STEPS, EXHAUSTED),
+    Arrow("PENDING",          "WAITING_APPROVAL", "Tool stage completed, approval step opened",   STEPS, ("gate_opened",)),
     Arrow("WAITING_APPROVAL", "SUCCEEDED",        "Approve endpoint",                             STEPS),
-    Arrow("PENDING",          "CANCELED",         "Run cancel",                                   STEPS),
-    Arrow("RUNNING",          "CANCELED",         "Run cancel",                                   STEPS),
-    Arrow("WAITING_APPROVAL", "CANCELED",         "Run cancel",                                   STEPS),
-    Arrow("RUNNING",          "RUNNING",          "Claim reclaim logic",                          STEPS),
+    Arrow("PENDING",          "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
+    Arrow("RUNNING",          "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
+    Arrow("WAITING_APPROVAL", "CANCELED",         "Run cancel",                                   STEPS, RUN_CANCEL),
+    Arrow("RUNNING",          "RUNNING",          "Claim reclaim logic",                          STEPS, ("reclaimed",)),
 )
 
 STEP_FORBIDDEN = (
@@ -82,6 +93,21 @@ RUN = MachineView(
             "FAILED",
             "a run with a timeout of its own, which this format has not, may fail before a worker claims anything",
         ),
+        Extension("PENDING", "RUNNING", "a gate opened, or a step was settled, before any worker claimed a step"),
+        Extension("WAITING_APPROVAL", "RUNNING", "a message, a manual completion, a rejection or a deadline moved it"),
+        Extension("RUNNING", "SUCCEEDED", "every step settled, and some were left out: they have not SUCCEEDED"),
+        Extension("WAITING_APPROVAL", "SUCCEEDED", "the last gate was left out, or other steps were"),
+        Extension("RUNNING", "FAILED", "a gate rejected or expired, the run timed out, or an undo followed a cancel"),
+        Extension(
+            "WAITING_APPROVAL",
+            "FAILED",
+            "the seed has no reject: the gate was rejected or expired",
+            "Gate refused",
+            ("rejected*", "deadline_passed*"),
+        ),
+        Extension(
+            "WAITING_APPROVAL", "FAILED", "the run timed out while it waited, or an undo followed a cancel", when=ENDED
+        ),
     ),
 )
 
@@ -111,6 +137,29 @@ STEP = MachineView(
         Extension("WAITING_APPROVAL", "PENDING", "a step held for approval was approved and is now a worker's"),
         Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
         Extension("PENDING", "SUCCEEDED", "a `wait:` step's message arrived; no worker runs such a step"),
+        Extension("PENDING", "WAITING_APPROVAL", "policy holds the step for approval; it is no approval step"),
+        Extension("RUNNING", "SUCCEEDED", "a person completed it by hand, or the message of a `wait:` step arrived"),
+        Extension("RUNNING", "PENDING", "the worker handed it back, or its wait is over; nothing failed"),
+        Extension(
+            "RUNNING",
+            "FAILED",
+            "an error that is never retried ends the step with attempts left",
+            "Terminal failure",
+            ("not_retryable", "lost_too_often"),
+        ),
+        Extension(
+            "RUNNING", "FAILED", "its rules failed, a deadline passed, or a person completed it as failed", when=SETTLED
+        ),
+        Extension("RUNNING", "RUNNING", "its handler is done and another worker takes over its rules alone"),
+        *(
+            Extension(
+                state,
+                "CANCELED",
+                "no cancel: the run failed or timed out, or a person left the step out",
+                "Run stopped",
+            )
+            for state in ("PENDING", "RUNNING", "WAITING_APPROVAL")
+        ),
     ),
     # The seed leaves a stale step RUNNING until a worker reclaims it, and that claim is an arrow of its own. A lost
     # lease is not a reported failure, so it does not show as the retry's RUNNING → PENDING.

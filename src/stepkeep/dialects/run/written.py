@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
+from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.definition.schema import tidied
 from stepkeep.definition.written import Block, DurationText, Name, Text
@@ -56,7 +57,7 @@ class TemplateBlock(Block):
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     description: Text = ""
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
-    max_attempts: int = Field(default=3, ge=1, le=bounds.MAX_ATTEMPTS)
+    max_attempts: Attempts = 3
     retry_base_delay: Annotated[int, _within(bounds.DELAY)] = Field(default=2 * bounds.SECOND)
     reclaim_after: Annotated[int, _within(bounds.LEASE)] = Field(default=30 * bounds.SECOND)
     default_step_timeout: Annotated[int, _within(bounds.STEP_TIMEOUT)] = Field(default=30 * bounds.SECOND)

@@ -17,6 +17,9 @@ from stepkeep.dialects.workstream.invariants import INVARIANTS
 TASKS, STREAMS, WORKERS = "004 Task Lifecycle", "004 Workstream Lifecycle", "004 Worker State Machine"
 MONOTONIC = "004 Task invariant 2: terminal states cannot transition to non-terminal states"
 
+CRITICAL = ("step_failed*", "rejected*", "deadline_passed*")
+"""Grounds on which a task that aborts the workstream has failed."""
+
 # fmt: off
 STEP = MachineView(
     noun="task",
@@ -24,15 +27,15 @@ STEP = MachineView(
     terminal=TASK_ENDED,
     arrows=(
         Arrow(None,         "pending",    "created",             f"{TASKS}, [*] → pending"),
-        Arrow("pending",    "queued",     "scheduler_assigned",  f"{TASKS}, pending → queued"),
+        Arrow("pending",    "queued",     "scheduler_assigned",  f"{TASKS}, pending → queued", ("dependencies_met",)),
         Arrow("queued",     "running",    "worker_started",      f"{TASKS}, queued → running"),
-        Arrow("running",    "validating", "execution_completed", f"{TASKS}, running → validating"),
+        Arrow("running",    "validating", "execution_completed", f"{TASKS}, running → validating", ("completed",)),
         Arrow("running",    "retrying",   "execution_failed",    f"{TASKS}, running → retrying (retry_count < max_retries)"),
-        Arrow("running",    "failed",     "execution_failed",    f"{TASKS}, running → failed (retry_count >= max_retries)"),
-        Arrow("running",    "cancelled",  "user_cancelled",      f"{TASKS}, running → cancelled"),
+        Arrow("running",    "failed",     "execution_failed",    f"{TASKS}, running → failed (retry_count >= max_retries)", ("attempts_exhausted",)),
+        Arrow("running",    "cancelled",  "user_cancelled",      f"{TASKS}, running → cancelled", ("run_cancelled", "completion_cancelled")),
         Arrow("retrying",   "queued",     "retry_delay_elapsed", f"{TASKS}, retrying → queued"),
         Arrow("validating", "completed",  "validation_passed",   f"{TASKS}, validating → completed"),
-        Arrow("validating", "failed",     "validation_failed",   f"{TASKS}, validating → failed"),
+        Arrow("validating", "failed",     "validation_failed",   f"{TASKS}, validating → failed", ("rules_failed",)),
     ),
     forbidden=tuple(Forbidden(state, ANY, MONOTONIC) for state in sorted(TASK_ENDED)),
     shows={
@@ -52,6 +55,12 @@ STEP = MachineView(
         Extension("retrying",   "cancelled", "The same for a task that waits for its next attempt."),
         Extension("validating", "cancelled", "The same for a task whose rules are being checked; also a validation that failed and is tolerated, in other formats."),
         Extension("running",    "queued",    "A worker that shuts down hands back what it cannot finish, which is no failure and counts as none; in other formats also a task that waited for a message and runs on."),
+        Extension("running",    "failed",    "An error that is never retried (a program that cannot start, bad input) or a lost worker ends the task with retries left; the seed's guard counts retries only.", "not_retryable", ("not_retryable", "lost_too_often")),
+        Extension("running",    "failed",    "In other formats only: a wait ran out, or a person completed the task as failed.", when=("deadline_passed", "completion_failed")),
+        Extension("running",    "cancelled", "The workstream failed or ran out of time, which is no cancel by a user; in other formats also a tolerated failure.", "workstream_ended"),
+        Extension("running",    "validating", "In other formats only: a person completed the task; no worker reported its execution."),
+        Extension("validating", "failed",    "The workers that checked its rules were lost too often, so no rule was found to fail."),
+        Extension("pending",    "queued",    "In other formats only: a step that was held for approval was approved."),
         Extension("pending",    "completed", "In other formats only: an approval was given, or a message that a step waits for arrived, without any worker."),
         Extension("pending",    "failed",    "In other formats only: an approval was refused, a wait ran out, a condition could not be evaluated, or policy denied the step."),
         Extension("running",    "completed", "In other formats only: a wait shows what was shown before it, so where that was running, its message completes it."),
@@ -65,11 +74,11 @@ RUN = MachineView(
     arrows=(
         Arrow(None,         "planned",    "created",              f"{STREAMS}, [*] → planned"),
         Arrow("planned",    "ready",      "all_tasks_created",    f"{STREAMS}, planned → ready"),
-        Arrow("ready",      "executing",  "first_task_started",   f"{STREAMS}, ready → executing"),
-        Arrow("executing",  "validating", "all_tasks_completed",  f"{STREAMS}, executing → validating"),
-        Arrow("executing",  "failed",     "critical_task_failed", f"{STREAMS}, executing → failed"),
+        Arrow("ready",      "executing",  "first_task_started",   f"{STREAMS}, ready → executing", ("first_claim",)),
+        Arrow("executing",  "validating", "all_tasks_completed",  f"{STREAMS}, executing → validating", ("all_succeeded",)),
+        Arrow("executing",  "failed",     "critical_task_failed", f"{STREAMS}, executing → failed", CRITICAL),
         Arrow("validating", "completed",  "validation_passed",    f"{STREAMS}, validating → completed"),
-        Arrow("validating", "failed",     "validation_failed",    f"{STREAMS}, validating → failed"),
+        Arrow("validating", "failed",     "validation_failed",    f"{STREAMS}, validating → failed", ("rules_failed",)),
         Arrow("planned",    "cancelled",  "user_cancelled",       f"{STREAMS}, planned → cancelled"),
         Arrow("ready",      "cancelled",  "user_cancelled",       f"{STREAMS}, ready → cancelled"),
         Arrow("executing",  "cancelled",  "user_cancelled",       f"{STREAMS}, executing → cancelled"),
@@ -87,6 +96,11 @@ RUN = MachineView(
         "cancelled":   "cancelled",
     },
     extensions=(
+        Extension("ready",      "executing", "In other formats only: a gate opened, or a step was settled, before a worker started a task."),
+        Extension("executing",  "validating", "In other formats only: every task has ended, and some were left out."),
+        Extension("executing",  "failed",    "Tasks failed and none of them is critical: what could run has run, and the workstream has failed.", "task_failed", ("steps_failed",)),
+        Extension("executing",  "failed",    "max_duration_seconds ran out; no task had to fail for that. In other formats also an undo after a cancel.", "time_limit_exceeded", ("timed_out", "undo_requested", "rules_failed")),
+        Extension("validating", "failed",    "max_duration_seconds ran out while the final validation ran. In other formats also an undo after a cancel."),
         Extension("ready",      "failed",    "max_duration_seconds ran out before a worker took the first task."),
         Extension("validating", "cancelled", "A cancel may come while the final validation runs; the seed names every earlier state and must have meant this one."),
     ),

@@ -236,7 +236,7 @@ def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
         function = _find(task)
         args = task.args if context is None else (context, *task.args)
         returned = make_call(function, args, task.kwargs, context) if task.converts else function(*args, **task.kwargs)
-        outcome = results.outcome_of_return(returned, context, task.result_limit)
+        outcome = results.outcome_of_return(returned, context, task.result_limit, otherwise=task.default_category)
     except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, not the process
         outcome = results.outcome_of_exception(problem, context, cancelled, task.default_category, task.title)
     return outcome

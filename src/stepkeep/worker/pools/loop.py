@@ -176,7 +176,10 @@ class LoopPool:
                 answer = await job.code.executor.run(job)
                 end_copy(self._pid)
                 ours = job.code.spec is None
-                outcome = results.outcome_of_return(answer, job.context, self._result_limit, may_be_outcome=ours)
+                category = job.code.default_category
+                outcome = results.outcome_of_return(
+                    answer, job.context, self._result_limit, may_be_outcome=ours, otherwise=category
+                )
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
             end_copy(self._pid)
             outcome = results.outcome_of_exception(

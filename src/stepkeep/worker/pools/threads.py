@@ -170,7 +170,10 @@ class ThreadPool:
             answer = job.code.executor.run(job)
             end_copy(self._pid)
             ours = job.code.spec is None
-            return results.outcome_of_return(answer, job.context, self._result_limit, may_be_outcome=ours)
+            category = job.code.default_category
+            return results.outcome_of_return(
+                answer, job.context, self._result_limit, may_be_outcome=ours, otherwise=category
+            )
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
             end_copy(self._pid)
             return results.outcome_of_exception(
