@@ -33,7 +33,7 @@ from stepkeep.errors import (
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
-from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
@@ -53,6 +53,7 @@ from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.safe_text import type_name
+from stepkeep.store.callers import callers_transaction
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import RunFilter, Store
@@ -243,6 +244,13 @@ class AsyncEngine:
     # -- definitions -------------------------------------------------------------------------------------------------
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
+        found = await self._definition(workflow)
+        if isinstance(found, Plan):
+            return found
+        return await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
+
+    async def _definition(self, workflow: Runnable) -> Definition | Plan:
+        """The definition of what can be started, or the plan of a published one."""
         if isinstance(workflow, Plan):
             return workflow
         # A caller with a Workflow has imported it; a worker without one need not.
@@ -259,7 +267,7 @@ class AsyncEngine:
             raise InvalidInput(
                 f"a {type(workflow).__name__} is no workflow. Pass a Workflow, a file or a published name."
             )
-        return await publish(self.transactor, workflow, tenant=self.tenant, actor=self.actor)
+        return workflow
 
     # -- runs --------------------------------------------------------------------------------------------------------
     async def start(
@@ -274,23 +282,39 @@ class AsyncEngine:
         start_now: bool = True,
         labels: dict[str, str] | None = None,
         by: str | None = None,
+        connection: Any = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it. Workers do the rest."""
-        plan = await self.publish(workflow)
-        return await self._starter.start(
-            StartRequest(
-                plan=plan,
-                tenant=self.tenant,
-                actor=self._actor(by),
-                input=encode_payload({} if input is None else input),
-                idempotency_key=_optional_key("the idempotency key", idempotency_key),
-                business_key=_optional_key("the business key", business_key),
-                correlation_id=_optional_key("the correlation id", correlation_id),
-                priority=priority,
-                start_now=arguments.flag("start: start_now", start_now),
-                labels=None if labels is None else _encode_labels(labels),
-            )
+        request = StartRequest(
+            plan=await (self.publish(workflow) if connection is None else self._published(workflow)),
+            tenant=self.tenant,
+            actor=self._actor(by),
+            input=encode_payload({} if input is None else input),
+            idempotency_key=_optional_key("the idempotency key", idempotency_key),
+            business_key=_optional_key("the business key", business_key),
+            correlation_id=_optional_key("the correlation id", correlation_id),
+            priority=priority,
+            start_now=arguments.flag("start: start_now", start_now),
+            labels=None if labels is None else _encode_labels(labels),
         )
+        if connection is None:
+            return await self._starter.start(request)
+        return await self._in_callers_transaction(self._starter, connection, request)
+
+    async def _in_callers_transaction(self, starter: Starter, connection: Any, request: StartRequest) -> Started:
+        return await starter.start_in(await callers_transaction(self.store, connection), request)
+
+    async def _published(self, workflow: Runnable) -> Plan:
+        """The plan of a workflow that was published before. Nothing is written: the caller may hold a lock."""
+        definition = await self._definition(workflow)
+        if not isinstance(definition, Definition):
+            return definition
+        stored = await self.store.read_definition(self.tenant, definition.name, definition.version)
+        if stored is None or stored.digest != digest_of(encode_definition(definition)):
+            raise InvalidInput(
+                f"{definition.name} is not published yet. Call engine.publish(workflow) before the transaction begins."
+            )
+        return self.transactor.plans.add(stored)
 
     async def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Start a run that was created idle."""

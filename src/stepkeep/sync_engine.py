@@ -24,6 +24,7 @@ from stepkeep.hosted import HostedWorker, WorkerOptions
 from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import retention
 from stepkeep.operations.start import Started
+from stepkeep.store.callers import run_here
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -173,30 +174,36 @@ class Engine:
         start_now: bool = True,
         labels: dict[str, str] | None = None,
         by: str | None = None,
+        connection: Any = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it. Workers do the rest.
 
         The same `idempotency_key` again returns the same run. At most one live run has a `business_key`. `by` names
         the person for whom the program starts it; the engine's `actor` is on record without it.
 
+        With `connection`, the run starts in the caller's own transaction: both are committed, or neither. It is an open
+        connection to the engine's database: of apsw on SQLite, of psycopg or SQLAlchemy on PostgreSQL, and in an
+        AsyncEngine also of asyncpg. Publish the workflow before the transaction begins.
+
         >>> first = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1", by="bea")
         >>> again = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1")
         >>> (first.created, again.created, first.run_id == again.run_id)
         (True, False, True)
         """
-        return self._call(
-            self._core.start(
-                workflow,
-                input,
-                idempotency_key=idempotency_key,
-                business_key=business_key,
-                correlation_id=correlation_id,
-                priority=priority,
-                start_now=start_now,
-                labels=labels,
-                by=by,
-            )
-        )
+        options: dict[str, Any] = {
+            "idempotency_key": idempotency_key,
+            "business_key": business_key,
+            "correlation_id": correlation_id,
+            "priority": priority,
+            "start_now": start_now,
+            "labels": labels,
+            "by": by,
+        }
+        if connection is None:
+            return self._call(self._core.start(workflow, input, **options))
+        # The engine's thread prepares the start; the caller's thread makes it, because drivers bind connections to it.
+        plan = self._call(self._core._published(workflow))
+        return run_here(connection, self._core.start(plan, input, connection=connection, **options))
 
     def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Start a run that was created idle.

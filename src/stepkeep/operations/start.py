@@ -25,7 +25,7 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.lanes import Lane, all_or_each
 from stepkeep.operations.transact import Transactor, Unlocked
-from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Want, Write
+from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Transaction, Want, Write
 
 OPERATION = "start"
 MAX_INPUT_BYTES = 1_048_576
@@ -88,6 +88,31 @@ class Starter:
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
         return await self._lane.put(accept(request))
+
+    async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
+        """Create a run in a transaction of the caller, who commits it or rolls it back."""
+        batch = StartBatch([accept(request)], self._template)
+        batch.basis = Basis.USER_TRANSACTION
+        wanted = request.plan.definition_id
+
+        asked = False
+
+        def decide(loaded: Loaded) -> More | Write:
+            # Another database may have another definition under this number.
+            nonlocal asked
+            found = loaded.definitions.get(wanted)
+            if found is None and not asked:
+                asked = True
+                return More(definitions=(wanted,))
+            if found is None or found.digest != request.plan.digest:
+                raise InvalidInput("connection= is of another database than the engine's: the workflow is not there.")
+            return batch.decide(loaded)
+
+        await transaction.change(batch.wants(), decide)
+        [answer] = batch.answers
+        if isinstance(answer, Started):
+            return answer
+        raise answer or InvalidInput("the run was not decided on")
 
     async def _start_batch(self, requests: list[StartRequest]) -> list[Started | Exception]:
         return await all_or_each(requests, self._start_together)

@@ -29,6 +29,7 @@ from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.executor import Job
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.inputs import Inputs
+from stepkeep.worker.pools.handler_loop import Shared
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
@@ -54,7 +55,8 @@ class BenchWorker:
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._find, self._pass_time, self._outside = find, pass_time, outside
         # Requests are made with `outside` only, mostly to a server of the test's own.
-        self._codes = PreparedSteps(registry, Settings(http=HttpPolicy(allow_internal=True)))
+        self.shared = Shared("the workbench opens no lifespan; give it with workbench.share(name=value)")
+        self._codes = PreparedSteps(registry, Settings(http=HttpPolicy(allow_internal=True)), self.shared)
         self._inputs = Inputs(transactor.store)
         self._runtime = Runtime()
         self._hand = _Hand()

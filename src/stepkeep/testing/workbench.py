@@ -202,6 +202,10 @@ class Workbench:
         self._others = Replacement("everything else", returns=returns, **says)
         return self._others
 
+    def share(self, **values: Any) -> None:
+        """Give handlers what a lifespan would give them: `workbench.share(pool=fake)` for `ctx.shared["pool"]`."""
+        self._worker.shared.fill({**self._worker.shared, **values})
+
     def calls(self, name: str) -> list[Call]:
         """The attempts that came to the replacement of this handler or step."""
         found = self._by_handler.get(name) or self._by_step.get(name)

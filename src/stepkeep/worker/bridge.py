@@ -78,8 +78,14 @@ class Bridge:
             return await awaitable
 
         future = asyncio.run_coroutine_threadsafe(await_it(), self._home)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return future.result()
-        return asyncio.wrap_future(future)
+        # Not in an `except` block: the driver's error would seem to come from "no running event loop".
+        return asyncio.wrap_future(future) if runs_a_loop() else future.result()
+
+
+def runs_a_loop() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -18,6 +18,7 @@ from stepkeep.operations import validate
 from stepkeep.safe_text import type_name
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.payloads import bound_emitted, encode
+from stepkeep.worker.statements import Statements
 
 logger = logging.getLogger("stepkeep.handler")
 
@@ -88,6 +89,7 @@ class Context:
         "_input",
         "_logger",
         "_spent",
+        "_statements",
         "attempt",
         "business_key",
         "cancelled",
@@ -147,6 +149,7 @@ class Context:
         self._emitted: list[Emitted] | None = None
         self._emitted_bytes = 0
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
+        self._statements: Statements | None = None
 
     @property
     def input(self) -> Any:
@@ -186,6 +189,32 @@ class Context:
         size_bytes = self._emitted_bytes + len(emitted.payload)
         bound_emitted(len(so_far) + 1, size_bytes)
         self._emitted, self._emitted_bytes = [*so_far, emitted], size_bytes
+
+    def execute(self, sql: str, *args: Any) -> Any:
+        """Run a statement in the transaction of this step, and return how many rows it changed.
+
+        Write `$1`, `$2` for the values, on SQLite and PostgreSQL alike. An async handler awaits the call:
+        `await ctx.execute("update stock set n = n - $2 where sku = $1", sku, 3)`; another one just makes it.
+        """
+        return self._transaction("execute").execute(sql, args)
+
+    def fetch(self, sql: str, *args: Any) -> Any:
+        """All rows of a query in the transaction of this step, as dicts. An async handler awaits the call."""
+        return self._transaction("fetch").fetch(sql, args)
+
+    def fetch_one(self, sql: str, *args: Any) -> Any:
+        """The first row of a query in the transaction of this step as a dict, or None. An async handler awaits it."""
+        return self._transaction("fetch_one").fetch_one(sql, args)
+
+    def _transaction(self, method: str) -> Statements:
+        if self.connection is None:
+            raise InvalidInput(
+                f"ctx.{method} is for transactional steps, and {self.step} is none: declare its handler with "
+                "@stepkeep.step(transactional=True)."
+            )
+        if self._statements is None:
+            self._statements = Statements(self.connection)
+        return self._statements
 
     def check_cancelled(self) -> None:
         """Raise HandlerCancelled if the handler was asked to end early."""

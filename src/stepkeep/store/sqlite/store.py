@@ -164,6 +164,15 @@ class SqliteStore:
         self._live()
         return notify_after_commit(open_transaction(self._file, self._turns, self._clock.now), self.notifier)
 
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return self._path
+
+    def now_us(self) -> int:
+        """The time of this store, in microseconds."""
+        return self._clock.now()
+
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         def work(c: apsw.Connection) -> list[Renewed]:
             now = self._clock.now()
