@@ -476,7 +476,7 @@ class AsyncEngine:
         return await views.list_runs(self.transactor, which)
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
-        """The run's exported log, in canonical names or in a dialect."""
+        """The run's exported log, in canonical names or in a dialect. Its first line holds the definition."""
         lines = export_run(self.transactor, validate.run_id(run_id), tenant=self.tenant, dialect=as_)
         return [encode_line(line) async for line in lines]
 

@@ -116,7 +116,9 @@ def test_the_python_of_a_page_runs(page: Path) -> None:
 def test_no_python_is_left_out_without_a_reason() -> None:
     assert blocks("python no-run") == []
     assert [page for page in RUN_ELSEWHERE if not (ROOT / page).exists()] == []
-    assert blocks("py", "python3", "pycon", "yml") == []
+    assert blocks("py", "python3", "yml") == []
+    examples = {str(block.page.relative_to(ROOT)) for block in blocks("pycon")}
+    assert examples == {"docs/python.md"}, "these are docstrings, which run below"
 
 
 @pytest.mark.parametrize("block", blocks("yaml"), ids=lambda block: block.name)
