@@ -409,7 +409,7 @@ class Engine:
         return self._call(self._core.log(run_id, as_=as_))
 
     def certify(self, run_id: str) -> Certificate:
-        """The judge's certificate of a run: its journal, its log in every dialect, and its definition.
+        """The judge's certificate of a run: its journal, its log in every dialect, its definition and payloads.
 
         >>> done = engine.run(hello, {"name": "Ada"})
         >>> engine.certify(done.run_id).ok
