@@ -39,13 +39,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import (
-    canonical_machines,
-    export_run,
-    export_without_names,
-    stored_definition,
-    stored_payloads,
-)
+from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
@@ -485,23 +479,21 @@ class AsyncEngine:
         from stepkeep.conformance.certificate import Published, certify
         from stepkeep.conformance.digests import Payloads
 
-        stored = await stored_definition(self.transactor, validate.run_id(run_id), tenant=self.tenant)
+        whole = await views.read_snapshot(self.transactor, run_id, tenant=self.tenant)
+        stored = await decisions.stored_definition(self.transactor, whole.record.run)
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
-        while True:
-            try:
-                canonical = await self.log(run_id)
-            except DefinitionChanged:
-                # A projection needs the definition.
-                nameless = export_without_names(self.transactor, validate.run_id(run_id), tenant=self.tenant)
-                log = [encode_line(line) async for line in nameless]
-                return certify(log, {}, canonical_machines(), judged, published)
-            tellings = {name: await self.log(run_id, as_=name) for name in judged}
-            given, attempts, steps = await stored_payloads(self.transactor, run_id, tenant=self.tenant)
-            # An unfinished run may have changed between two exports: all of them must cover the same journal.
-            if await self.log(run_id) == canonical:
-                payloads = Payloads(input=given, attempts=attempts, steps=steps)
-                return certify(canonical, tellings, canonical_machines(), judged, published, payloads)
+        try:
+            plan = await decisions.plan_for(self.transactor, whole.record.run)
+        except DefinitionChanged:
+            # A projection needs the definition.
+            nameless = [encode_line(line) for line in lines_of(whole, None)]
+            return certify(nameless, {}, canonical_machines(), judged, published)
+        canonical, *tellings = ([encode_line(line) for line in lines_of(whole, plan, name)] for name in (None, *judged))
+        told = dict(zip(judged, tellings, strict=True))
+        given, attempts, steps = stored_payloads(whole)
+        payloads = Payloads(input=given, attempts=attempts, steps=steps)
+        return certify(canonical, told, canonical_machines(), judged, published, payloads)
 
     async def prune(
         self,

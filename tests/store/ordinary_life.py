@@ -186,6 +186,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
         for given in filters:
             await store.list_runs(RunFilter(tenant=TENANT, states=some, **given))
     await views.describe_run(bench.transactor, run, tenant=TENANT)
+    await store.read_attempts(TENANT, run)
     assert [line async for line in export_run(bench.transactor, run, tenant=TENANT)]
     await store.read_messages(TENANT, run)
     await store.read_outbox(TENANT, run)

@@ -153,7 +153,7 @@ async def test_every_illegal_step_is_refused(store: Store, raw: Raw) -> None:
 
 
 def setting_run(state: str, *columns: str) -> str:
-    changes = ", ".join((f"state = '{state}'", *columns))
+    changes = ", ".join((f"state = '{state}'", "seq = seq + 1", *columns))
     return f"update runs set {changes}"
 
 
@@ -226,6 +226,19 @@ NEVER_CHANGES = {
 async def test_what_is_finished_never_changes(store: Store, raw: Raw) -> None:
     await populated(store, RunState.SUCCEEDED)
     assert await accepted(raw, NEVER_CHANGES) == []
+
+
+NEVER_STARTS = {
+    "an idle run, running": "update runs set state = 'running', moving = 1",
+    "an idle run, running with an entry and no start": "update runs set state = 'running', moving = 1, seq = seq + 1",
+    "an idle run, queued without an entry": "update runs set state = 'queued', moving = 1, started_at = 5",
+}
+
+
+async def test_an_idle_run_runs_only_after_a_start_that_is_in_the_journal(store: Store, raw: Raw) -> None:
+    await save(store, new_run(1, (a_step(1, 0),), run=a_run(1, RunState.IDLE)))
+    assert await accepted(raw, NEVER_STARTS) == []
+    await raw.execute("update runs set state = 'queued', moving = 1, started_at = 5, seq = seq + 1")
 
 
 async def test_a_fence_never_falls(store: Store, raw: Raw) -> None:

@@ -21,7 +21,8 @@ import msgspec
 from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.journal import GENESIS, chain
 from stepkeep.kernel.plan import Plan
-from stepkeep.operations.lines import Scribe, encode_line, timestamp, unfold
+from stepkeep.operations.lines import encode_line, timestamp
+from stepkeep.operations.log import lines_of
 from stepkeep.store.protocol import WholeRun
 
 FORMAT = "stepkeep-archive/1"
@@ -61,13 +62,7 @@ def flaw_of(whole: WholeRun) -> str | None:
 
 def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
     """The run's log as `log export` writes it: its definition, its whole journal and the closing line."""
-    run, details = whole.record.run, whole.record.details
-    scribe = Scribe("run", run.id, {no: name for name, no in plan.numbers.items()}, details.correlation_id)
-    moves = [move for entry in whole.entries for move in unfold(entry)]
-    at = whole.entries[-1].at if whole.entries else details.created_at
-    closing = scribe.head(run.tenant, run.seq, run.head, run.state, at)
-    opening = scribe.opening(run.tenant, plan, details.created_at)
-    return [encode_line(line) for line in (opening, *(scribe.line(move) for move in moves), closing)]
+    return [encode_line(line) for line in lines_of(whole, plan)]
 
 
 def rest_of(whole: WholeRun, plan: Plan) -> bytes:

@@ -23,6 +23,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run
 from stepkeep.operations import validate
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import StoredDefinition
 
 MAX_PAYLOAD_BYTES = 262_144
 MAX_EVIDENCE = 100
@@ -143,14 +144,16 @@ async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
 async def plan_for(transactor: Transactor, run: Run) -> Plan:
     """The plan of a run that was read."""
     plan = transactor.plans.get(run.definition_id)
-    if plan is None:
-        stored = await transactor.store.read_definitions([run.definition_id])
-        if run.definition_id not in stored:
-            raise DefinitionChanged(
-                f"the definition of run {run.id} (definition {run.definition_id}) is gone from the database"
-            )
-        plan = transactor.plans.add(stored[run.definition_id])
-    return plan
+    return plan or transactor.plans.add(await stored_definition(transactor, run))
+
+
+async def stored_definition(transactor: Transactor, run: Run) -> StoredDefinition:
+    """The definition of a run as it is stored now, bypassing the cache."""
+    wanted = run.definition_id
+    stored = (await transactor.store.read_definitions([wanted])).get(wanted)
+    if stored is None:
+        raise DefinitionChanged(f"the definition of run {run.id} (definition {wanted}) is gone from the database")
+    return stored
 
 
 async def _number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:

@@ -13,17 +13,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound, Unreadable
+from stepkeep.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
 from stepkeep.operations import validate
-from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import RunFilter, StoredDefinition
+from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
 from stepkeep.store.reading import unreadable
 
 JOURNAL_PAGE = 1000
@@ -34,75 +34,72 @@ MachineData = tuple[frozenset[tuple[str | None, str, str]], frozenset[str]]
 """A machine as plain data: its (from, trigger, to) arrows and its terminal states."""
 
 
+class RunLog:
+    """The lines of one run, as of one reading of its row; without a plan, in canonical names and without a definition.
+
+    Entries are passed in journal order. It reads nothing.
+    """
+
+    def __init__(self, record: RunRecord, plan: Plan | None, dialect: str | None = None) -> None:
+        self.run, self._details, self._plan = record.run, record.details, plan
+        correlation = record.details.correlation_id
+        names = {} if plan is None else {no: name for name, no in plan.numbers.items()}
+        self._scribe: Scribe | DialectScribe = Scribe("run", record.run.id, names, correlation)
+        if dialect is not None and plan is not None:
+            self._scribe = DialectScribe(judged(dialect), subject_of_run(record.run.id, plan, correlation))
+        self._at = record.details.created_at
+
+    def opening(self) -> list[Line]:
+        return [] if self._plan is None else [self._scribe.opening(self.run.tenant, self._plan, self._at)]
+
+    def lines(self, entry: SealedEntry) -> list[Line]:
+        self._at = entry.at
+        try:
+            return [line for move in unfold(entry) for line in self._scribe.lines(move)]
+        except (LookupError, ValueError, TypeError) as problem:
+            # Each row can be read, and they contradict each other: a hop of a step that the plan does not have.
+            owner = (self.run.tenant, self.run.id)
+            raise unreadable("journal", owner, (*owner, entry.seq), problem) from problem
+
+    def closing(self) -> Line:
+        run = self.run
+        return self._scribe.head(run.tenant, run.seq, run.head, run.state, self._at)
+
+
+def lines_of(whole: WholeRun, plan: Plan | None, dialect: str | None = None) -> list[Line]:
+    """The log of a run that was read in one snapshot."""
+    log = RunLog(whole.record, plan, dialect)
+    return [*log.opening(), *(line for entry in whole.entries for line in log.lines(entry)), log.closing()]
+
+
+def stored_payloads(whole: WholeRun) -> tuple[bytes, dict[tuple[int, int], bytes], dict[int, bytes]]:
+    """The input of a run, the outputs of its attempts by (step number, fence), and the outputs on its step rows."""
+    attempts = {(one.no, one.fence): one.output for one in whole.attempts if one.output is not None}
+    noted = [(step.no, step.note) for step in whole.steps]
+    steps = {no: note.output.encode() for no, note in noted if note is not None and note.output is not None}
+    return whole.record.details.input, attempts, steps
+
+
 async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
     """The run's definition, its whole journal, then its head as the run's row has it; in canonical names or in a
-    dialect."""
-    plan = await plan_of(transactor, tenant, run_id)
-    async for line in _export_run(transactor, run_id, tenant, plan, dialect):
+    dialect. The row is read first and entries never change, so that this is the log of one moment."""
+    found = await _record(transactor, run_id, tenant)
+    log = RunLog(found, await plan_for(transactor, found.run), dialect)
+    for line in log.opening():
         yield line
-
-
-async def export_without_names(transactor: Transactor, run_id: str, *, tenant: str) -> AsyncIterator[Line]:
-    """The same in canonical names, without the definition and with numbers for step names: for a run whose definition
-    was changed."""
-    async for line in _export_run(transactor, run_id, tenant, None, None):
-        yield line
-
-
-async def stored_definition(transactor: Transactor, run_id: str, *, tenant: str) -> StoredDefinition:
-    """The definition of a run as its row has it now, bypassing the cache."""
-    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    wanted = found.run.definition_id
-    stored = (await transactor.store.read_definitions([wanted])).get(wanted)
-    if stored is None:
-        raise DefinitionChanged(f"the definition of run {run_id} (definition {wanted}) is gone from the database")
-    return stored
-
-
-async def stored_payloads(
-    transactor: Transactor, run_id: str, *, tenant: str
-) -> tuple[bytes, dict[tuple[int, int], bytes], dict[int, bytes]]:
-    """The input of a run, the outputs of its attempts by (step number, fence), and the outputs on its step rows."""
-    store, run_id = transactor.store, validate.run_id(run_id)
-    found = await store.read_run(tenant, run_id)
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    attempts = {
-        (one.no, one.fence): one.output for one in await store.read_attempts(tenant, run_id) if one.output is not None
-    }
-    noted = [(step.no, step.note) for step in await store.read_steps(tenant, run_id)]
-    steps = {no: note.output.encode() for no, note in noted if note is not None and note.output is not None}
-    return found.details.input, attempts, steps
-
-
-async def _export_run(
-    transactor: Transactor, run_id: str, tenant: str, plan: Plan | None, dialect: str | None
-) -> AsyncIterator[Line]:
-    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    correlation = found.details.correlation_id
-    names = {} if plan is None else {no: name for name, no in plan.numbers.items()}
-    teller: Scribe | DialectScribe = Scribe("run", run_id, names, correlation)
-    if dialect is not None and plan is not None:
-        teller = DialectScribe(judged(dialect), subject_of_run(run_id, plan, correlation))
-    at = found.details.created_at
-    if plan is not None:
-        yield teller.opening(tenant, plan, at)
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):
-        at = entry.at
-        try:
-            lines = [line for move in unfold(entry) for line in teller.lines(move)]
-        except (LookupError, ValueError, TypeError) as problem:
-            # Each row can be read, and they contradict each other: a hop of a step that the plan does not have.
-            raise unreadable("journal", (tenant, run_id), (tenant, run_id, entry.seq), problem) from problem
-        for line in lines:
+        for line in log.lines(entry):
             yield line
-    yield teller.head(tenant, found.run.seq, found.run.head, found.run.state, at)
+    yield log.closing()
+
+
+async def _record(transactor: Transactor, run_id: str, tenant: str) -> RunRecord:
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    return found
 
 
 async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:

@@ -10,26 +10,33 @@ from typing import Any
 import msgspec
 
 from stepkeep.dialects.registry import dialect as dialect_named
-from stepkeep.errors import Unreadable
-from stepkeep.operations.decisions import plan_of
-from stepkeep.operations.log import export_run
+from stepkeep.errors import NotFound, Unreadable
+from stepkeep.operations.decisions import plan_for
+from stepkeep.operations.log import export_run, lines_of
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import describe_run, list_runs, unreadable_view
+from stepkeep.operations.views import (
+    list_runs,
+    read_snapshot,
+    summarise,
+    unreadable_view,
+    view_of,
+)
 from stepkeep.store.protocol import RunFilter
 
 
 async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> dict[str, Any]:
-    """One run in the shape of this dialect."""
+    """One run in the shape of this dialect, from one snapshot."""
     words = dialect_named(dialect).words
-    canonical = await describe_run(transactor, run_id, tenant=tenant)
-    plan = await plan_of(transactor, tenant, run_id)
+    whole = await read_snapshot(transactor, run_id, tenant=tenant)
+    plan = await plan_for(transactor, whole.record.run)
+    canonical = await view_of(transactor, whole, plan)
     canonical["definition"] = msgspec.to_builtins(plan.definition)
-    log = await dialect_log(transactor, run_id, dialect, tenant=tenant)
-    return words.run(canonical, log[1:-1])
+    canonical["journal"] = lines_of(whole, plan)[1:-1]
+    return words.run(canonical, lines_of(whole, plan, dialect)[1:-1])
 
 
 async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -> dict[str, Any]:
-    """`{"runs": [...]}` in the shape of this dialect, newest first.
+    """`{"runs": [...]}` in the shape of this dialect, newest first; each run is shown from one snapshot.
 
     A shown state depends on earlier ones, so each run's journal is read: keep pages small.
     """
@@ -39,11 +46,15 @@ async def list_runs_as(transactor: Transactor, which: RunFilter, dialect: str) -
     unreadable = listed.get("unreadable", [])
     for run in listed["runs"]:
         try:
-            lines = await dialect_log(transactor, run["id"], dialect, tenant=which.tenant)
+            whole = await read_snapshot(transactor, run["id"], tenant=which.tenant)
+            lines = lines_of(whole, await plan_for(transactor, whole.record.run), dialect)
         except Unreadable as problem:
             unreadable.append(unreadable_view(problem))
+        except NotFound:
+            continue  # retention deleted it after it was listed
         else:
-            rows.append(words.summary(run, lines[-1]["to_state"] or ""))
+            shown = summarise(whole.record) | {"quarantined": run["quarantined"]}
+            rows.append(words.summary(shown, lines[-1]["to_state"] or ""))
     return {"runs": rows, "unreadable": unreadable} if unreadable else {"runs": rows}
 
 

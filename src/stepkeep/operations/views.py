@@ -24,53 +24,64 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import RunFilter, RunRecord
+from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
+from stepkeep.store.reading import damage_of
 
 decode_json = msgspec.json.decode
 UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})
 BEGUN = STEP_WAITING | {StepState.RUNNING}
 """States of a step that has begun: a worker held it, or it opened for people or messages. A cancelled one may not
 have."""
-JOURNAL_PAGE = 1000
 MAX_PAGE = 10_000
 
 
 async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
-    """Everything about one run: `{"run": {...}, "steps": [...]}`."""
-    store = transactor.store
-    found, steps, tried, entries, aside = await asyncio.gather(
-        store.read_run(tenant, validate.run_id(run_id)),
-        store.read_steps(tenant, run_id),
-        store.read_attempts(tenant, run_id),
-        read_whole_journal(transactor, run_id, tenant=tenant),
-        _set_aside(transactor, tenant),
-    )
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    plan = await plan_for(transactor, found.run)
-    attempts: dict[int, list[Attempt]] = defaultdict(list)
-    for attempt in tried:
-        attempts[attempt.no].append(attempt)
+    """Everything about one run, from one snapshot: `{"run": {...}, "steps": [...]}`."""
+    whole = await read_snapshot(transactor, run_id, tenant=tenant)
+    return await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
+
+
+async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str) -> WholeRun:
+    """The rows and the journal of a run as they were at one moment."""
+    asked = [validate.run_id(run_id)]
+    for whole in await transactor.store.read_whole(tenant, asked, with_messages=False):
+        if (damage := damage_of(whole)) is not None:
+            raise damage
+        return whole
+    raise NotFound(f"there is no run {run_id}")
+
+
+async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[str, Any]:
+    """The view of a run that was read. The names of workers never change, and a quarantine is no part of the run."""
+    found, steps, tenant = whole.record, whole.steps, whole.record.run.tenant
     held = {step.worker for step in steps if step.worker is not None}
-    numbers = held | {attempt.worker for attempt in tried}
-    workers = await store.name_workers(tenant, numbers) if numbers else {}
-    times = _times(entries)
+    numbers = held | {attempt.worker for attempt in whole.attempts}
+    workers = await transactor.store.name_workers(tenant, numbers) if numbers else {}
+    aside = await _set_aside(transactor, tenant)
+    attempts: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in whole.attempts:
+        attempts[attempt.no].append(attempt)
+    times = _times(whole.entries)
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers) for step in steps
     ]
-    run = (summarise(found) | aside.get(run_id, {})) | {
-        "input": decode_json(found.details.input),
-        "labels": decode_json(found.details.labels) if found.details.labels else {},
-        "output": _run_output(plan, found, steps, outputs),
-        "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
-        "warnings": [
-            f"{step['name']}: {step['error'] or step['category']}"
-            for step in described
-            if step["state"] == StepState.SKIPPED and step["category"] is not None
-        ],
-        "waiting_for": [_waiting_for(plan, step) for step in steps if step.state.startswith("awaiting_")],
-    }
+    run = (
+        summarise(found)
+        | aside.get(found.run.id, {})
+        | {
+            "input": decode_json(found.details.input),
+            "labels": decode_json(found.details.labels) if found.details.labels else {},
+            "output": _run_output(plan, found, steps, outputs),
+            "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
+            "warnings": [
+                f"{step['name']}: {step['error'] or step['category']}"
+                for step in described
+                if step["state"] == StepState.SKIPPED and step["category"] is not None
+            ],
+            "waiting_for": [_waiting_for(plan, step) for step in steps if step.state.startswith("awaiting_")],
+        }
+    )
     return {"run": run, "steps": described}
 
 
@@ -147,15 +158,6 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "journal": {"seq": run.seq, "head": run.head.hex()},
         "quarantined": None,
     }
-
-
-async def read_whole_journal(transactor: Transactor, run_id: str, *, tenant: str) -> list[SealedEntry]:
-    entries: list[SealedEntry] = []
-    while page := await transactor.store.read_journal(tenant, run_id, entries[-1].seq if entries else 0, JOURNAL_PAGE):
-        entries += page
-        if len(page) < JOURNAL_PAGE:
-            break
-    return entries
 
 
 def _times(entries: Sequence[SealedEntry]) -> dict[int, list[tuple[str, int]]]:

@@ -550,10 +550,15 @@ class Store(Protocol):
         ...
 
     async def read_whole(
-        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+        self,
+        tenant: str,
+        run_ids: Sequence[str],
+        unreadable: list[Unreadable] | None = None,
+        *,
+        with_messages: bool = True,
     ) -> list[WholeRun]:
-        """Everything about these runs, in this order; missing runs are left out. For unreadable ones, see
-        `list_runs`."""
+        """Everything about these runs, in this order, from one snapshot of the database; missing runs are left out.
+        Inbox and outbox are read only `with_messages`. For unreadable runs, see `list_runs`."""
         ...
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_WAITING, Phase, StepState
 from stepkeep.operations import decisions
-from stepkeep.operations.views import read_whole_journal
+from stepkeep.operations.views import read_snapshot
 
 if TYPE_CHECKING:
     from stepkeep.testing.workbench import Workbench
@@ -88,7 +88,7 @@ class BenchRun:
 
     def _entries(self) -> list[Entry]:
         engine = self._bench.engine
-        sealed = self._bench.call(read_whole_journal(engine.transactor, self.id, tenant=engine.tenant))
+        sealed = self._bench.call(read_snapshot(engine.transactor, self.id, tenant=engine.tenant)).entries
         return [open_entry(entry.body) for entry in sealed]
 
     @property

@@ -18,6 +18,7 @@ from stepkeep_lab.cli.lab_fuzz import fuzz
 from stepkeep_lab.cli.lab_misdeeds import misdeeds
 from stepkeep_lab.cli.lab_stores import stores
 from stepkeep_lab.cli.lab_torture import torture
+from stepkeep_lab.cli.lab_views import views
 
 if TYPE_CHECKING:
     from stepkeep_lab.simulation.campaign import Campaign, Failure, Score
@@ -97,6 +98,7 @@ app.command("simulate")(with_settings(simulate))
 app.command("mutants")(with_settings(mutants))
 app.command("campaign")(with_settings(campaign))
 app.command("stores")(with_settings(stores))
+app.command("views")(with_settings(views))
 app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 app.command("misdeeds")(with_settings(misdeeds))

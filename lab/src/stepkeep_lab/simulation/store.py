@@ -478,9 +478,15 @@ class ModelStore:
         return await self._read("find finished", work)
 
     async def read_whole(
-        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+        self,
+        tenant: str,
+        run_ids: Sequence[str],
+        unreadable: list[Unreadable] | None = None,
+        *,
+        with_messages: bool = True,
     ) -> list[WholeRun]:
-        return await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
+        found = await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
+        return found if with_messages else [replace(whole, messages=(), outbox=()) for whole in found]
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         async with self._session() as session:

@@ -1,8 +1,9 @@
 """Evidence (section 5): an entry for every attempt, decision and terminal transition, chained by hashes.
 
 Entries have the shape of EvidenceEntryV1; further data that the seed asks for (attempt, times, outcome, error class,
-correlation) is in their payload. They derive from the journal, which is the record. The chain lets a recipient check
-that no entry was changed, dropped or reordered. `words` calls it.
+correlation) is in their payload. They come in journal order and hold only what is final once their journal entry is
+written, so that later views only append. Each names its journal entry and that entry's hash: the chain is the
+journal's. `words` calls it.
 """
 
 from __future__ import annotations
@@ -20,10 +21,8 @@ from stepkeep.dialects.action.shapes import (
     action_of,
     error_shape,
     filled,
-    iso,
     key_of,
     operation_of,
-    person_of,
     written_steps,
 )
 
@@ -31,10 +30,19 @@ SYSTEM = {"kind": "System"}
 MACHINE = {"kind": "Machine"}
 
 
-class Draft(NamedTuple):
-    """An entry before it has a number and a hash; drafts sort by the time of what they record."""
+TRIED = ("running", "validating")
+DECIDED = {"awaiting_approval": ("approval", "Approval"), "awaiting_completion": ("manualCompletion", "Action")}
+"""States that people end, with the kind and the category of the evidence of that."""
 
-    at: str
+DECIDING = ("gate_decided", "completion_signalled", "time_came")
+EXPIRED = "expired"
+"""The outcome where a deadline passed without a decision."""
+
+
+class Draft(NamedTuple):
+    """An entry before it has a number and a hash; drafts sort by the journal entry that records them."""
+
+    seq: int
     rank: int
     place: int
     category: str
@@ -43,12 +51,41 @@ class Draft(NamedTuple):
     payload: Shape
 
 
+class Journal:
+    """The canonical lines of a run: where attempts and hooks ended, and the time and hash of each journal entry."""
+
+    def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        self.lines = lines
+        self.at: dict[int, str] = {}
+        self.hashes: dict[int, str] = {}
+        self.details: dict[tuple[int, int], Mapping[str, Any]] = {}
+        self._tried: dict[tuple[str, int], int] = {}
+        self._entered: dict[tuple[str, str], int] = {}
+        for line in lines:
+            facts, seq = line["metadata"], line["metadata"]["seq"]
+            self.at[seq] = line["timestamp"]
+            if "detail" in facts:
+                self.details[seq, facts["cause"]] = facts["detail"]
+            if "hash" in facts:
+                self.hashes[seq] = facts["hash"]
+            if "step" in facts:
+                self._entered[facts["step"], line["to_state"]] = seq
+                if line["from_state"] in TRIED and line["trigger"] != "claimed":
+                    self._tried.setdefault((facts["step"], facts["fence"]), seq)
+
+    def end_of_attempt(self, step: str, fence: int) -> int:
+        return self._tried[step, fence]
+
+    def entered(self, step: str, state: str) -> int:
+        return self._entered[step, state]
+
+
 def evidence_of(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> list[Shape]:
-    """All evidence of a run, oldest first."""
-    run = canonical["run"]
+    """All evidence of a run, in journal order."""
+    run, journal = canonical["run"], Journal(canonical["journal"])
     workspace = canonical["definition"].get("about", {}).get("workspaceId")
-    drafts = [*_attempts(canonical), *_decisions(canonical), *_endings(canonical, lines), *_hooks(canonical)]
-    drafts += _run_ending(canonical, lines)
+    drafts = [*_attempts(canonical, journal), *_decisions(canonical, journal), *_endings(canonical, lines)]
+    drafts += [*_hooks(canonical, journal), *_run_ending(canonical, lines)]
     entries: list[Shape] = []
     for number, draft in enumerate(sorted(drafts, key=lambda each: each[:3]), start=1):
         entry = filled(
@@ -56,12 +93,12 @@ def evidence_of(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
                 "schemaVersion": 1,
                 "evidenceId": f"{run['id']}/{number}",
                 "workspaceId": workspace,
-                "occurredAtIso": draft.at,
+                "occurredAtIso": journal.at[draft.seq],
                 "category": draft.category,
                 "summary": draft.summary,
                 "actor": draft.actor,
                 "links": {"runId": run["id"]},
-                "payload": draft.payload,
+                "payload": draft.payload | {"journal": {"seq": draft.seq, "hashSha256": journal.hashes[draft.seq]}},
                 "previousHash": entries[-1]["hashSha256"] if entries else None,
             }
         )
@@ -92,7 +129,7 @@ def verify_evidence(entries: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 # -- what happened ---------------------------------------------------------------------------------------------------
-def _attempts(canonical: Mapping[str, Any]) -> Iterator[Draft]:
+def _attempts(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
     run, written = canonical["run"], written_steps(canonical)
     for place, step in enumerate(canonical["steps"]):
         undo = step["phase"] == "undo"
@@ -111,34 +148,38 @@ def _attempts(canonical: Mapping[str, Any]) -> Iterator[Draft]:
                 }
             )
             summary = f"Attempt {attempt['number']} of {what}: {outcome}"
-            yield Draft(attempt["ended_at"], 1, place, "Action", summary, MACHINE, payload)
+            seq = journal.end_of_attempt(step["name"], attempt["fence"])
+            yield Draft(seq, 1, place, "Action", summary, MACHINE, payload)
 
 
-def _decisions(canonical: Mapping[str, Any]) -> Iterator[Draft]:
-    """Decisions of people: approvals of held actions, and manual completion signals."""
-    run = canonical["run"]
-    for place, step in enumerate(canonical["steps"]):
-        record = step["record"]
-        if record is None:
+def _decisions(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
+    """Decisions of people, and deadlines that passed without one: of held actions, and of manual completions."""
+    steps = {step["name"]: (place, step) for place, step in enumerate(canonical["steps"])}
+    for line in journal.lines:
+        facts = line["metadata"]
+        if line["from_state"] not in DECIDED or facts["event"] not in DECIDING or "step" not in facts:
             continue
-        said = record.get("decision") or record.get("outcome")
-        person = person_of(record)
-        actor = {"kind": "User", "userId": person} if person is not None else SYSTEM
-        manual = "outcome" in record
-        payload = _about(run, step, "manualCompletion" if manual else "approval") | filled(
+        place, step = steps[facts["step"]]
+        detail = journal.details.get((facts["seq"], facts["cause"]), {})
+        said = detail.get("decision") or detail.get("outcome")
+        if said is None and line["to_state"] == "cancelled":
+            continue  # the run timed out; nothing was decided about this step
+        kind, category = DECIDED[line["from_state"]]
+        record = step["record"] if kind == "manualCompletion" and "outcome" in (step["record"] or {}) else {}
+        payload = _about(canonical["run"], step, kind) | filled(
             {
-                "attempt": step["attempts"],
+                "attempt": facts.get("attempt", 0),
                 "startedAtIso": step["started_at"],
-                "endedAtIso": iso(record["at"]),
-                "outcome": said,
-                "notes": record.get("notes") or record.get("comment") or None,
+                "endedAtIso": line["timestamp"],
+                "outcome": said or EXPIRED,
+                "notes": record.get("notes") or detail.get("comment"),
                 "evidenceRefs": record.get("evidence"),
                 "claim": record.get("claim"),
             }
         )
-        what = "Manual completion" if manual else "Approval"
-        category = "Action" if manual else "Approval"
-        yield Draft(iso(record["at"]), 2, place, category, f"{what} of {step['name']}: {said}", actor, payload)
+        what = "Manual completion" if kind == "manualCompletion" else "Approval"
+        actor = SYSTEM if said is None else {"kind": "User", "userId": facts["actor"]}
+        yield Draft(facts["seq"], 2, place, category, f"{what} of {step['name']}: {said or EXPIRED}", actor, payload)
 
 
 def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:
@@ -161,12 +202,11 @@ def _endings(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -
                 "error": error_shape(facts.get("category"), facts.get("error")),
             }
         )
-        yield Draft(
-            line["timestamp"], 3, place, "Action", f"Action {step['name']}: {line['to_state']}", SYSTEM, payload
-        )
+        summary = f"Action {step['name']}: {line['to_state']}"
+        yield Draft(facts["seq"], 3, place, "Action", summary, SYSTEM, payload)
 
 
-def _hooks(canonical: Mapping[str, Any]) -> Iterator[Draft]:
+def _hooks(canonical: Mapping[str, Any], journal: Journal) -> Iterator[Draft]:
     """The terminal transition of every compensation hook."""
     run = canonical["run"]
     for place, step in enumerate(canonical["steps"]):
@@ -182,9 +222,8 @@ def _hooks(canonical: Mapping[str, Any]) -> Iterator[Draft]:
                 "error": error_shape(step["category"], step["error"]),
             }
         )
-        yield Draft(
-            step["ended_at"], 3, place, "Action", f"Compensation of {action_of(step)}: {outcome}", SYSTEM, payload
-        )
+        seq, summary = journal.entered(step["name"], step["state"]), f"Compensation of {action_of(step)}: {outcome}"
+        yield Draft(seq, 3, place, "Action", summary, SYSTEM, payload)
 
 
 def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]) -> Iterator[Draft]:
@@ -194,11 +233,11 @@ def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
     for line in lines:
         if line["event_type"] != "run_state_transition" or line["to_state"] not in ENDINGS:
             continue
-        at = line["timestamp"]
+        at, seq = line["timestamp"], line["metadata"]["seq"]
         for name in not_compensable(canonical, lines):
             place, step = steps[name]
             payload = _about(run, step, "notCompensable") | {"endedAtIso": at, "outcome": "NotCompensable"}
-            yield Draft(at, 4, place, "Action", f"Action {name} cannot be compensated", SYSTEM, payload)
+            yield Draft(seq, 4, place, "Action", f"Action {name} cannot be compensated", SYSTEM, payload)
         payload = filled(
             {
                 "kind": "run",
@@ -211,7 +250,7 @@ def _run_ending(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, Any]]
                 "compensation": compensation_summary(canonical, lines),
             }
         )
-        yield Draft(at, 5, len(steps), "System", f"Run {line['to_state']}", SYSTEM, payload)
+        yield Draft(seq, 5, len(steps), "System", f"Run {line['to_state']}", SYSTEM, payload)
 
 
 def _about(run: Mapping[str, Any], step: Mapping[str, Any], kind: str) -> Shape:

@@ -165,7 +165,14 @@ class Pool:
     @property
     def opening(self) -> str:
         """The statement that begins a transaction on a connection of this pool."""
-        begin = "begin isolation level read committed read write"
+        return self._with_settings("begin isolation level read committed read write")
+
+    @property
+    def snapshot(self) -> str:
+        """The statement that begins a transaction whose statements all read the same snapshot."""
+        return self._with_settings("begin isolation level repeatable read read only")
+
+    def _with_settings(self, begin: str) -> str:
         if not self.local:
             return begin
         return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in self._settings.items())])

@@ -50,7 +50,11 @@ def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | 
 
 
 async def read_whole(
-    connection: Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
+    connection: Connection,
+    tenant: str,
+    run_ids: Sequence[str],
+    unreadable: list[Unreadable] | None,
+    with_messages: bool,
 ) -> list[WholeRun]:
     """Everything about these runs, in six statements."""
     wanted = ids(run_ids)
@@ -77,8 +81,8 @@ async def read_whole(
         keep("steps", steps[run_id], lambda full: columns.step_from(full[0], full[1], full[2], full[3:]), full)
     attempts = await by_run("attempts", SQL.read_attempts_of, columns.attempt_from)
     entries = await by_run("journal", SQL.read_journal_of, lambda row: SealedEntry(*row))
-    messages = await by_run("messages", SQL.read_messages_of, columns.message_from)
-    outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from)
+    messages = await by_run("messages", SQL.read_messages_of, columns.message_from) if with_messages else {}
+    outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
     noted += problems.values()
     if noted and unreadable is None:
         raise noted[0]
@@ -90,8 +94,8 @@ async def read_whole(
             steps=tuple(sorted(steps[record.run.id], key=lambda step: step.no)),
             attempts=tuple(attempts[record.run.id]),
             entries=tuple(entries[record.run.id]),
-            messages=tuple(messages[record.run.id]),
-            outbox=tuple(outbox[record.run.id]),
+            messages=tuple(messages.get(record.run.id, ())),
+            outbox=tuple(outbox.get(record.run.id, ())),
         )
         for record in records
         if record.run.id not in problems

@@ -367,13 +367,31 @@ class PostgresStore:
         return _first(await self._find(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
 
     async def read_whole(
-        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+        self,
+        tenant: str,
+        run_ids: Sequence[str],
+        unreadable: list[Unreadable] | None = None,
+        *,
+        with_messages: bool = True,
     ) -> list[WholeRun]:
         asked = [run_id for run_id in dict.fromkeys(run_ids) if is_run_id(run_id)]
         if not asked:
             return []
-        async with self._looking() as connection:
-            return await retention.read_whole(connection, tenant, asked, unreadable)
+        try:
+            return await self._read_whole(tenant, asked, unreadable, with_messages)
+        except ConnectionLost:
+            # As in `_look`: reading again does no harm.
+            return await self._read_whole(tenant, asked, unreadable, with_messages)
+
+    async def _read_whole(
+        self, tenant: str, run_ids: list[str], unreadable: list[Unreadable] | None, with_messages: bool
+    ) -> list[WholeRun]:
+        pool = self._live(self._readers)
+        async with pool.connection() as connection:
+            await execute(connection, pool.snapshot)
+            found = await retention.read_whole(connection, tenant, run_ids, unreadable, with_messages)
+            await commit(connection)
+            return found
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         async with self._transaction() as connection:

@@ -47,13 +47,19 @@ def read_records(
 
 
 def read_whole(
-    connection: apsw.Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
+    connection: apsw.Connection,
+    tenant: str,
+    run_ids: Sequence[str],
+    unreadable: list[Unreadable] | None,
+    with_messages: bool,
 ) -> list[WholeRun]:
     """Everything about these runs, in six statements unless one of them cannot be read."""
-    return apart(run_ids, lambda some: _read_whole(connection, tenant, some), unreadable)
+    return apart(run_ids, lambda some: _read_whole(connection, tenant, some, with_messages), unreadable)
 
 
-def _read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[WholeRun]:
+def _read_whole(
+    connection: apsw.Connection, tenant: str, run_ids: Sequence[str], with_messages: bool
+) -> list[WholeRun]:
     wanted = (tenant, json_text(run_ids))
 
     def by_run(
@@ -73,16 +79,16 @@ def _read_whole(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]
     steps = by_run("steps", SQL.load_all_steps, rows.to_step, (json_text([(tenant, run_id) for run_id in run_ids]),))
     attempts = by_run("attempts", SQL.read_attempts_of, rows.to_attempt)
     entries = by_run("journal", SQL.read_journal_of, rows.to_entry)
-    messages = by_run("messages", SQL.read_messages_of, rows.to_message)
-    outbox = by_run("outbox", SQL.read_outbox_of, rows.to_outbox)
+    messages = by_run("messages", SQL.read_messages_of, rows.to_message) if with_messages else {}
+    outbox = by_run("outbox", SQL.read_outbox_of, rows.to_outbox) if with_messages else {}
     return [
         WholeRun(
             record=record,
             steps=tuple(sorted(steps[record.run.id], key=lambda step: step.no)),
             attempts=tuple(attempts[record.run.id]),
             entries=tuple(entries[record.run.id]),
-            messages=tuple(messages[record.run.id]),
-            outbox=tuple(outbox[record.run.id]),
+            messages=tuple(messages.get(record.run.id, ())),
+            outbox=tuple(outbox.get(record.run.id, ())),
         )
         for record in records
     ]

@@ -352,9 +352,22 @@ class SqliteStore:
         return _first(await self._rows(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
 
     async def read_whole(
-        self, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None = None
+        self,
+        tenant: str,
+        run_ids: Sequence[str],
+        unreadable: list[Unreadable] | None = None,
+        *,
+        with_messages: bool = True,
     ) -> list[WholeRun]:
-        return await self._look(lambda c: retention.read_whole(c, tenant, list(dict.fromkeys(run_ids)), unreadable))
+        asked = list(dict.fromkeys(run_ids))
+
+        def look(c: apsw.Connection) -> list[WholeRun]:
+            found: list[WholeRun] = []
+            with c:  # one read transaction, so that all statements see the same snapshot
+                found += retention.read_whole(c, tenant, asked, unreadable, with_messages)
+            return found
+
+        return await self._look(look)
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         return await self._write(lambda c: retention.delete_runs(c, tenant, run_ids))
