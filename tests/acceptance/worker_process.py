@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import stepkeep as sk
@@ -35,6 +36,42 @@ async def linger(ctx: sk.Context) -> int:
         await asyncio.sleep(0.02)
     mark(f"ended-{ctx.run_id}")
     return os.getpid()
+
+
+@sk.step("sleep-coroutine")
+async def sleep_coroutine() -> None:
+    mark("begun-coroutine")
+    try:
+        await asyncio.sleep(120)
+    finally:
+        mark("ended-coroutine")
+
+
+@sk.step("sleep-process", mode="process")
+def sleep_process() -> None:
+    mark("begun-process")
+    time.sleep(120)
+
+
+@sk.step("linger-thread", mode="thread")
+def linger_thread(ctx: sk.Context) -> None:
+    """Block until the folder says that it may end; nothing else ends it."""
+    mark(f"begun-{ctx.run_id}")
+    while not (MARKS / "may-end").exists():
+        time.sleep(0.02)
+    mark(f"ended-{ctx.run_id}")
+
+
+@sk.step("fail-when-told")
+async def fail_when_told() -> None:
+    while not (MARKS / "may-fail").exists():  # noqa: ASYNC110 - another process says so, by a file
+        await asyncio.sleep(0.02)
+    raise ValueError("told to fail")
+
+
+@sk.step("undo")
+async def undo() -> None:
+    mark("undone")
 
 
 @sk.step("kill-worker")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 
 from stepkeep.errors import InvalidInput
-from stepkeep_lab.bench import backlog, bound, idle, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, idle, latency, throughput
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
 from stepkeep_lab.bench.machine import DURABLE, server_facts
@@ -128,3 +129,10 @@ def test_rounds_cut_short_unless_a_work_is_asked_for_by_name() -> None:
     assert [Ask(rounds=5, only=("starts",)).rounds_of(usual) for usual in (1, 3)] == [5, 5]
     assert Ask(quick=True, rounds=5).rounds_of(3) == 1
     assert Ask().rounds_of(3) == 3
+
+
+@pytest.mark.parametrize("measure", [cancelling.after_cancel, cancelling.after_failure, cancelling.after_timeout])
+def test_the_end_of_a_handler_in_another_process_is_timed(
+    ground: Ground, measure: Callable[..., Coroutine[Any, Any, Figures]]
+) -> None:
+    assert sound(asyncio.run(measure(ground, probes=1))) == {"p50_ms", "p99_ms"}

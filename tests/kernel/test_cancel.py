@@ -8,10 +8,11 @@ import pytest
 from tests.kernel.driver import LEASE, World, gate, sequence, work
 
 from stepkeep.errors import Conflict, Fenced
-from stepkeep.kernel.definition import SECOND, Rule
+from stepkeep.kernel.definition import SECOND, CompensateWhen, Rule
 from stepkeep.kernel.events import CancelRequested
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.outcomes import Completed, Stopped
 from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, RunState, StepState, StopCause
+from stepkeep.kernel.stopping import is_in_doubt
 
 S = StepState
 
@@ -131,6 +132,43 @@ def test_a_report_after_a_cancel_is_fenced_and_does_not_revive_the_run() -> None
         world.report("b", Completed(), fence=fence, worker=1)
     assert world.run.state is RunState.CANCELLED
     assert world.attempts_of("b") == ["cancelled"]
+
+
+def test_an_attempt_that_is_cancelled_in_flight_is_in_doubt_and_the_journal_says_so() -> None:
+    """003 §1.3: no side effect disappears without a trace."""
+    world = running()
+    world.cancel()
+    assert is_in_doubt(world.row("b").error)
+    assert [is_in_doubt(hop.error) for hop in world.hops if hop.no >= 0 and hop.target == S.CANCELLED] == [True, False]
+    assert [is_in_doubt(attempt.error) for attempt in world.attempts.values() if attempt.no == world.no("b")] == [True]
+
+
+def test_an_attempt_whose_worker_says_that_it_has_stopped_is_not_in_doubt() -> None:
+    world = stopping()
+    world.report("b", Stopped())
+    assert (world.state("b"), world.row("b").error) == (S.CANCELLED, None)
+
+
+def test_an_attempt_that_the_grace_period_fences_off_is_in_doubt_and_undone_where_an_attempt_counts() -> None:
+    failing = work("a", on_failure=OnFailure.COMPENSATE)
+    world = World(failing, work("b", undo=True, compensate_when=CompensateWhen.ATTEMPTED))
+    world.claim("a", "b")
+    world.fail("a")
+    world.pass_time(world.plan.definition.grace)
+    world.tick()
+    assert is_in_doubt(world.row("b").error)
+    assert world.run.state is RunState.COMPENSATING
+    world.finish("undo:b")
+    assert world.run.state is RunState.ROLLED_BACK
+
+
+def test_rules_have_no_effect_that_could_be_in_doubt() -> None:
+    world = World(work("b", rules=(Rule(expression="true"),)))
+    world.claim("b")
+    world.report("b", Completed())
+    assert world.state("b") is S.VALIDATING
+    world.cancel()
+    assert (world.state("b"), world.row("b").error) == (S.CANCELLED, None)
 
 
 def test_a_cancel_in_a_stopping_run_only_ends_the_grace_period() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.kernel.driver import LEASE, TOKEN, World, allowing, gate, sequence, wait, work
+from tests.kernel.driver import LEASE, TOKEN, World, allowing, claimer, gate, sequence, wait, work
 
 from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule
+from stepkeep.kernel.events import GateDecided, MessageArrived
 from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesPassed, Stopped, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState, StopCause
 
@@ -234,6 +235,53 @@ def test_a_running_run_times_out_and_what_is_in_flight_has_its_grace() -> None:
     world.report("a", Completed())
     assert (world.run.state, world.state("b")) == (RunState.FAILED, S.CANCELLED)
     assert world.run.cause is StopCause.TIMEOUT
+
+
+def test_a_claim_after_the_deadline_meets_the_deadline_first() -> None:
+    """004 max_duration_seconds: no sweep is needed to end a run whose time is over."""
+    world = World(work("a"), timeout=10 * SECOND)
+    world.pass_time(10 * SECOND)
+    (reply,) = world.send(world.claiming("a"))
+    assert isinstance(reply, Conflict)
+    assert (world.run.state, world.run.category) == (RunState.FAILED, Category.TIMEOUT)
+    assert not world.attempts
+
+
+def test_a_report_after_the_deadline_counts_but_the_run_has_timed_out() -> None:
+    world = World(*sequence(work("a"), work("b")), timeout=10 * SECOND)
+    world.claim("a")
+    world.pass_time(11 * SECOND)
+    world.report("a", Completed(), claimer=claimer())
+    assert (world.state("a"), world.state("b")) == (StepState.SUCCEEDED, StepState.CANCELLED)
+    assert (world.run.state, world.run.category) == (RunState.FAILED, Category.TIMEOUT)
+
+
+def test_a_report_at_the_last_moment_before_the_deadline_goes_on() -> None:
+    world = World(*sequence(work("a"), work("b")), timeout=10 * SECOND)
+    world.claim("a")
+    world.pass_time(10 * SECOND - 1)
+    world.report("a", Completed())
+    assert (world.run.state, world.state("b")) == (RunState.RUNNING, StepState.READY)
+
+
+@pytest.mark.parametrize("late", ["approval", "message"])
+def test_whatever_comes_after_the_deadline_meets_it_first(late: str) -> None:
+    world = World(gate("g"), timeout=10 * SECOND)
+    world.pass_time(10 * SECOND)
+    event = GateDecided(tenant="t", run_id="r", actor="ann", approve=True, no=0)
+    message = MessageArrived(tenant="t", run_id="r", actor="ann", id="m", name="paid", payload=b"1")
+    (reply,) = world.send(event if late == "approval" else message)
+    assert isinstance(reply, Conflict)
+    assert world.run.state is RunState.FAILED
+
+
+def test_the_end_of_a_grace_period_is_no_deadline_for_a_report() -> None:
+    world = World(work("a"), work("b"))
+    world.claim("a", "b", lease=600 * SECOND)
+    world.fail("a")
+    world.pass_time(world.plan.definition.grace + SECOND)
+    world.report("b", Completed())
+    assert (world.state("b"), world.run.state) == (StepState.SUCCEEDED, RunState.FAILED)
 
 
 def test_waiting_for_people_counts_against_the_runs_timeout() -> None:

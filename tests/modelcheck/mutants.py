@@ -174,7 +174,19 @@ def _nothing_ever_finishes(patch: Patch) -> None:
 
 STALE, TIMERS, WOKEN = "I3 stale reports are refused", "timers fire when they are due", "I6 no lost wake-up"
 UNDO, LIMITS, OWN = "I7 completed steps are undone, last first", "I10 limits", "InvariantBroken"
+
+
+def _late_claims_are_granted(patch: Patch) -> None:
+    patch.setattr(decide, "MEETS_DEADLINE", frozenset())
+
+
+def _cancelled_in_flight_without_a_trace(patch: Patch) -> None:
+    patch.setattr(stopping, "_may_have_effect", lambda draft, step: False)
+
+
 MUTANTS = (
+    Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
+    Mutant("doubt is not told", "crowd", "no effect without a trace", _cancelled_in_flight_without_a_trace),
     Mutant("no fence", "crowd", STALE, _no_fence),
     Mutant("expired leases are believed", "crowd", STALE, _expired_leases_are_believed),
     Mutant("sweeps believe what they found", "gates", TIMERS, _sweeps_believe_what_they_found),

@@ -17,7 +17,7 @@ from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import batch
 from stepkeep.operations.expire import sweep
-from stepkeep.operations.lanes import Lane
+from stepkeep.operations.group_commit import Submissions
 from tests.operations.scene import NOBODYS, on
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, task
 
@@ -234,7 +234,7 @@ def test_what_nobody_waits_for_any_more_is_not_begun() -> None:
             flushed.append(items)
             return items
 
-        lane: Lane[int, int] = Lane(flush)
+        lane: Submissions[int, int] = Submissions(flush)
         first = asyncio.create_task(lane.put(1))
         await asyncio.wait([first], timeout=0)
         left, stays = asyncio.create_task(lane.put(2)), asyncio.create_task(lane.put(3))
@@ -258,7 +258,7 @@ def test_a_batch_is_bounded_by_the_bytes_of_its_payloads_too() -> None:
             flushed.append(items)
             return items
 
-        lane: Lane[int, int] = Lane(flush, limit=4, size_bytes=lambda item: item * 1024 * 1024)
+        lane: Submissions[int, int] = Submissions(flush, limit=4, size_bytes=lambda item: item * 1024 * 1024)
         asked = [asyncio.create_task(lane.put(item)) for item in (1, 9, 8, 7, 1, 40, 2, 1, 1, 1, 1)]
         await asyncio.wait(asked[:1], timeout=0)
         gate_open.set()

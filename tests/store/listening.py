@@ -31,13 +31,19 @@ class Ear:
         first, self.heard = self.heard[0], []
         return first
 
-    async def hears_of(self, topic: int) -> None:
-        """Wait until a hint concerns this topic, and forget it with all before it."""
+    async def hears_of(self, topic: int, run_id: str | None = None) -> None:
+        """Wait until a notification concerns this topic (and names this run), and forget it with all before it."""
         async with asyncio.timeout(PATIENCE):
-            while not any(hint.concerns((topic,)) for hint in self.heard):
+            while not any(_is_about(notification, topic, run_id) for notification in self.heard):
                 self._news.clear()
                 await self._news.wait()
         self.heard.clear()
+
+
+def _is_about(notification: Notification, topic: int, run_id: str | None) -> bool:
+    if run_id is None:
+        return notification.concerns((topic,))
+    return run_id in (notification.runs_of(topic) or ())
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from tests.store.values import (
 )
 
 from stepkeep.errors import Refused
-from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import RUNS_SETTLED, Loaded, Store, Write
+from stepkeep.kernel.states import RunState, StopCause
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Loaded, Store, Write
 
 OTHER_QUEUE = 8
 
@@ -54,7 +54,17 @@ async def test_a_run_that_comes_to_rest_is_told_of(store: Store, other: Store, s
         await ready_to_hear(other, ear)
         change, entry = moved(run, state=state) if state is RunState.BLOCKED else finished(run, state)
         await store.change((want(1),), writes(Write(runs=[change], entries=[entry])))
-        await ear.hears_of(RUNS_SETTLED)
+        await ear.hears_of(RUNS_SETTLED, key(1)[1])
+
+
+async def test_a_run_that_is_stopping_is_named(store: Store, other: Store) -> None:
+    run = a_run(1)
+    await save(store, new_run(1, (running(1, due_at=SECOND),), run=run))
+    with listening(other) as ear:
+        await ready_to_hear(other, ear)
+        change, entry = moved(run, state=RunState.STOPPING, cause=StopCause.FAILURE, leased=1, moving=1, due_at=SECOND)
+        await store.change((want(1),), writes(Write(runs=[change], entries=[entry])))
+        await ear.hears_of(RUNS_STOPPED, key(1)[1])
 
 
 async def test_a_write_that_leaves_nothing_to_claim_and_nothing_at_rest_is_not_told(store: Store) -> None:

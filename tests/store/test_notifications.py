@@ -7,8 +7,18 @@ import pytest
 from tests.store.values import new_run, ready, save
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.notifications import LONGEST, QUIET, SHORTEST, CoalescingNotifier, TopicQueue
-from stepkeep.store.protocol import Notification, Store
+from stepkeep.store.notifications import (
+    ANYTHING,
+    LONGEST,
+    MOST_NAMES,
+    QUIET,
+    SHORTEST,
+    CoalescingNotifier,
+    TopicQueue,
+    decode,
+    encode,
+)
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification, Store
 
 
 def test_the_first_hint_on_a_topic_goes_out_at_once() -> None:
@@ -90,8 +100,8 @@ async def test_what_is_told_of_can_be_seen_by_then(store: Store, other: Store, m
     """A hint inside the transaction it speaks of would come too early, and would make commits wait for each other."""
     told, could_see = asyncio.Event(), []
 
-    async def look(topics: Collection[int]) -> None:
-        could_see.append(await other.has_ready(topics))
+    async def look(notification: Notification) -> None:
+        could_see.append(await other.has_ready(notification.topics or ()))
         told.set()
 
     monkeypatch.setattr(store.notifier, "send", look)
@@ -105,18 +115,20 @@ class _Recorder(CoalescingNotifier):
     def __init__(self, *, broken: bool = False) -> None:
         super().__init__()
         self.sent: list[frozenset[int]] = []
+        self.named: list[frozenset[str] | None] = []
         self._broken = broken
 
-    async def send(self, topics: frozenset[int]) -> None:
+    async def send(self, notification: Notification) -> None:
         if self._broken:
             raise StoreUnavailable("gone")
-        self.sent.append(topics)
+        self.sent.append(notification.topics or frozenset())
+        self.named.append(notification.runs_of(RUNS_STOPPED))
 
 
 def _rung(notifier: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
     async def go() -> None:
         for topics in rings:
-            notifier.publish(topics)
+            notifier.publish(Notification(frozenset(topics)))
             await asyncio.sleep(0)
         await notifier.close()
 
@@ -140,3 +152,44 @@ def test_a_hint_concerns_its_topics_and_an_unspecific_one_everything() -> None:
     assert Notification(frozenset({1, 2})).concerns([2, 3])
     assert not Notification(frozenset({1, 2})).concerns([3])
     assert Notification().concerns([3])
+
+
+def _stopped(*runs: str) -> Notification:
+    return Notification(frozenset({RUNS_STOPPED}), {RUNS_STOPPED: frozenset(runs)})
+
+
+def test_notifications_that_are_sent_together_name_the_runs_of_all() -> None:
+    async def go() -> list[frozenset[str] | None]:
+        notifier = _Recorder()
+        for run in ("a", "b", "c"):
+            notifier.publish(_stopped(run))
+        await notifier.close()
+        return notifier.named
+
+    assert asyncio.run(go()) == [{"a", "b", "c"}]
+
+
+def test_too_many_runs_to_name_are_any_run() -> None:
+    async def go() -> list[frozenset[str] | None]:
+        notifier = _Recorder()
+        for number in range(MOST_NAMES + 1):
+            notifier.publish(_stopped(f"run-{number}"))
+        await notifier.close()
+        return notifier.named
+
+    assert asyncio.run(go()) == [None]
+
+
+def test_a_notification_arrives_as_it_was_sent() -> None:
+    sent = Notification(frozenset({RUNS_STOPPED, RUNS_SETTLED, 7}), {RUNS_STOPPED: frozenset({"a", "b"})})
+    sender, _, text = encode("me", sent).partition(" ")
+    assert (sender, decode(text)) == ("me", sent)
+    assert sent.runs_of(RUNS_STOPPED) == {"a", "b"}
+    assert sent.runs_of(RUNS_SETTLED) is None
+    assert sent.runs_of(9) == frozenset()
+
+
+def test_a_text_that_is_too_long_or_not_understood_means_anything() -> None:
+    many = Notification(frozenset(range(5_000)))
+    for said in (encode("me", many).partition(" ")[2], "later-version queue=7", ""):
+        assert decode(said) == ANYTHING

@@ -252,7 +252,7 @@ def test_outputs_that_were_not_loaded_are_fetched_when_asked_for() -> None:
         return [ctx.outputs["before"], ctx.outputs["before"]]
 
     job = handler_job(handler)
-    job.code._before = ("before",)  # type: ignore[attr-defined]
+    job.code._upstream = ("before",)  # type: ignore[attr-defined]
 
     def fetch(job: object, name: str) -> bytes:
         asked.append(name)

@@ -16,6 +16,7 @@ from stepkeep.conformance.steps import Step
 
 Problem = tuple[Code, str]
 LOST = "LEASE_EXPIRED"
+IN_DOUBT = "IN_DOUBT"
 """How the error text of a lost lease begins."""
 
 FREE = object()
@@ -101,9 +102,23 @@ def _reason(hop: Hop) -> Iterator[Problem]:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
     if line.trigger == "lease_lost" and not (line.error or "").startswith(LOST):
         yield Code.CONTRADICTION, wrong_field("error", line.error, LOST, "that is what a lost lease says")
-    lost_while_stopping = line.trigger == "cancelled" and line.event == "time_came" and hop.step.leased
-    if not needs_error and line.error is not None and not lost_while_stopping:
+    if _is_closed_in_flight(hop):
+        said = (line.error or "").partition(":")[0]
+        if said != IN_DOUBT and not (said == LOST and line.event == "time_came"):
+            why = "its handler may still have run when the attempt was closed"
+            yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
+    elif not needs_error and line.error is not None and not _is_lost_while_stopping(hop):
         yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
+
+
+def _is_closed_in_flight(hop: Hop) -> bool:
+    """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt."""
+    in_flight = hop.line.trigger == "cancelled" and hop.line.source == "running" and hop.step.leased
+    return bool(in_flight and hop.line.event != "step_reported" and hop.place.phase != "check")
+
+
+def _is_lost_while_stopping(hop: Hop) -> bool:
+    return bool(hop.line.trigger == "cancelled" and hop.line.event == "time_came" and hop.step.leased)
 
 
 # -- one guard per trigger -------------------------------------------------------------------------------------------

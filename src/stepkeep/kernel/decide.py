@@ -38,7 +38,7 @@ from stepkeep.kernel.states import (
 )
 from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
 from stepkeep.kernel.tables import RunTrigger
-from stepkeep.kernel.timers import time_came
+from stepkeep.kernel.timers import meet_deadline, time_came
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
@@ -60,6 +60,9 @@ def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claim
 
 
 def _answer(draft: Draft, event: Event) -> Reply:
+    if draft.due_at is not None and draft.due_at <= draft.now and type(event) in MEETS_DEADLINE:
+        meet_deadline(draft, event.actor)
+        roll_up(draft)
     try:
         reply = HANDLERS[type(event)](draft, event)
     except Refused as refusal:
@@ -204,3 +207,6 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     MessageArrived: message,
     CancelRequested: cancel,
 }
+
+MEETS_DEADLINE = frozenset({StepClaimed, StepReported, GateDecided, CompletionSignalled, MessageArrived})
+"""Events that go on with a run. If its timeout has passed, the run times out first, and they meet a stopping run."""

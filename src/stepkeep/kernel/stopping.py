@@ -1,6 +1,7 @@
 """Stops a run: no new step starts, and every step that is not in flight is cancelled in the same transaction.
 
-Attempts in flight settle, or are fenced off when the grace period ends. Only then does the run end or roll back.
+Attempts in flight settle, or are fenced off when the grace period ends. Only then does the run end or roll back. An
+attempt that is closed while its handler may still run is in doubt: its step and its attempt say so.
 """
 
 from __future__ import annotations
@@ -14,10 +15,22 @@ from stepkeep.kernel.states import (
     AttemptState,
     Category,
     OnFailure,
+    Phase,
     StepState,
     StopCause,
 )
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
+
+
+def is_in_doubt(error: str | None) -> bool:
+    """Whether the error of a step or an attempt says that its effect is unknown.
+
+    >>> is_in_doubt(IN_DOUBT), is_in_doubt("no such account"), is_in_doubt(None)
+    (True, False, False)
+    """
+    return error is not None and error.startswith("IN_DOUBT")
 
 
 def stop(
@@ -56,10 +69,21 @@ def cancel_everything(draft: Draft) -> None:
 
 
 def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
-    """Cancel one step. An attempt in flight is closed, and an open gate records its end."""
+    """Cancel one step. An attempt in flight is closed, in doubt, and an open gate records its end."""
+    if _may_have_effect(draft, step):
+        draft.close_attempt(step, AttemptState.CANCELLED, error=IN_DOUBT)
+        return draft.move(step, StepTrigger.CANCELLED, of=of, error=IN_DOUBT)
     draft.close_attempt(step, AttemptState.CANCELLED)
     if step.state is StepState.AWAITING_APPROVAL:
         by = draft.causes[-1].actor
         record = json_text({"decision": "cancelled", "by": by, "at": draft.now})
         step = replace(step, note=replace(step.note or Note(), record=record))
     return draft.move(step, StepTrigger.CANCELLED, of=of)
+
+
+def _may_have_effect(draft: Draft, step: Step) -> bool:
+    """Whether a handler may run. Rules have no effect. What a definition says of effects is no proof that there is
+    none."""
+    if step.worker is None or (step.note is not None and step.note.checked == step.fence):
+        return False
+    return draft.planned(step).phase is not Phase.CHECK

@@ -1,6 +1,7 @@
 """Handles due timers: expired leases, retries, deadlines, run timeouts, grace periods.
 
-A sweep only proposes. Each timer is checked again here, so a late or duplicate sweep changes nothing.
+A sweep only proposes. Each timer is checked again here, so a late or duplicate sweep changes nothing. The timeout of a
+run does not wait for a sweep: an event that comes after it meets it first.
 """
 
 from __future__ import annotations
@@ -37,6 +38,17 @@ def time_came(draft: Draft, event: TimeCame) -> Reply:
     return Accepted({"due": True})
 
 
+def meet_deadline(draft: Draft, actor: str) -> None:
+    """Time the run out if its timeout has passed: `actor` brings an event that came too late to go on with the run.
+
+    The end of a grace period is no deadline: a report that a sweep has not fenced off yet still counts.
+    """
+    if draft.due_at is not None and draft.due_at <= draft.now and draft.state is not RunState.STOPPING:
+        draft.every_step()
+        draft.caused_by("time_came", actor)
+        _time_out(draft)
+
+
 def _run_due(draft: Draft, event: TimeCame) -> Reply:
     if draft.due_at is None or draft.due_at > draft.now:
         return NOTHING_DUE
@@ -45,16 +57,19 @@ def _run_due(draft: Draft, event: TimeCame) -> Reply:
     if draft.state is RunState.STOPPING:
         fence_off(draft)
     else:
-        definition = draft.plan.definition
-        stop(
-            draft,
-            RunTrigger.TIMED_OUT,
-            cause=StopCause.TIMEOUT,
-            policy=definition.on_failure,
-            category=Category.TIMEOUT,
-            error="the run did not end within its timeout",
-        )
+        _time_out(draft)
     return Accepted({"due": True})
+
+
+def _time_out(draft: Draft) -> None:
+    stop(
+        draft,
+        RunTrigger.TIMED_OUT,
+        cause=StopCause.TIMEOUT,
+        policy=draft.plan.definition.on_failure,
+        category=Category.TIMEOUT,
+        error="the run did not end within its timeout",
+    )
 
 
 def _retry_due(draft: Draft, step: Step) -> Settled | None:

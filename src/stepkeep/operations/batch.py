@@ -254,10 +254,10 @@ class DecisionBatch:
         assert plan is not None
         return plan
 
-    def claimed(self) -> list[tuple[Plan, Step]]:
-        """Every step that was claimed in this transaction, with its plan."""
+    def claimed(self) -> list[tuple[Run, Plan, Step]]:
+        """Every step that was claimed in this transaction, with its run and plan."""
         decisions = self.decisions.values()
-        return [(self.plan_of(decision.run), step) for decision in decisions for step in decision.claimed]
+        return [(each.run, self.plan_of(each.run), step) for each in decisions for step in each.claimed]
 
 
 def _damage(snapshot: Snapshot) -> Unreadable | None:

@@ -23,7 +23,7 @@ from stepkeep.kernel.rows import Details
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
-from stepkeep.operations.lanes import Lane, all_or_each
+from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.transact import Transactor, Unlocked
 from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Transaction, Want, Write
 
@@ -82,7 +82,9 @@ class Starter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor = transactor
-        self._lane: Lane[StartRequest, Started] = Lane(self._start_batch, size_bytes=lambda request: len(request.input))
+        self._lane: Submissions[StartRequest, Started] = Submissions(
+            self._start_batch, size_bytes=lambda request: len(request.input)
+        )
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:

@@ -26,7 +26,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
 from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.clock import Clock
-from stepkeep.operations.lanes import Lane, all_or_each
+from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Basis, Loaded, More, Propose, RunKey, Store, Transaction, Want, Write
@@ -46,7 +46,8 @@ log = logging.getLogger(__name__)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that this worker now holds, with everything needed to run it."""
+    """A step that this worker now holds, with everything needed to run it. `run_due_at` is the end of its run's
+    timeout."""
 
     tenant: str
     run_id: str
@@ -54,6 +55,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     planned: PlannedStep
     plan: Plan
     claimed_at: int
+    run_due_at: int | None = None
 
 
 class ClaimsInDoubt(StoreUnavailable):
@@ -139,7 +141,7 @@ class Transactor:
     ) -> None:
         self.store = store
         self.plans = plans or PlanCache()
-        self._lane: Lane[Event, Accepted] = Lane(self._submit_batch, size_bytes=event_bytes)
+        self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self._monotonic, self._locked_claims_until = monotonic, -inf
         self.clock = Clock(monotonic)
         self._memory = Memory(self.clock)
@@ -307,8 +309,9 @@ def claims_of(batch: DecisionBatch) -> list[Claim]:
             planned=plan.at(step.no),
             plan=plan,
             claimed_at=step.claimed_at or 0,
+            run_due_at=run.due_at,
         )
-        for plan, step in batch.claimed()
+        for run, plan, step in batch.claimed()
     ]
 
 

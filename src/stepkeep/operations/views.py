@@ -18,6 +18,7 @@ from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
+from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import instant
@@ -192,6 +193,7 @@ def _step(
         "losses": step.losses,
         "category": step.category,
         "error": step.error,
+        "in_doubt": is_in_doubt(step.error),
         "output": None if output is None else decode_json(output),
         "depends_on": [edge.step for edge in planned.definition.depends_on] if planned.phase is Phase.MAIN else [],
         "started_at": instant(begun),
@@ -226,6 +228,7 @@ def _attempt(attempt: Attempt, workers: Mapping[int, str]) -> dict[str, Any]:
         "ended_at": instant(attempt.ended_at),
         "category": attempt.category,
         "error": attempt.error,
+        "in_doubt": is_in_doubt(attempt.error),
         "cost": None if attempt.cost is None else decode_json(attempt.cost),
     }
 

@@ -57,7 +57,8 @@ class RunWaiter:
             self._waiters.pop(waiter, None)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.concerns((RUNS_SETTLED,)):
+        named = notification.runs_of(RUNS_SETTLED)
+        if named is None or any(waiter.key[1] in named for waiter in self._waiters):
             self._notification.set()
 
     async def close(self) -> None:

@@ -1,22 +1,23 @@
-"""Notifications between processes: a step may be claimable, or a run has settled.
+"""Notifications between processes: a step may be claimable, a run has settled, or its attempts must end.
 
 A notification is sent after the commit it concerns, or with it where a store can do that. Nothing may depend on it: it
 can be lost, late or duplicated, so every listener also polls. Rare notifications are sent at once; many are coalesced
-into a few each second.
+into a few each second. A notification names the runs it is about, unless there are too many of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from stepkeep.errors import StoreError
-from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
 from stepkeep.store.protocol import (
     RUNS_SETTLED,
+    RUNS_STOPPED,
     Decide,
     Listener,
     Loaded,
@@ -43,30 +44,73 @@ CLOSE_SECONDS = 2.0
 log = logging.getLogger(__name__)
 
 
-ANYTHING = Notification()
+ANYTHING, NOTHING = Notification(), Notification(frozenset())
+
+CLOSED_IN_FLIGHT = frozenset({AttemptState.CANCELLED, AttemptState.LOST})
+"""Attempts that may have been ended without their worker, which then has to stop their handlers."""
+
+MOST_NAMES = 64
+"""How many runs one notification names for a topic. A payload of PostgreSQL has at most 8,000 bytes."""
+
+MOST_BYTES = 7_900
 
 
-def topics_of(write: Write) -> set[int]:
-    """The topics of a write, to be notified after its commit."""
+def notification_of(write: Write) -> Notification:
+    """What to publish after the commit of this write."""
     topics = {step.queue for step in write.steps if step.ready_at is not None}
     topics.update(step.queue for step in write.new_steps if step.ready_at is not None)
-    for born in write.new_runs:
-        topics.update(step.queue for step in born.steps if step.ready_at is not None)
-    if any(change.run.state in SETTLED for change in write.runs):
-        topics.add(RUNS_SETTLED)
-    return topics
+    for created in write.new_runs:
+        topics.update(step.queue for step in created.steps if step.ready_at is not None)
+    stopped = {attempt.run_id for attempt in write.attempts if attempt.state in CLOSED_IN_FLIGHT}
+    stopped.update(change.run.id for change in write.runs if change.run.state is RunState.STOPPING)
+    settled = frozenset(change.run.id for change in write.runs if change.run.state in SETTLED)
+    named = {topic: frozenset(runs) for topic, runs in ((RUNS_SETTLED, settled), (RUNS_STOPPED, stopped)) if runs}
+    return Notification(frozenset(topics | named.keys()), named)
+
+
+def encode(sender: str, notification: Notification) -> str:
+    """The text that travels: the sender, then topics with the runs that they name.
+
+    >>> encode("a1", Notification(frozenset({7, 0}), {0: frozenset({"r-1"})}))
+    'a1 0:r-1,7'
+    """
+    topics = sorted(notification.topics or ())
+    text = f"{sender} {','.join(_encode_topic(topic, notification.runs.get(topic)) for topic in topics)}"
+    return text if len(text) <= MOST_BYTES else f"{sender} any"
+
+
+def _encode_topic(topic: int, runs: frozenset[str] | None) -> str:
+    return str(topic) if runs is None else f"{topic}:{';'.join(sorted(runs))}"
+
+
+def decode(said: str) -> Notification:
+    """The notification in a text without its sender. An unknown text, perhaps from a later version, may mean anything.
+
+    >>> decode("0:r-1,7").runs_of(0)
+    frozenset({'r-1'})
+    """
+    runs: dict[int, frozenset[str]] = {}
+    topics = set()
+    for part in said.split(","):
+        number, names, ids = part.partition(":")
+        if not number.removeprefix("-").isdecimal():
+            return ANYTHING
+        topics.add(int(number))
+        if names:
+            runs[int(number)] = frozenset(ids.split(";"))
+    return Notification(frozenset(topics), runs)
 
 
 class TopicRecorder:
-    """Wraps a decision and records the topics of its write. Called again, it replaces the topics."""
+    """Wraps a decision and records what to publish after its commit. Called again, it starts anew."""
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
-        self.topics: set[int] = set()
+        self.notification = NOTHING
 
     def __call__(self, loaded: Loaded) -> More | Write:
         answer = self._decide(loaded)
-        self.topics = topics_of(answer) if isinstance(answer, Write) else set()
+        self.notification = notification_of(answer) if isinstance(answer, Write) else NOTHING
         return answer
 
 
@@ -107,37 +151,61 @@ class TopicQueue:
         return max(0.0, min(self._next.get(topic, now) for topic in self._pending) - now)
 
 
+class _NamedRuns:
+    """The runs that pending topics name. A topic with more than `MOST_NAMES` names none: it is about any run."""
+
+    def __init__(self) -> None:
+        self._runs: dict[int, frozenset[str] | None] = {}
+
+    def add(self, notification: Notification) -> None:
+        for topic in notification.topics or ():
+            before, more = self._runs.get(topic, frozenset()), notification.runs.get(topic)
+            known = None if before is None or more is None else before | more
+            self._runs[topic] = None if known is None or len(known) > MOST_NAMES else known
+
+    def take(self, topics: frozenset[int]) -> Notification:
+        taken = {topic: self._runs.pop(topic, None) for topic in topics}
+        return Notification(topics, {topic: runs for topic, runs in taken.items() if runs is not None})
+
+
 class CoalescingNotifier:
     """Sends and receives notifications. Each store has one, which knows how they travel between its processes."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._gathered = TopicQueue()
+        self._names = _NamedRuns()
         self._urgent = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._attending: asyncio.Task[None] | None = None
         self.is_connected = False
 
     # -- what each store implements -----------------------------------------------------------------------------------
-    async def send(self, topics: frozenset[int]) -> None:
+    async def send(self, notification: Notification) -> None:
         """Notify other processes. A notification that cannot be sent is dropped."""
 
     async def attend(self) -> None:
         """Deliver notifications of other processes through `deliver`, until cancelled."""
 
     # -- for all callers ---------------------------------------------------------------------------------------------
-    def take_due(self, topics: Collection[int]) -> frozenset[int]:
-        """The topics that may be sent now, with a commit; pending topics of other commits may be among them."""
-        return self._gathered.take(asyncio.get_running_loop().time(), topics) if topics else frozenset()
+    def take_due(self, notification: Notification) -> Notification:
+        """What may be sent now, with a commit; pending notifications of other commits may be part of it."""
+        if not notification.topics:
+            return NOTHING
+        due = self._gathered.take(asyncio.get_running_loop().time(), notification.topics)
+        # Topics that are not due yet are added when they are published.
+        self._names.add(_only(notification, due))
+        return self._names.take(due)
 
-    def publish(self, topics: Collection[int], sent: Collection[int] = ()) -> None:
-        """Notify these topics; `sent` ones were sent already. It returns at once and never fails."""
-        if not topics:
+    def publish(self, notification: Notification, sent: Notification = NOTHING) -> None:
+        """Deliver this here and send it to other processes, but for the topics that were `sent` already."""
+        if not notification.topics:
             return
-        self.deliver(Notification(frozenset(topics)))
-        unsent = set(topics).difference(sent)
+        self.deliver(notification)
+        unsent = notification.topics - (sent.topics or frozenset())
         if not unsent:
             return
+        self._names.add(_only(notification, unsent))
         self._gathered.add(unsent)
         loop = asyncio.get_running_loop()
         if _is_running(self._sending):
@@ -179,7 +247,7 @@ class CoalescingNotifier:
         if last := gathered.take(float("inf")):
             try:
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._send_now(last)
+                    await self._send_now(self._names.take(last))
             except TimeoutError:
                 log.debug("the last notifications were dropped: the database took too long")
 
@@ -187,20 +255,25 @@ class CoalescingNotifier:
         loop = asyncio.get_running_loop()
         while not self._gathered.is_empty:
             if topics := self._gathered.take(loop.time()):
-                await self._send_now(topics)
+                await self._send_now(self._names.take(topics))
             else:
                 self._urgent.clear()
                 await within(self._gathered.pause(loop.time()), self._urgent)
 
-    async def _send_now(self, topics: frozenset[int]) -> None:
+    async def _send_now(self, notification: Notification) -> None:
         try:
-            await self.send(topics)
+            await self.send(notification)
         except StoreError as problem:
             log.debug("a notification was dropped: %s", problem)
         except asyncio.CancelledError:
             # The store is being closed: these may not have been sent yet.
-            self._gathered.add(topics)
+            self._gathered.add(notification.topics or ())
+            self._names.add(notification)
             raise
+
+
+def _only(notification: Notification, topics: frozenset[int]) -> Notification:
+    return Notification(topics & (notification.topics or frozenset()), notification.runs)
 
 
 async def within(seconds: float, event: asyncio.Event) -> bool:
@@ -231,13 +304,14 @@ async def notify_after_commit(
     async with opened as inner:
         recorded = _RecordedTransaction(inner)
         yield recorded
-    notifier.publish(recorded.topics)
+    for notification in recorded.notifications:
+        notifier.publish(notification)
 
 
 class _RecordedTransaction:
     def __init__(self, inner: Transaction) -> None:
         self._inner = inner
-        self.topics: set[int] = set()
+        self.notifications: list[Notification] = []
 
     @property
     def connection(self) -> Any:
@@ -250,4 +324,4 @@ class _RecordedTransaction:
     async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         recorder = TopicRecorder(decide)
         await self._inner.change(wants, recorder)
-        self.topics |= recorder.topics
+        self.notifications.append(recorder.notification)

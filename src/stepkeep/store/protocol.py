@@ -357,17 +357,31 @@ class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+RUNS_SETTLED = NO_QUEUE
+"""The topic of runs that settled: ended or blocked."""
+
+RUNS_STOPPED = -1
+"""The topic of runs with attempts that must end: the run is stopping or was cancelled, or a lease was lost."""
+
+
 class Notification(msgspec.Struct, frozen=True):
-    """The content of a notification: queues, or RUNS_SETTLED for runs that settled. None means any."""
+    """What a notification is about: queues with ready steps, RUNS_SETTLED, RUNS_STOPPED. None means any topic.
+
+    `runs` names the runs of a topic. A topic without an entry there is about any run: there were too many to name.
+    """
 
     topics: frozenset[int] | None = None
+    runs: Mapping[int, frozenset[str]] = {}
 
     def concerns(self, topics: Collection[int]) -> bool:
         return self.topics is None or not self.topics.isdisjoint(topics)
 
+    def runs_of(self, topic: int) -> frozenset[str] | None:
+        """The runs that it names for this topic; None means any run."""
+        if self.topics is not None and topic not in self.topics:
+            return frozenset()
+        return self.runs.get(topic)
 
-RUNS_SETTLED = NO_QUEUE
-"""The topic of runs that settled: ended or blocked."""
 
 Listener = Callable[[Notification], None]
 
@@ -381,8 +395,8 @@ class Notifier(Protocol):
     @property
     def is_connected(self) -> bool: ...
 
-    def publish(self, topics: Collection[int]) -> None:
-        """Notify these topics, after the commit. It returns at once and never fails."""
+    def publish(self, notification: Notification) -> None:
+        """Send this to all listeners, after the commit. It returns at once and never fails."""
         ...
 
     def listen(self, listener: Listener) -> Callable[[], None]:

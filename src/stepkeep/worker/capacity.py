@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from stepkeep.kernel.outcomes import Completed, Outcome, RulesPassed
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Job, Report
 from stepkeep.worker.leases import Leases
 from stepkeep.worker.queues import Kind, Served
-from stepkeep.worker.reports import Report
 from stepkeep.worker.settings import Settings
 
 SHARE = 4

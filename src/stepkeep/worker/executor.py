@@ -67,6 +67,9 @@ class CallExecutor(Executor, Protocol):
 Done = Callable[[Sequence[tuple["Job", Outcome]]], None]
 """Jobs that ended, with their outcomes."""
 
+Report = tuple["Job", Outcome]
+"""The outcome of one job, on its way to the database."""
+
 
 class Pool(Protocol):
     """Where jobs run. Each started job is reported to `done`, from any thread, whatever its handler does. A job that
@@ -139,8 +142,9 @@ class Job(msgspec.Struct, eq=False):
 
     `running`: its handler runs. `reported`: its outcome is on the way, and later results are dropped. `own_output` is
     what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
-    what its pool needs to stop it. `lane` is the lane of its report. `gave_up`: its outcome could not be recorded, and
-    a failure is reported instead. `evidence` is why it failed, as JSON, until it is written.
+    what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
+    the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
+    `evidence` is why it failed, as JSON, until it is written.
     """
 
     claim: Claim
@@ -165,6 +169,7 @@ class Job(msgspec.Struct, eq=False):
     running: bool = False
     reported: bool = False
     evidence: bytes | None = None
+    run_deadline: float = float("inf")
 
     @property
     def title(self) -> str:

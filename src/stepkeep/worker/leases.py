@@ -1,19 +1,30 @@
-"""The attempts that this worker holds, from claim to the reply to their report, with the two clocks that bound them.
+"""The attempts that this worker holds, from claim to the reply to their report, with the clocks that bound them.
 
-An attempt has a deadline (its timeout, by the monotonic clock) and a lease (by the database clock). One statement
-renews the leases of attempts that have used a third of theirs. This module keeps account; the loop acts on it.
+An attempt has a deadline (its timeout, by the monotonic clock), a lease (by the database clock), and the deadline of
+its run. One statement renews the leases of attempts that have used a third of theirs. This module keeps account; the
+lease keeper acts on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from stepkeep.store.protocol import Lease
+from stepkeep.store.protocol import Lease, RunKey
 from stepkeep.worker.executor import Job
 
 SECOND = 1_000_000
 RENEWED_AFTER = 1 / 3
 NEVER = float("inf")
+
+
+class Review(NamedTuple):
+    """Jobs past their timeout, jobs whose leases have surely expired, leases to renew, and runs past their timeout."""
+
+    overdue: list[Job]
+    expired: list[Job]
+    aging: list[Job]
+    late_runs: tuple[RunKey, ...]
 
 
 class Leases:
@@ -39,7 +50,7 @@ class Leases:
         for job in jobs:
             self._jobs[job] = None
             lease = self._lease or job.claim.plan.definition.lease
-            moment = min(job.attempt_deadline, job.renewed_at + lease * (RENEWED_AFTER / SECOND))
+            moment = min(job.attempt_deadline, job.run_deadline, job.renewed_at + lease * (RENEWED_AFTER / SECOND))
             if moment < self.soonest:
                 self.soonest = moment
         return self.soonest < before
@@ -58,9 +69,10 @@ class Leases:
     def seconds(self, job: Job) -> float:
         return self.microseconds(job) / SECOND
 
-    def review(self, now: float) -> tuple[list[Job], list[Job], list[Job]]:
-        """The jobs past their timeout, the leases that have surely expired, and the leases to renew."""
+    def review(self, now: float) -> Review:
+        """What needs attention now. The deadline of a run is told once."""
         overdue, expired, aging = [], [], []
+        late_runs: dict[RunKey, None] = {}
         soonest = NEVER
         for job in self._jobs:
             lease = self.seconds(job)
@@ -69,14 +81,17 @@ class Leases:
                 continue
             if now >= job.attempt_deadline and not job.reported:
                 overdue.append(job)
+            if now >= job.run_deadline:
+                late_runs[job.claim.tenant, job.claim.run_id] = None
+                job.run_deadline = NEVER
             renewal = job.renewed_at + lease * RENEWED_AFTER
             if now >= renewal:
                 aging.append(job)
                 # If the renewal fails it is repeated soon, well before the lease expires.
                 renewal = now + min(1.0, lease * RENEWED_AFTER / 4)
-            soonest = min(soonest, renewal, NEVER if job.reported else job.attempt_deadline)
+            soonest = min(soonest, renewal, job.run_deadline, NEVER if job.reported else job.attempt_deadline)
         self.soonest = soonest
-        return overdue, expired, aging
+        return Review(overdue, expired, aging, tuple(late_runs))
 
     def renewal(self, jobs: list[Job]) -> list[Lease]:
         return [

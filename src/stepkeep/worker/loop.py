@@ -30,12 +30,11 @@ from stepkeep.operations.services import Service
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.safe_text import type_name
-from stepkeep.store.protocol import RUNS_SETTLED, Notification
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.leases import NEVER
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
@@ -45,6 +44,7 @@ from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.settings import Settings
+from stepkeep.worker.shared import Shared, Signals
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -141,9 +141,9 @@ class Worker:
         self._apps = tuple(_names("the apps of a worker", apps))
         self._outage = Outage(self._runtime)
         self._home, self._owns_home = home or handler_loop(registry, lifespan, loop), home is None
-        self._codes = PreparedSteps(registry, self._settings, self._home.shared)
+        self._prepared = PreparedSteps(registry, self._settings, self._home.shared)
         self._runner = runner or PooledRunner(
-            self._settings, home=self._home, on_close=[self._codes.aclose], on_replaced=[self._codes.forget_loop]
+            self._settings, home=self._home, on_close=[self._prepared.aclose], on_replaced=[self._prepared.forget_loop]
         )
         self._membership = Membership(
             transactor.store,
@@ -153,19 +153,11 @@ class Worker:
             capabilities=tuple(sorted(self._capabilities)),
         )
         self._timers = LocalTimers(self._runtime)
-        self._attempts = Attempts(
-            transactor,
-            self._runner,
-            self._codes,
-            self._membership,
-            settings=self._settings,
-            runtime=self._runtime,
-            outage=self._outage,
-            changed=self._note_change,
-            due_in=self._timers.set_in,
-            more_work=self.wake,
-            ability_changed=self._choose_queues,
+        signals = Signals(self._note_change, self.wake, self._timers.set_in, self._choose_queues)
+        self._held = Shared(
+            transactor, self._runner, self._membership, self._settings, self._runtime, self._outage, signals
         )
+        self._attempts = Attempts(self._held, self._prepared)
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -176,7 +168,7 @@ class Worker:
         self._stopping = asyncio.Event()
         self.joined = asyncio.Event()
         self._queues_read_at = float("-inf")
-        self._topics_seen = frozenset({RUNS_SETTLED})
+        self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
         self._maintain_in = self._settings.first_maintain
         self._publish_in = self._settings.first_publish
@@ -223,12 +215,12 @@ class Worker:
     @property
     def held(self) -> int:
         """How many attempts it holds."""
-        return len(self._attempts.leases)
+        return len(self._held.leases)
 
     @property
     def free_slots(self) -> int:
         """How many of its slots are free: held by no attempt, and by no handler that outlived its attempt."""
-        return self._attempts.slots.free.total
+        return self._held.slots.free.total
 
     @property
     def id(self) -> str | None:
@@ -247,7 +239,11 @@ class Worker:
             await self._join(ending)
             self.joined.set()
             if not ending.done():
-                work: dict[str, Chore] = {"keep": self._keep, "beat": self._beat, "sweep": self._sweep}
+                work: dict[str, Chore] = {
+                    "watch over leases": self._attempts.keeper.watch,
+                    "beat": self._beat,
+                    "sweep": self._sweep,
+                }
                 work |= {"maintain": self._maintain, "publish": self._publish}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
@@ -285,7 +281,7 @@ class Worker:
         while not ending.done():
             try:
                 await self._read_queues()
-                await self._membership.join(tuple(sorted(self._attempts.slots.queues.all)))
+                await self._membership.join(tuple(sorted(self._held.slots.queues.all)))
             except StoreError as problem:
                 self._outage.met(problem)
                 await self._outage.pause(tries)
@@ -312,7 +308,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Stop claiming, keep leases and heartbeats, give handlers their grace, release the rest, deregister."""
-        self._attempts.may_chain = False
+        self._held.may_claim = False
         self._stopping.set()
         if not self._membership.is_registered:
             return
@@ -320,17 +316,17 @@ class Worker:
             await self._membership.drain()
         async with self._claiming:
             # A claim that was under way has arrived; from here on no more can arrive.
-            self._attempts.release_unstarted()
+            self._attempts.keeper.release_unstarted()
         began = self._runtime.monotonic()
         # Read the grace each time: a second signal shortens it during this wait.
-        while len(self._attempts.leases) and (left := began + self._grace - self._runtime.monotonic()) > 0:
+        while len(self._held.leases) and (left := began + self._grace - self._runtime.monotonic()) > 0:
             self._progress.clear()
             await self._runtime.wait(self._progress, min(left, WATCH))
-        self._attempts.release_rest()
+        self._attempts.keeper.release_rest()
         with suppress(StoreError):
-            await self._attempts.settle_doubts()
+            await self._attempts.claiming.release_unconfirmed()
         until = self._runtime.monotonic() + (self._settings.closing if self._outage.gone is None else 0.0)
-        while not self._attempts.reports.idle and (left := until - self._runtime.monotonic()) > 0:
+        while not self._attempts.reporting.commits.idle and (left := until - self._runtime.monotonic()) > 0:
             self._progress.clear()
             await self._runtime.wait(self._progress, min(left, WATCH))
         with suppress(StoreError):
@@ -341,15 +337,17 @@ class Worker:
         self.stop(0.0 if self._stopping.is_set() else None)
 
     def _notified(self, notification: Notification) -> None:
-        """A notification arrived. It may be wrong; it only makes the next poll come sooner."""
+        """A notification arrived. It may be wrong: it only makes the next poll or renewal come sooner."""
         unknown = (notification.topics or frozenset()) - self._topics_seen
         self._topics_seen |= unknown
         if unknown:
             self._queues_read_at = float("-inf")
         for kind, poller in self._pollers.items():
-            if unknown or notification.concerns(self._attempts.slots.queues.of(kind)):
+            if unknown or notification.concerns(self._held.slots.queues.of(kind)):
                 poller.in_doubt = notification.topics is None
                 poller.awake.set()
+        if notification.concerns((RUNS_STOPPED,)):
+            self._attempts.keeper.check(notification.runs_of(RUNS_STOPPED))
 
     def _note_change(self) -> None:
         self._progress.set()
@@ -380,7 +378,7 @@ class Worker:
         if self._stopping.is_set():
             await self._runtime.sleep(WATCH)
             return
-        if self._attempts.free_slots(kind) <= 0:
+        if self._held.slots.free.of(kind) <= 0:
             await self._runtime.wait(poller.slot_freed, self._settings.idle_poll)
             return
         was_busy = self.held > 0
@@ -390,10 +388,10 @@ class Worker:
                 return
             if self._queue_news_age >= self._settings.refresh_queues:
                 await self._read_queues()
-            sure = summoned or poller.pace.found_all or self._attempts.has_doubts
+            sure = summoned or poller.pace.found_all or self._attempts.claiming.has_unconfirmed
             may_find = sure or await self._has_ready(kind)
             # Only now: during the wait, reports may have filled the free slots.
-            slots = max(0, min(self._attempts.free_slots(kind), self._group(kind)))
+            slots = max(0, min(self._held.slots.free.of(kind), self._group(kind)))
             claims = await self._attempts.claim(kind, slots, poller.mark.after()) if may_find else []
         self._outage.over()
         poller.mark.looked(len(claims), slots, claims[-1].claimed_at if claims else None)
@@ -409,13 +407,13 @@ class Worker:
 
     def _group(self, kind: Kind) -> int:
         """How many steps to claim at a time: steps claimed together are reported together."""
-        share = -(-self._attempts.slots.size(kind) // GROUPS)
+        share = -(-self._held.slots.size(kind) // GROUPS)
         return min(self._settings.claim_batch, max(SMALL, share))
 
     async def _has_ready(self, kind: Kind) -> bool:
         """Read once without locks whether there is work, if the last claim found less than it asked for and no
         notification came since."""
-        queues = self._attempts.slots.queues.of(kind)
+        queues = self._held.slots.queues.of(kind)
         return bool(queues) and await self._transactor.store.has_ready(queues)
 
     @property
@@ -425,7 +423,7 @@ class Worker:
     async def _pause(self, kind: Kind) -> None:
         poller = self._pollers[kind]
         seconds = poller.pace.seconds
-        if self.held and self._attempts.free_slots(kind) < self._attempts.slots.size(kind) // 4:
+        if self.held and self._held.slots.free.of(kind) < self._held.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll * 5
             await self._runtime.sleep(deaf)
@@ -434,7 +432,7 @@ class Worker:
 
     def _offer(self) -> Service:
         """What it serves and how much it holds, for `explain` and `status`."""
-        free = self._attempts.slots.free
+        free = self._held.slots.free
         return Service(
             handlers=self._registry.names,
             agents=self._registry.agents,
@@ -444,7 +442,7 @@ class Worker:
             places=self._settings.concurrency,
             held=self._settings.concurrency - free.total,
             free=free.total,
-            free_threads=free.blocking if self._attempts.slots.queues.blocking else free.total,
+            free_threads=free.blocking if self._held.slots.queues.blocking else free.total,
             apps=self._apps,
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -460,7 +458,7 @@ class Worker:
 
     def _choose_queues(self) -> None:
         """Serve the queues whose handlers can run now, given the pools they run in."""
-        slots = self._attempts.slots
+        slots = self._held.slots
         slots.queues = served_queues(
             self._queues_known,
             self._registry,
@@ -472,21 +470,10 @@ class Worker:
         if slots.queues.blocking:
             self._has_blocking.set()
 
-    async def _keep(self) -> None:
-        """Watch the timeouts and leases of held attempts."""
-        attempts = self._attempts
-        attempts.attention.clear()
-        soonest = attempts.leases.soonest
-        left = None if soonest == NEVER else soonest - self._runtime.monotonic()
-        if left is None or left > 0:
-            await self._runtime.wait(attempts.attention, left)
-        if attempts.leases.soonest <= self._runtime.monotonic():
-            await attempts.review()
-
     async def _beat(self) -> None:
         await self._runtime.sleep(self._runtime.spread(self._settings.heartbeat, by=0.05))
         if not await self._membership.beat():
-            self._attempts.lose_all("this worker had been given up for lost")
+            self._attempts.keeper.lose_all("this worker had been given up for lost")
         if not self.held and not self._stopping.is_set():
             await self._membership.mark(busy=False)
         await retire_silent(self._transactor.store, actor="sweep")

@@ -11,7 +11,7 @@ from tests.store.postgres.conftest import session
 from tests.store.values import QUEUE, SECOND, new_run, ready, save
 
 from stepkeep.errors import Contended
-from stepkeep.store.protocol import Basis, Loaded, Store, Write
+from stepkeep.store.protocol import Basis, Loaded, Notification, Store, Write
 from stepkeep_lab.torture.servers import pooler, pooler_program
 
 LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"
@@ -35,10 +35,10 @@ async def test_a_listener_that_is_cut_off_comes_back_and_looks_at_once(store: St
 async def test_a_hint_travels_with_the_commit_it_speaks_of_and_is_not_sent_again(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent: list[frozenset[int]] = []
+    sent: list[Notification] = []
 
-    async def send(topics: frozenset[int]) -> None:
-        sent.append(topics)
+    async def send(notification: Notification) -> None:
+        sent.append(notification)
 
     monkeypatch.setattr(store.notifier, "send", send)
     with listening(other) as ear:

@@ -21,9 +21,9 @@ from stepkeep.errors import InvalidInput
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.start import Starter
-from stepkeep.store.notifications import CoalescingNotifier
+from stepkeep.store.notifications import NOTHING, CoalescingNotifier
 from stepkeep.store.postgres.store import PostgresStore
-from stepkeep.store.protocol import Write
+from stepkeep.store.protocol import Notification, Write
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
 from stepkeep_lab.bench.measurement import Figures
 from stepkeep_lab.bench.works import WORKS, Work
@@ -49,8 +49,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
-def _no_topics(*_: Any, **__: Any) -> frozenset[int]:
-    return frozenset()
+def _no_topics(*_: Any, **__: Any) -> Notification:
+    return NOTHING
 
 
 _write: Callable[[DecisionBatch], Write] = DecisionBatch._write

@@ -1,6 +1,13 @@
-"""The handler of measured steps: it does nothing and returns a kilobyte. Worker processes import it."""
+"""The handlers of measured steps: one does nothing and returns a kilobyte, one sleeps until it is cancelled.
+
+Worker processes import them.
+"""
 
 from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
 
 import stepkeep as sk
 
@@ -10,3 +17,26 @@ KILOBYTE = "x" * 1000
 @sk.step("bench.noop")
 async def noop() -> dict[str, str]:
     return {"payload": KILOBYTE}
+
+
+@sk.step("bench.sleep")
+async def sleep(ctx: sk.Context, marks: str) -> None:
+    """Sleep until cancelled, and write down when that was."""
+    stamp(marks, ctx.run_id, "begun")
+    try:
+        await asyncio.sleep(600)
+    finally:
+        stamp(marks, ctx.run_id, "ended")
+
+
+@sk.step("bench.fail", retry=sk.Retry(max_attempts=1))
+async def fail(ctx: sk.Context, marks: str) -> None:
+    """Fail as soon as a file says so, and write down when that was."""
+    while not (Path(marks) / f"{ctx.run_id}.fail").exists():  # noqa: ASYNC110 - another process says so, by a file
+        await asyncio.sleep(0.005)
+    stamp(marks, ctx.run_id, "failed")
+    raise ValueError("asked to fail")
+
+
+def stamp(marks: str, run_id: str, name: str) -> None:
+    (Path(marks) / f"{run_id}.{name}").write_text(str(time.time()), encoding="ascii")

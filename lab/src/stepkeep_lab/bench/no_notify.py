@@ -6,19 +6,20 @@ Run as a program, it is a worker without notifications.
 from __future__ import annotations
 
 import runpy
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stepkeep.store.notifications import CoalescingNotifier
+from stepkeep.store.notifications import NOTHING, CoalescingNotifier
+from stepkeep.store.protocol import Notification
 
 
-def _keep_silent(self: CoalescingNotifier, topics: Collection[int], sent: Collection[int] = ()) -> None:
+def _keep_silent(self: CoalescingNotifier, notification: Notification, sent: Notification = NOTHING) -> None:
     """Send nothing."""
 
 
-def _take_nothing(self: CoalescingNotifier, topics: Collection[int]) -> frozenset[int]:
+def _take_nothing(self: CoalescingNotifier, notification: Notification) -> Notification:
     """Send no notification with a commit."""
-    return frozenset()
+    return NOTHING
 
 
 @contextmanager

@@ -81,6 +81,16 @@ TARGETS: tuple[Target, ...] = (
     _at_most(
         "3-step run end to end at 1,000 runs/s, p99", Figure("one 3-step run at 1,000 runs/s", PG, "p99_ms"), 50, "ms"
     ),
+    *(
+        _at_most(
+            f"handler's end after {what}, {shown}, p99",
+            Figure(f"handler's end after {what}", store, "p99_ms"),
+            1000,
+            "ms",
+        )
+        for what in ("cancel", "failure", "timeout")
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
     _at_most(
         "claim of 100 at 3 million ready runs, beside 10 thousand",
         Figure("claim at 3,000,000 ready", PG, "claim_ms"),

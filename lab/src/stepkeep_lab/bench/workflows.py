@@ -1,9 +1,9 @@
-"""The measured workflows: steps in sequence, and one step that fans out to many and joins them."""
+"""The measured workflows: steps in sequence, a fan that is joined, and a step that sleeps until it is cancelled."""
 
 from __future__ import annotations
 
 from stepkeep.definition.python import Workflow
-from stepkeep_lab.bench.handlers import KILOBYTE, noop
+from stepkeep_lab.bench.handlers import KILOBYTE, fail, noop, sleep
 
 INPUT = {"payload": KILOBYTE}
 
@@ -22,4 +22,14 @@ def fan(steps: int) -> Workflow:
     first = made.step("first", noop, inputs={}, timeout="1m")
     wide = [made.step(f"wide-{number}", noop, after=first, inputs={}, timeout="1m") for number in range(steps - 2)]
     made.step("last", noop, after=wide, inputs={}, timeout="1m")
+    return made
+
+
+def sleeper(name: str, *, fails: bool = False, timeout: str = "1h") -> Workflow:
+    """One step that sleeps, and perhaps one beside it that fails when it is told."""
+    made = Workflow(f"sleeper-{name}", version=1, timeout=timeout)
+    marks = {"marks": "${{ input.marks }}"}
+    made.step("sleep", sleep, inputs=marks, timeout="10m", after=[])
+    if fails:
+        made.step("fail", fail, inputs=marks, timeout="10m", after=[])
     return made

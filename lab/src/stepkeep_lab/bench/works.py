@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.bench import backlog, bound, idle, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, idle, latency, throughput
 from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
@@ -56,6 +56,10 @@ def _claims(ready: int, *, finished: int = 0, **more: Any) -> Work:
     )
 
 
+def _cancels(what: str, measure: Callable[..., Coroutine[Any, Any, Figures]], *, probes: int = 100) -> Work:
+    return Work(name=f"handler's end after {what}", measure=measure, size={"probes": probes}, rounds=1)
+
+
 WORKS: tuple[Work, ...] = (
     _runs(1, 6_000),
     _runs(3, 4_000, quick=1_500),
@@ -84,6 +88,9 @@ WORKS: tuple[Work, ...] = (
         size={"steps": 3, "rate": 1_000, "seconds": 10.0},
         rounds=2,
     ),
+    _cancels("cancel", cancelling.after_cancel),
+    _cancels("failure", cancelling.after_failure),
+    _cancels("timeout", cancelling.after_timeout, probes=30),
     Work(
         name="idle worker",
         measure=idle.idle_worker,

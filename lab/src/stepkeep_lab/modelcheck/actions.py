@@ -84,6 +84,12 @@ class Action(NamedTuple):
         return HOMEWARDS.index(type(said)) if type(said) in HOMEWARDS else len(HOMEWARDS)
 
 
+def past_deadline(state: State, now: int) -> bool:
+    """Whether the run's timeout has passed by this time."""
+    due_at = state.run.due_at
+    return due_at is not None and due_at <= now and state.run.state is not RunState.STOPPING
+
+
 class Actions:
     """All actions and probes of one case."""
 
@@ -119,6 +125,8 @@ class Actions:
         no, name = row.no, self.plan.at(row.no).name
         if row.ready_at is not None and len(state.alive) < WORKERS:
             yield Action(f"claim {name}", By.WORKER, self._claim(no))
+            if past_deadline(state, FAR):
+                yield Action(f"claim {name} after the run's deadline", By.TIMEOUT, self._claim(no), now=FAR)
         if row.worker is not None:
             if row.due_at == RAN_OUT:
                 yield Action(f"sweep {name}", By.TIME, TimeCame(**WHO, actor="sweep", no=no))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 
 from stepkeep.kernel.decision import Accepted, Decision
-from stepkeep.kernel.events import CompletionSignalled, GateDecided, StepReported
+from stepkeep.kernel.events import CompletionSignalled, GateDecided, StepClaimed, StepReported
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import STEP_TERMINAL, StepState
+from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, StepState
+from stepkeep.kernel.tables import RunTrigger
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.violation import must
-from stepkeep_lab.modelcheck.actions import Action
+from stepkeep_lab.modelcheck.actions import Action, past_deadline
 from stepkeep_lab.modelcheck.world import State, holds
 
 
@@ -31,6 +32,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
         ended = state.rows[row.no].state in STEP_TERMINAL
         must(not ended, "I1 terminal is final", "step {} had ended and was changed", row.no)
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
+    _effects_leave_a_trace(plan, action, decision)
     fold = JournalFold.at(plan, state.run, state.rows)
     arrows = fold.take(open_entry(entry.body))
     rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
@@ -41,10 +43,15 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
 def _accepted(state: State, action: Action, decision: Decision) -> None:
     """I3 and I11: an accepted report came from the holder of the lease, and what is decided was open."""
     [reply] = decision.replies
+    event = action.event
+    if isinstance(event, StepClaimed) and past_deadline(state, action.now):
+        first = () if decision.entry is None else open_entry(decision.entry.body).hops[:1]
+        met = [hop.trigger for hop in first] == [RunTrigger.TIMED_OUT] and not decision.claimed
+        must(met, "a late claim meets the run's deadline", action.label)
+        return
     if not isinstance(reply, Accepted):
         must(decision.entry is None, "a refusal leaves no trace", action.label)
         return
-    event = action.event
     if isinstance(event, StepReported):
         row = state.rows[event.no]
         mine = holds(row, event.fence) and row.worker == event.worker
@@ -55,3 +62,12 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(state.rows[event.no].state is StepState.AWAITING_APPROVAL, "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
+
+
+def _effects_leave_a_trace(plan: Plan, action: Action, decision: Decision) -> None:
+    """An attempt that is cancelled without a report of its worker is in doubt; rules have no effect."""
+    for attempt in decision.attempts:
+        harmless = plan.at(attempt.no).phase is Phase.CHECK
+        if attempt.state is AttemptState.CANCELLED and not isinstance(action.event, StepReported) and not harmless:
+            said = attempt.error is not None and attempt.error.startswith("IN_DOUBT")
+            must(said, "no effect without a trace", "step {} was cancelled in flight, and nothing says so", attempt.no)

@@ -13,7 +13,7 @@ from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState
+from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState, Phase, RunState
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.store.protocol import RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
@@ -68,6 +68,7 @@ class Auditor:
             self._must(entry is not None and entry.seq == old.seq + 1 == new.seq, f"I9: run {new.id} has a gap")
             if entry is not None:
                 self._chained(old, new, entry)
+                self._deadline(old, open_entry(entry.body))
         for attempt in what.attempts:
             self._attempt(attempt, entries.get((attempt.tenant, attempt.run_id)), recorded_at)
         for step in what.steps:
@@ -112,6 +113,12 @@ class Auditor:
         )
         self._latest[key] = entry.at
 
+    def _deadline(self, old: Run, entry: Entry) -> None:
+        """Nothing goes on with a run after its timeout: whatever comes later meets the timeout first."""
+        late = old.due_at is not None and old.due_at <= entry.at and old.state is not RunState.STOPPING
+        met = entry.causes[0].event in ("time_came", "cancel_requested")
+        self._must(met or not late, f"{entry.causes[0].event} went on with run {old.id} after its deadline")
+
     def _renewal(self, step: Step) -> None:
         old = self._tables.steps[step.tenant, step.run_id][step.no]
         self._must(
@@ -138,9 +145,19 @@ class Auditor:
         if attempt.state in TOLD:
             believed_at = max(entry.at, recorded_at or 0)
             self._must(old.due_at >= believed_at, f"I3: {title}: believed after its lease had run out")
+        if attempt.state is AttemptState.CANCELLED:
+            self._traced(attempt, open_entry(entry.body), title)
         if attempt.state is AttemptState.LOST:
             self._must(old.due_at < entry.at, f"I12: {title}: declared lost while its lease stood")
             self._healthy_keep_their_leases(attempt, title)
+
+    def _traced(self, attempt: Attempt, entry: Entry, title: str) -> None:
+        """An attempt that was cancelled without a report of its worker is in doubt; rules have no effect."""
+        rules = self._folds[attempt.tenant, attempt.run_id].plan.at(attempt.no).phase is Phase.CHECK
+        reported = any(hop.no == attempt.no and entry.causes[hop.by].event == "step_reported" for hop in entry.hops)
+        said = attempt.error is not None and attempt.error.startswith("IN_DOUBT")
+        traced = said or reported or rules
+        self._must(traced, f"{title}: cancelled in flight, and nothing says that its effect is in doubt")
 
     def _healthy_keep_their_leases(self, attempt: Attempt, title: str) -> None:
         """I12: while nothing goes wrong anywhere, nobody loses a lease."""

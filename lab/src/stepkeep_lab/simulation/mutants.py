@@ -60,10 +60,24 @@ MUTANTS: tuple[Mutant, ...] = (
         "step.due_at > draft.now or ",
         "",
     ),
+    _in_kernel(
+        "deadline-unmet",
+        "a claim or a report goes on with a run after its timeout, until a sweep comes",
+        "decide:_answer",
+        "if draft.due_at is not None and draft.due_at <= draft.now and type(event) in MEETS_DEADLINE:",
+        "if False:",
+    ),
+    _in_kernel(
+        "doubt-untold",
+        "an attempt that is cancelled in flight leaves no trace of its effect",
+        "stopping:cancel_step",
+        "if _may_have_effect(draft, step):",
+        "if False:",
+    ),
     _one(
         "renewal-forgotten",
         "leases of running handlers are not renewed",
-        "worker.attempts:Attempts.review",
+        "worker.lease_keeper:LeaseKeeper.review",
         "if aging:",
         "if not aging:",
     ),
@@ -98,15 +112,15 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "judged-holds-no-slot",
         "a step whose rules run next is thought to have left its slot",
-        "worker.attempts:_frees_slot",
+        "worker.reporting:_frees_slot",
         "return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)",
         "return True",
     ),
     _one(
         "given-up-yet-judged",
         "a worker judges what it has given up, in a slot that is taken",
-        "worker.attempts:Attempts._answered",
-        "if job in self.leases:",
+        "worker.reporting:Reporting._handle",
+        "if job in self._shared.leases:",
         "if job is not None:",
     ),
     _one(
@@ -123,9 +137,9 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "worker.loop:Worker._poll",
                 "was_busy = self.held > 0",
-                "was_busy, stale = self.held > 0, self._attempts.free_slots(kind)",
+                "was_busy, stale = self.held > 0, self._held.slots.free.of(kind)",
             ),
-            Edit("worker.loop:Worker._poll", "min(self._attempts.free_slots(kind),", "min(stale,"),
+            Edit("worker.loop:Worker._poll", "min(self._held.slots.free.of(kind),", "min(stale,"),
         ),
     ),
     _in_kernel(
@@ -210,7 +224,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "drain-forgets",
         "a draining worker leaves what still runs to the end of its lease",
-        "worker.attempts:Attempts.release_rest",
+        "worker.lease_keeper:LeaseKeeper.release_rest",
         "if not job.reported:",
         "if job.reported:",
     ),

@@ -1,4 +1,4 @@
-"""The notifier of a model store: hints that arrive at once on a plain wire, and late, doubled or never on a faulty one.
+"""The notifier of a model store: at once and exact on a plain wire; late, duplicated or lost on a faulty one.
 
 Nothing may depend on a notification, so a simulation in which all of them are lost must come out as well as any other.
 """
@@ -6,7 +6,7 @@ Nothing may depend on a notification, so a simulation in which all of them are l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextvars import copy_context
 
 from stepkeep.store.protocol import Listener, Notification
@@ -17,20 +17,19 @@ Travel = Callable[[], tuple[float, ...]]
 
 
 class ModelNotifier:
-    """One client's notifier. What it rings reaches the listeners of every client of the same database."""
+    """One client's notifier. What it publishes reaches the listeners of every client of the same database."""
 
     def __init__(self, database: Database, travel: Travel) -> None:
         self._database, self._travel = database, travel
 
     @property
     def is_connected(self) -> bool:
-        # Even where hints are known to arrive, each one may be lost.
+        # Even where notifications are known to arrive, each one may be lost.
         return True
 
-    def publish(self, topics: Collection[int]) -> None:
-        if not topics:
+    def publish(self, notification: Notification) -> None:
+        if not notification.topics:
             return
-        notification = Notification(frozenset(topics))
         for deliver in tuple(self._database.listeners):
             for delay in self._travel():
                 deliver(notification, delay)
@@ -39,7 +38,7 @@ class ModelNotifier:
         loop, context = asyncio.get_running_loop(), copy_context()
 
         def deliver(notification: Notification, delay: float) -> None:
-            # In the listener's own context: a process that is paused hears later, one that was killed never.
+            # In the listener's own context: a process that is paused receives it later, one that was killed never.
             loop.call_later(delay, listener, notification, context=context)
 
         self._database.listeners.append(deliver)

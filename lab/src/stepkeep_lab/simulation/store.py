@@ -22,7 +22,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.store.bounds import check_version, check_worker
-from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
+from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.protocol import (
     Backlog,
     Basis,
@@ -259,7 +259,7 @@ class ModelStore:
             except StartAgain as again:
                 wants = again.wants
             else:
-                self.notifier.publish(recorder.topics)
+                self.notifier.publish(recorder.notification)
                 return
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
@@ -271,7 +271,7 @@ class ModelStore:
             )
         finally:
             self.wire.abandon(session)
-        self.notifier.publish(topics_of(what))
+        self.notifier.publish(notification_of(what))
         return now
 
     @asynccontextmanager

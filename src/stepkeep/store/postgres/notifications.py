@@ -15,7 +15,7 @@ import secrets
 from typing import Any
 
 from stepkeep.errors import StoreError
-from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, within
+from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, decode, encode, within
 from stepkeep.store.postgres.connections import Connection, Pool, execute
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.protocol import Notification
@@ -45,12 +45,12 @@ class PostgresNotifier(CoalescingNotifier):
         self._probed = asyncio.Event()
         self._said = False
 
-    def text(self, topics: frozenset[int]) -> str | None:
-        """The payload of a notification for these topics."""
-        return f"{self._name} {','.join(map(str, sorted(topics)))}" if topics else None
+    def text(self, notification: Notification) -> str | None:
+        """The payload that a commit takes along; None if there is nothing to say."""
+        return encode(self._name, notification) if notification.topics else None
 
-    async def send(self, topics: frozenset[int]) -> None:
-        await self._notify(self.text(topics) or "")
+    async def send(self, notification: Notification) -> None:
+        await self._notify(encode(self._name, notification))
 
     async def _notify(self, said: str) -> None:
         # One round trip without a sync: a notification lost in a crash does no harm.
@@ -113,10 +113,4 @@ class PostgresNotifier(CoalescingNotifier):
         if name == self._name:
             self._probed.set()
         elif said:
-            self.deliver(_parse(said))
-
-
-def _parse(said: str) -> Notification:
-    """The topics of a payload; an unknown payload, perhaps from a later version, may mean anything."""
-    numbers = said.split(",")
-    return Notification(frozenset(map(int, numbers))) if all(number.isdecimal() for number in numbers) else ANYTHING
+            self.deliver(decode(said))

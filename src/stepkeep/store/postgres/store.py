@@ -22,7 +22,7 @@ from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, W
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
-from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
+from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.arrays import numbers as array_of
@@ -135,20 +135,20 @@ class PostgresStore:
             except StartAgain as again:
                 wants = again.wants
             else:
-                self.notifier.publish(recorder.topics)
+                self.notifier.publish(recorder.notification)
                 return
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
-        topics = topics_of(what)
-        sent = self.notifier.take_due(topics)
+        notification = notification_of(what)
+        sent = self.notifier.take_due(notification)
         # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         pool = self._hasty if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.notifier.text(sent))
-        self.notifier.publish(topics, sent)
+        self.notifier.publish(notification, sent)
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

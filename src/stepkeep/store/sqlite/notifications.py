@@ -1,8 +1,8 @@
-"""Notifications through a file beside the database: a sender touches it, and the kernel wakes the listeners.
+"""Notifications through a file beside the database: a sender appends a line, and the kernel wakes the listeners.
 
 All processes that share an SQLite file are on one machine, so nothing is sent over a network, and an idle listener
-costs nothing. Where the kernel does not support this (not Linux), the file's time is polled: often for a while after a
-touch, then less.
+costs nothing. Where the kernel does not support this (not Linux), the file's size is polled: often for a while after a
+line, then less. The file is emptied when it has grown; a listener that missed lines by that polls everything.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import stat
-import time
 from pathlib import Path
 
 from stepkeep.errors import StoreUnavailable
-from stepkeep.store.notifications import ANYTHING, CoalescingNotifier
+from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, decode, encode
+from stepkeep.store.protocol import Notification
 from stepkeep.store.sqlite import inotify
 
 SHORTEST_POLL, LONGEST_POLL = 0.004, 0.05
@@ -23,6 +24,8 @@ SHORTEST_POLL, LONGEST_POLL = 0.004, 0.05
 
 DELIVERY_PAUSE = 0.001
 """Seconds between two notifications that are delivered."""
+
+MOST_FILE_BYTES = 65_536
 
 log = logging.getLogger(__name__)
 
@@ -34,23 +37,33 @@ class SqliteNotifier(CoalescingNotifier):
         super().__init__()
         # The same file under any name it is opened with.
         self._database = real = Path(os.path.realpath(database))
-        self._file = real.with_name(real.name + "-notifier")
-        self._mine = 0
+        self._file = real.with_name(real.name + "-notify")
+        self._name = secrets.token_hex(6)
+        self._read_to = 0
 
-    async def send(self, topics: frozenset[int]) -> None:
-        self._mine = time.time_ns()
+    async def send(self, notification: Notification) -> None:
         try:
-            os.utime(self._file, ns=(self._mine, self._mine))
+            file = os.open(self._file, os.O_WRONLY | os.O_APPEND)
         except FileNotFoundError:
             # There was no listener yet.
             log.debug("%s is not there: no process listens", self._file)
+            return
         except OSError as problem:
-            raise StoreUnavailable(f"{self._file} cannot be touched: {problem}") from problem
+            raise StoreUnavailable(f"{self._file} cannot be opened: {problem}") from problem
+        try:
+            if os.fstat(file).st_size > MOST_FILE_BYTES:
+                os.ftruncate(file, 0)
+            os.write(file, f"{encode(self._name, notification)}\n".encode())
+        except OSError as problem:
+            raise StoreUnavailable(f"{self._file} cannot be written: {problem}") from problem
+        finally:
+            os.close(file)
 
     async def attend(self) -> None:
         while True:
             try:
                 self._file.touch(mode=self._mode())
+                self._read_to = self._file.stat().st_size
                 watch = inotify.watch(self._file)
             except OSError as problem:
                 log.warning("no notifications: %s; work is found by polling alone, a little later", problem)
@@ -70,38 +83,49 @@ class SqliteNotifier(CoalescingNotifier):
     async def _await_kernel(self, watch: int) -> None:
         """Deliver what the kernel reports, until the file is gone."""
         loop = asyncio.get_running_loop()
-        touched = asyncio.Event()
-        loop.add_reader(watch, touched.set)
+        changed = asyncio.Event()
+        loop.add_reader(watch, changed.set)
         try:
-            while at := self._touched_at():
-                if touched.is_set():
-                    inotify.drain(watch)
-                    touched.clear()
-                    self._deliver_foreign(at)
-                    # Many processes may notify at once; one poll serves them all.
-                    await asyncio.sleep(DELIVERY_PAUSE)
-                await touched.wait()
+            while True:
+                inotify.drain(watch)
+                changed.clear()
+                try:
+                    self._deliver_lines()
+                except FileNotFoundError:
+                    return
+                # Many processes may notify at once; one read serves them all.
+                await asyncio.sleep(DELIVERY_PAUSE)
+                await changed.wait()
         finally:
             loop.remove_reader(watch)
             os.close(watch)
 
     async def _poll_file(self) -> None:
-        seen, pause = self._touched_at(), SHORTEST_POLL
+        pause = SHORTEST_POLL
         while True:
             await asyncio.sleep(pause)
-            at = self._touched_at()
-            pause = SHORTEST_POLL if at != seen else min(LONGEST_POLL, pause * 1.05)
-            if at != seen:
-                seen = at
-                self._deliver_foreign(at)
+            try:
+                found = self._deliver_lines()
+            except FileNotFoundError:
+                return
+            pause = SHORTEST_POLL if found else min(LONGEST_POLL, pause * 1.05)
 
-    def _deliver_foreign(self, at: int) -> None:
-        # Listeners in this process already have its own notifications.
-        if at != self._mine:
+    def _deliver_lines(self) -> bool:
+        """Deliver the lines that other processes have added. Returns whether there were new lines."""
+        size = self._file.stat().st_size
+        if size == self._read_to:
+            return False
+        if size < self._read_to:
+            self._read_to = size
             self.deliver(ANYTHING)
-
-    def _touched_at(self) -> int:
-        try:
-            return self._file.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
+            return True
+        with self._file.open("rb") as file:
+            file.seek(self._read_to)
+            text = file.read(size - self._read_to)
+        self._read_to = size
+        for line in text.decode("ascii", "replace").splitlines():
+            sender, _, said = line.partition(" ")
+            # Listeners in this process already have its own notifications.
+            if sender != self._name:
+                self.deliver(decode(said))
+        return True

@@ -24,7 +24,7 @@ from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, W
 from stepkeep.kernel.states import RunState
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
-from stepkeep.store.notifications import TopicRecorder, notify_after_commit, topics_of
+from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.protocol import (
     Backlog,
     Basis,
@@ -146,7 +146,7 @@ class SqliteStore:
     async def change(self, wants: Sequence[Want], decide: Decide, propose: Propose | None = None) -> None:
         recorder = TopicRecorder(decide)
         await self._write(lambda c: change(c, self._clock.now, wants, recorder, propose))
-        self.notifier.publish(recorder.topics)
+        self.notifier.publish(recorder.notification)
 
     async def write_if_unchanged(self, what: Write, known: Loaded, basis: Basis) -> int:
         check_write(what)
@@ -157,7 +157,7 @@ class SqliteStore:
             return now
 
         now = await self._write(work)
-        self.notifier.publish(topics_of(what))
+        self.notifier.publish(notification_of(what))
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import stepkeep
-from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
+from stepkeep.kernel.outcomes import Failed, Outcome, Released, Stopped, TimedOut
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
@@ -173,6 +173,8 @@ class ProcessPool(ThreadPool):
         status = child.discard()
         if job.cancelled.why is Why.TIMED_OUT:
             return TimedOut()
+        if job.cancelled.why is Why.RUN_STOPPING:
+            return Stopped()
         if not child.is_ready and job.cancelled.why is None:
             return self._cannot(f"a process ended before it could run anything (status {status})")
         if status < 0:

@@ -1,0 +1,208 @@
+"""From claims to running handlers: prepares jobs, loads their inputs, starts and stops their handlers.
+
+It runs on the worker's loop and calls no user code; the runner does, in its pools. It knows nothing of reports: what a
+job came to goes to `report`. `attempts` calls it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from stepkeep.errors import StoreError
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed
+from stepkeep.kernel.states import Category
+from stepkeep.operations.batch import Answer
+from stepkeep.operations.transact import Claim
+from stepkeep.safe_text import exception_text
+from stepkeep.worker.cancellation import Why
+from stepkeep.worker.classify import failure_of
+from stepkeep.worker.executor import Job
+from stepkeep.worker.inputs import Inputs
+from stepkeep.worker.payloads import storable_text
+from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.shared import Shared
+from stepkeep.worker.transactional import attempt_in_transaction
+
+log = logging.getLogger("stepkeep.worker")
+
+SECOND = 1_000_000
+LEAVE_SECONDS = 0.25
+"""How long a handler of a stopping run that takes a context may take to end by itself."""
+
+
+class Running:
+    """The handlers of one worker. `report` takes the outcome of a job that this part itself ended; `answered` takes the
+    reply to a report that was committed in the handler's own transaction."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        prepared: PreparedSteps,
+        *,
+        lanes: int,
+        report: Callable[[Job, Outcome], None],
+        answered: Callable[[Job, Outcome, Answer], None],
+    ) -> None:
+        self._shared, self._prepared, self._lanes = shared, prepared, lanes
+        self._report, self._answered = report, answered
+        self.inputs = Inputs(shared.transactor.store)
+
+    # -- from claims to jobs -----------------------------------------------------------------------------------------
+    def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
+        """Hold these claims, load their inputs, and start them.
+
+        Claims that a report made ready stay in its lane, because their run is there.
+        """
+        if not claims:
+            return
+        now = self._shared.runtime.monotonic()
+        quiet = self._lane_to_fill() if lane is None else lane
+        jobs = []
+        for claim in claims:
+            if not self._shared.may_claim:
+                # It was claimed by a commit that was under way when the worker began to drain.
+                self._report(self._held_unprepared(claim, now), Released())
+                continue
+            try:
+                prepared = self._prepared.of(claim)
+            except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
+                self._refuse(self._held_unprepared(claim, now), problem)
+                continue
+            way = quiet if lane is not None or prepared.runs_alone else self._lane_of(claim)
+            deadline = now + prepared.planned.timeout / SECOND
+            job = Job(claim, prepared, deadline, now, self.inputs.fetch, way)
+            if claim.run_due_at is not None:
+                job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
+            if prepared.is_manual:
+                job.completion_token = self._shared.runtime.token()
+            jobs.append(job)
+        self._shared.hold(jobs)
+        self._begin(jobs)
+
+    def run_rules(self, job: Job, outcome: Completed) -> None:
+        """The handler completed and the lease is still valid: its rules run next, under the same fence."""
+        now, claim = self._shared.runtime.monotonic(), job.claim
+        self._shared.let_go(job)
+        checked = Job(claim, self._prepared.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
+        checked.details, checked.own_output, checked.lane = job.details, (outcome.output,), job.lane
+        self._shared.hold([checked])
+        self._begin([checked])
+
+    def _held_unprepared(self, claim: Claim, now: float) -> Job:
+        job = Job(claim, self._prepared.unprepared(claim), renewed_at=now, lane=self._lane_of(claim))
+        self._shared.hold([job])
+        return job
+
+    def _refuse(self, job: Job, problem: Exception) -> None:
+        if job.code.is_rules:
+            self._report(job, RulesFailed(error=storable_text(exception_text(problem))))
+        else:
+            self._report(job, failure_of(problem))
+
+    def _lane_of(self, claim: Claim) -> int:
+        """The lane of a run with several attempts under way: always the same one."""
+        return ord(claim.run_id[-1]) % self._lanes
+
+    def _lane_to_fill(self) -> int:
+        """The lane for claims of one batch: all go to one lane, because two halves would need two commits. It is the
+        fullest lane that is not full, for the same reason."""
+        held = Counter(dict.fromkeys(range(self._lanes), 0))
+        held.update([job.lane for job in self._shared.leases])
+        full = -(-self._shared.settings.concurrency // self._lanes)
+        open_lanes = [lane for lane in held if held[lane] < full]
+        return max(open_lanes, key=held.__getitem__) if open_lanes else min(held, key=held.__getitem__)
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+    def _begin(self, jobs: list[Job]) -> None:
+        lacking = self.inputs.fill(jobs)
+        if lacking:
+            self._shared.spawn(self._load(lacking))
+            absent = set(lacking)
+            jobs = [job for job in jobs if job not in absent]
+        self._start(jobs)
+
+    async def _load(self, jobs: list[Job]) -> None:
+        """Read the inputs of these jobs while they are held."""
+        tries = 0
+        while jobs := self._still_held(jobs):
+            try:
+                await self.inputs.load(jobs)
+            except StoreError as problem:
+                self._shared.outage.met(problem)
+                await self._shared.outage.pause(tries)
+                tries += 1
+            except Exception as problem:  # noqa: BLE001 - a row that cannot be read fails its step, its neighbours run
+                await self._load_apart(jobs, problem)
+                return
+            else:
+                self._start(self._still_held(jobs))
+                return
+
+    def _still_held(self, jobs: list[Job]) -> list[Job]:
+        return [job for job in jobs if job in self._shared.leases and not job.reported]
+
+    async def _load_apart(self, jobs: list[Job], problem: Exception) -> None:
+        """The inputs of some job cannot be read: load each job alone, and fail those that cannot be loaded."""
+        if len(jobs) > 1:
+            for job in jobs:
+                await self._load([job])
+            return
+        [job] = jobs
+        log.error("what %s needs cannot be read", job.title, exc_info=problem)
+        said = storable_text(f"what this attempt needs cannot be read from the database: {exception_text(problem)}")
+        self._report(job, Failed(category=Category.UNKNOWN, error=said))
+
+    # -- handlers ----------------------------------------------------------------------------------------------------
+    def _start(self, jobs: list[Job]) -> None:
+        apart = []
+        for job in jobs:
+            job.running = True
+            if job.code.is_transactional:
+                self._shared.spawn(self._transact(job))
+            else:
+                apart.append(job)
+        if apart:
+            self._shared.runner.start(apart)
+
+    def stop(self, job: Job, why: Why) -> None:
+        """Ask the handler to end. Coroutines, processes and commands are ended; a thread cannot be."""
+        job.cancelled.set(why)
+        if not job.running:
+            return
+        if why is Why.RUN_STOPPING and job.context is not None and job.code.spec is not None:
+            self._shared.spawn(self._stop_soon(job))
+        else:
+            self._shared.runner.stop(job)
+
+    async def _stop_soon(self, job: Job) -> None:
+        """A handler that can read the flag may end by itself for a moment, with a result."""
+        await self._shared.runtime.sleep(LEAVE_SECONDS)
+        if job.running:
+            self._shared.runner.stop(job)
+
+    async def _transact(self, job: Job) -> None:
+        """A transactional step: its handler, its writes and its report are one transaction."""
+        shared = self._shared
+        outcome, reply = await attempt_in_transaction(
+            shared.transactor,
+            shared.runner.start,
+            job,
+            lambda outcome: shared.event(job.claim, outcome),
+            lambda: job in shared.leases and not job.reported,
+        )
+        job.running, job.waiter = False, None
+        if job in shared.slots.orphaned:
+            shared.slots.orphaned.discard(job)
+        elif not job.reported and job in shared.leases:
+            # If another report is under way (the attempt timed out during the commit), the slot is reserved for it.
+            if reply is not None and isinstance(outcome, Completed):
+                job.reported = True
+                self._answered(job, outcome, reply)
+            else:
+                self._report(job, outcome)
+        if reply is not None:
+            # Nothing was chained to this commit, so any worker may claim the steps it made ready.
+            shared.signals.more_work()
+        shared.signals.changed()

@@ -1,0 +1,112 @@
+"""What the parts of one worker share: its row, its settings, the attempts it holds, and signals to its loop.
+
+It decides nothing. `claiming`, `running`, `reporting` and `lease_keeper` receive one and keep no copies of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
+
+from stepkeep.kernel.decision import Claimer
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Outcome
+from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.worker.capacity import Slots
+from stepkeep.worker.executor import Job
+from stepkeep.worker.leases import Leases
+from stepkeep.worker.membership import Membership
+from stepkeep.worker.outage import Outage
+from stepkeep.worker.runner import HandlerRunner
+from stepkeep.worker.runtime import Runtime
+from stepkeep.worker.settings import Settings
+
+log = logging.getLogger("stepkeep.worker")
+
+
+class Signals(NamedTuple):
+    """What the parts tell the loop. Each call returns at once.
+
+    `changed`: a report was recorded or a slot became free. `more_work`: unclaimed steps are known to be ready.
+    `due_in`: a timer is due in so many seconds. `ability_changed`: a kind of handler can no longer be run, or can be
+    run again.
+    """
+
+    changed: Callable[[], None]
+    more_work: Callable[[], None]
+    due_in: Callable[[float], None]
+    ability_changed: Callable[[], None]
+
+
+class Shared:
+    """The state of one worker. `may_claim` is False once it drains; `attention` wakes the lease keeper."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        runner: HandlerRunner,
+        membership: Membership,
+        settings: Settings,
+        runtime: Runtime,
+        outage: Outage,
+        signals: Signals,
+    ) -> None:
+        self.transactor, self.runner, self.membership = transactor, runner, membership
+        self.settings, self.runtime, self.outage, self.signals = settings, runtime, outage, signals
+        self.leases = Leases(settings.lease)
+        self.slots = Slots(settings, self.leases)
+        self.attention = asyncio.Event()
+        self.may_claim = True
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:
+        """This worker with so many slots for steps of these queues."""
+        row = self.membership.row
+        return Claimer(
+            actor=row.id,
+            worker=row.no,
+            lease=self.settings.lease,
+            slots=slots,
+            queues=queues,
+            blocking=self.slots.queues.blocking,
+            blocking_slots=blocking_slots,
+        )
+
+    def event(self, claim: Claim, outcome: Outcome) -> StepReported:
+        """The report of this outcome, under the fence of the claim."""
+        row, step = self.membership.row, claim.step
+        return StepReported(
+            tenant=claim.tenant,
+            run_id=claim.run_id,
+            actor=row.id,
+            no=step.no,
+            fence=step.fence,
+            worker=step.worker or row.no,
+            outcome=outcome,
+        )
+
+    def hold(self, jobs: Sequence[Job]) -> None:
+        """Hold these jobs: their leases are watched and renewed."""
+        if self.leases.add(jobs):
+            self.attention.set()
+
+    def let_go(self, job: Job) -> None:
+        """Hold the job no longer. A handler that still runs keeps its slot until it ends."""
+        if self.leases.drop(job) and job.running:
+            self.slots.orphaned.add(job)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        return self._tasks
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a part of the worker broke", exc_info=task.exception())
