@@ -96,7 +96,7 @@ def _attempts_have_no_cap(patch: Patch) -> None:
 
 def _cancelled_claims_leave_no_attempt(patch: Patch) -> None:
     def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
-        return draft.action(step, StepTrigger.CANCELLED, of=of)
+        return draft.move(step, StepTrigger.CANCELLED, of=of)
 
     patch.setattr(stopping, "cancel_step", cancel_step)
 
@@ -139,7 +139,7 @@ def _stopping_has_no_grace_period(patch: Patch) -> None:
 def _retries_are_granted_while_stopping(patch: Patch) -> None:
     def released(draft: Draft, step: Step, outcome: Any) -> None:
         draft.close_attempt(step, AttemptState.RELEASED, outcome)
-        draft.action(step, StepTrigger.RELEASED, ready_at=draft.now)
+        draft.move(step, StepTrigger.RELEASED, ready_at=draft.now)
 
     patch.setitem(REPORTS, Released, released)
 

@@ -48,7 +48,7 @@ class CallersTransaction(PostgresTransaction):
     async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         recorder = TopicRecorder(decide)
         await super().change(wants, recorder)
-        said = self._notifier.text(frozenset(recorder.topics))
+        said = self._notifier.text(recorder.notification)
         if said is not None:
             await self._connection.fetch("select pg_notify($1::text, $2::text)", CHANNEL, said)
 
