@@ -21,7 +21,7 @@ from stepkeep.conformance.history import PHASES
 from stepkeep.conformance.machines import Machines
 from stepkeep.conformance.opening import is_opening
 from stepkeep.conformance.replay import replay_lines
-from stepkeep.conformance.report import Code, Finding, Report
+from stepkeep.conformance.report import Code, Finding, Report, quoted
 from stepkeep.conformance.schema import HEAD
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.dialect import Judged
@@ -198,6 +198,35 @@ def _differences(judged: Judged, told: Sequence[Doc], canonical: Sequence[Doc], 
         yield Finding(len(told), Code.PROJECTION, run, said)
     if told and told[-1].get("metadata", {}).get("head") != head:
         yield Finding(len(told), Code.PROJECTION, run, "the closing line names another journal head than the journal")
+    yield from _unlike(moves, canonical, run)
+
+
+SHARED = ("tenant", "correlation_id", "at", "event", "actor", "category", "error")
+OF_STEPS = ("step", "no", "fence", "attempt", "retry_count", "duration_seconds", "due_at", "of")
+"""Fields of a dialect's line that are those of the journal's line it shows; the second are on lines of steps only."""
+
+
+def _unlike(moves: Sequence[Doc], canonical: Sequence[Doc], run: str | None) -> Iterator[Finding]:
+    """Fields that differ from those of the hop in the journal that the line shows."""
+    hops = {(line["metadata"].get("seq"), line["metadata"].get("hop")): line for line in canonical}
+    recorded: dict[Any, set[Any]] = {}
+    for line in canonical:
+        recorded.setdefault(line["metadata"].get("step"), set()).add(line["metadata"].get("digest"))
+    for place, line in enumerate(moves, 1):
+        shown = line["metadata"]
+        hop = hops.get((shown.get("seq"), shown.get("hop")))
+        if hop is None:
+            yield Finding(place, Code.PROJECTION, run, f"the journal has no hop {shown.get('hop')} in its entry")
+            continue
+        known = {**hop["metadata"], "because": hop["trigger"]}
+        names = (*SHARED, "because", *(OF_STEPS if "step" in shown else ()))
+        digests = (None, *recorded.get(shown.get("step"), ()))
+        if shown.get("digest") not in digests:
+            said = f"metadata.digest is {quoted(shown.get('digest'))}, which the journal does not have for this step"
+            yield Finding(place, Code.PROJECTION, run, said)
+        for name in [name for name in names if shown.get(name) != known.get(name)]:
+            said = f"metadata.{name} is {quoted(shown.get(name))}, but the journal says {quoted(known.get(name))}"
+            yield Finding(place, Code.PROJECTION, run, said)
 
 
 Move = tuple[str, str | None, str, str | None, str]

@@ -87,8 +87,13 @@ class Deadline(msgspec.Struct, frozen=True):
     event: str = ""
 
 
+class Executor(msgspec.Struct, frozen=True):
+    kind: str
+
+
 class HookRule(msgspec.Struct, frozen=True):
     retry: RetryRule
+    executor: Executor
 
 
 class StepRule(msgspec.Struct, frozen=True):
@@ -102,6 +107,7 @@ class StepRule(msgspec.Struct, frozen=True):
     compensate_when: str
     completion: str
     depends_on: tuple[Edge, ...] = ()
+    executor: Executor | None = None
     approval: Deadline | None = None
     wait: Deadline | None = None
     hold: Deadline | None = None

@@ -7,6 +7,7 @@ programs write them. Nothing here raises, whatever the bytes are. `replay.py` ca
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -108,6 +109,20 @@ _PLAIN = Shape(
 )
 
 
+_LINE = Shape({**LINE, "from_state": text_or_null, "to_state": text, "metadata": an_object}, {})
+_HEAD_LINE = Shape({**LINE, "from_state": text_or_null, "to_state": text_or_null, "metadata": an_object}, {})
+_SHAPES = {
+    (kind, owner): Shape(_COMMON | {owner: text} | required, optional)
+    for owner in ("run_id", "worker_id")
+    for kind, required, optional in (
+        ("head", _HEAD, {"correlation_id": text}),
+        ("step", _MOVE | {"step": text, "no": whole}, _MAY | _STEP),
+        ("run", _MOVE, _MAY | _RUN),
+        ("worker", _MOVE, _MAY | _RUN),
+    )
+}
+
+
 class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line with all required fields. `kind` is run, step, worker or head; `raw` is the parsed object."""
 
@@ -173,6 +188,21 @@ def line_hash(before: bytes, document: Mapping[str, Any]) -> bytes:
     return hashlib.sha256(before + compact(_sorted({**document, "metadata": metadata})).encode()).digest()
 
 
+def has_hash(before: bytes, document: Mapping[str, Any], seal: str) -> bool:
+    """Whether a line has this hash. The C encoder is tried first: it differs only in how it writes some fractions."""
+    metadata = {name: value for name, value in document["metadata"].items() if name != "hash"}
+    try:
+        text = _encode({**document, "metadata": metadata})
+    except RecursionError:
+        return False
+    if hashlib.sha256(before + text.encode()).hexdigest() == seal:
+        return True
+    return line_hash(before, document).hex() == seal
+
+
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _sorted(value[name]) for name in sorted(value, key=str.encode)}
@@ -184,8 +214,7 @@ def _sorted(value: Any) -> Any:
 # -- what is wrong with one line -------------------------------------------------------------------------------------
 def _misfits(document: dict[str, Any], dialect: str, nouns: Mapping[str, str], *, sealed: bool) -> Iterator[str]:
     is_head = document.get("event_type") == HEAD
-    states: dict[str, Predicate] = {"from_state": text_or_null, "to_state": text_or_null if is_head else text}
-    wrong = list(misfits(document, Shape({**LINE, **states, "metadata": an_object}, {}), ""))
+    wrong = list(misfits(document, _HEAD_LINE if is_head else _LINE, ""))
     yield from wrong
     if wrong:
         return
@@ -206,12 +235,7 @@ def _misfits(document: dict[str, Any], dialect: str, nouns: Mapping[str, str], *
 
 
 def _shape(kind: str, metadata: Mapping[str, Any]) -> Shape:
-    owner = {"worker_id" if "worker_id" in metadata else "run_id": text}
-    if kind == "head":
-        return Shape(_COMMON | owner | _HEAD, {"correlation_id": text})
-    if kind == "step":
-        return Shape(_COMMON | owner | _MOVE | {"step": text, "no": whole}, _MAY | _STEP)
-    return Shape(_COMMON | owner | _MOVE, _MAY | _RUN)
+    return _SHAPES[kind, "worker_id" if "worker_id" in metadata else "run_id"]
 
 
 def _contradictions(line: DialectLine) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from stepkeep.conformance.contract import Contract
-from stepkeep.conformance.dialect_line import DialectLine, line_hash, read_dialect_line
+from stepkeep.conformance.dialect_line import DialectLine, has_hash, read_dialect_line
 from stepkeep.conformance.machines import UNKNOWN, Say
 from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.plain import PlainStory
@@ -102,6 +102,7 @@ class Ledger:
         self.last_line = 0
         self.opening: Opening | None = None
         self.retelling: Retelling | None = None
+        self._common: tuple[object, ...] | None = None
         self._plain = PlainStory() if not sealed and judged.seed == "004" else None
 
     def take(self, line: DialectLine, say: Say) -> bool:
@@ -109,6 +110,7 @@ class Ledger:
         if self._sealed and not self._in_place(line, say):
             return False
         self._check_time(line, say)
+        self._check_common(line, say)
         if line.number == 1 and self.opening is not None and line.at != self.opening.at:
             say(Code.CONTRADICTION, "the first line has another time than the line with the definition")
         if line.kind == "head":
@@ -125,11 +127,13 @@ class Ledger:
         if not first:
             say(Code.ORDER, "the definition must be the first line of its journal")
             return
-        chain = line_hash(b"", opening.raw)
-        if chain.hex() != opening.raw["metadata"]["hash"]:
+        seal = str(opening.raw["metadata"]["hash"])
+        chain = bytes.fromhex(seal)
+        if not has_hash(b"", opening.raw, seal):
             say(Code.HASH, "the line with the definition does not have the hash it says: it was changed")
         self.opening, self._chain, self._before = opening, chain, chain
         self._written_in, self._at = opening.written_in, opening.at
+        self._common = (opening.tenant, opening.correlation_id)
 
     def damage(self) -> None:
         """A line could not be read: accept the next line without checking its number."""
@@ -151,7 +155,7 @@ class Ledger:
             if not self._damaged:
                 say(Code.GAP, f"line {self._next} of this journal should stand here, not line {line.number}")
             self._lose()
-        elif self._chain is not None and line_hash(self._chain, line.raw).hex() != line.seal:
+        elif self._chain is not None and not has_hash(self._chain, line.raw, line.seal):
             say(Code.HASH, f"line {line.number} does not have the hash it says: it, or the one before it, was changed")
         if line.seq < self._seq:
             say(Code.ORDER, f"entry {line.seq} comes after entry {self._seq}")
@@ -163,6 +167,13 @@ class Ledger:
         if self._at is not None and line.at < self._at:
             say(Code.TIME, f"time runs backwards: {self._at - line.at} µs before the line that precedes it")
         self._at = line.at
+
+    def _check_common(self, line: DialectLine, say: Say) -> None:
+        """Tenant and correlation id stay the same within a run."""
+        common = tuple(line.raw["metadata"].get(name) for name in ("tenant", "correlation_id"))
+        if self._sealed and self._common not in (None, common):
+            say(Code.CONTRADICTION, "tenant or correlation_id differs from that of the lines before")
+        self._common = common
 
     # -- arrows ------------------------------------------------------------------------------------------------------
     def _follow(self, line: DialectLine, say: Say) -> None:

@@ -131,7 +131,7 @@ class Retelling:
         self.state = "idle"
         self.settled = 0
         self.may_have_stopped = False
-        self._entry = (0, 0)
+        self._entry, self._hop = (0, 0), 0
         self._created_at: int | None = None
 
     def take(self, told: DialectLine, say: Say) -> None:
@@ -143,6 +143,10 @@ class Retelling:
             return
         line = _canonical(told, metadata)
         self.run.hear(line, say)
+        pinned = self.run.asked.get("definition")
+        if line.event == "run_created" and pinned not in (None, self.contract.digest):
+            said = wrong_field("detail.definition", pinned, self.contract.digest, "the definition on the first line")
+            say(Code.DEFINITION, said)
         if told.kind == "step":
             self._step(told, line, metadata, say)
         else:
@@ -155,7 +159,10 @@ class Retelling:
             say(Code.TIME, wrong_field("at", told.at, at, f"all lines of entry {seq} have one time"))
         if told.seq != seq and seq:
             self._end_entry(say)
-        self._entry = (told.seq, told.at)
+        hop = metadata.get("hop", 0)
+        if told.seq == seq and told.kind != "head" and hop < self._hop:
+            say(Code.ORDER, wrong_field("hop", hop, f"at least {self._hop}", "hops of one entry are in their order"))
+        self._entry, self._hop = (told.seq, told.at), hop
 
     def _end_entry(self, say: Say) -> None:
         if self.run.must_cancel and self.state not in RUN_ENDED:
@@ -223,7 +230,7 @@ class Retelling:
                 claims=claims,
                 retries=retries,
                 ends_lease=line.took is not None,
-                leaves="running" if _fails_at_work(line) else None,
+                leaves=_leaves(line),
                 never=self.contract.places[step.no].never,
             )
         )
@@ -444,11 +451,15 @@ class Retelling:
             say(Code.DEFINITION, f"steps are missing: {said_so}")
 
 
-def _fails_at_work(line: Line) -> bool:
-    """Whether the line reports a failure of the handler, which only a running step has."""
+def _leaves(line: Line) -> str | None:
+    """The canonical state that a hop must leave, where its fields tell."""
+    if line.trigger == "cancelled" and line.took is not None and line.event != "step_reported":
+        # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
+        return "validating" if line.error is None else None
     if line.trigger == "cancelled":
-        return line.category is not None
-    return line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
+        return "running" if line.category is not None else None
+    reports = line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
+    return "running" if reports else None
 
 
 FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completion")
@@ -457,7 +468,11 @@ FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completio
 def _facts(place: Place) -> dict[str, Any]:
     rule = place.rule
     assert rule is not None
+    kind = "approval" if rule.approval else "wait" if rule.wait else rule.executor.kind if rule.executor else "none"
+    if place.phase == "undo" and rule.undo is not None:
+        kind = kind if kind in ("approval", "wait") else rule.undo.executor.kind
     return {
+        "kind": kind,
         "order": rule.order,
         "depends_on": [edge.step for edge in rule.depends_on],
         "max_attempts": place.retry.max_attempts,

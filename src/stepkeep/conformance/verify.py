@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from stepkeep.conformance.contract import Contract, read_contract
-from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.journal import Journal
 from stepkeep.conformance.line import LONGEST_LINE, read_line
 from stepkeep.conformance.machines import Machines, Say
@@ -72,7 +71,7 @@ def verify_lines(
 
 def pinned(opening: Opening, say: Say) -> Contract | None:
     """The definition on the first line of a run's log, if it can be read."""
-    found = read_contract(compact(opening.definition).encode())
+    found = read_contract(opening.document)
     if isinstance(found, Contract):
         return found
     say(Code.DEFINITION, found)
