@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
@@ -38,10 +39,12 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
+from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
+from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
@@ -438,6 +441,25 @@ class AsyncEngine:
         """
         return await read_status(self.transactor, tenant=self.tenant, window=_duration("status: window", window))
 
+    async def definitions(self, *, name: str | None = None) -> dict[str, Any]:
+        """Published workflows with their versions, by name and version."""
+        wanted = _optional_key("the name of a workflow", name)
+        found = await self.store.list_definitions(self.tenant)
+        return {
+            "definitions": [
+                {
+                    "workflow": one.name,
+                    "version": one.version,
+                    "dialect": one.dialect,
+                    "digest": one.digest,
+                    "published_at": instant(one.published_at),
+                    "published_by": one.published_by,
+                }
+                for one in sorted(found, key=lambda one: (one.name, one.version))
+                if wanted in (None, one.name)
+            ]
+        }
+
     async def workers(self, *, live_only: bool = True) -> dict[str, Any]:
         """What each worker serves and how much it holds."""
         return await list_workers(
@@ -451,11 +473,20 @@ class AsyncEngine:
         workflow: str | None = None,
         business_key: str | None = None,
         correlation_id: str | None = None,
+        labels: dict[str, str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        text: str | None = None,
         before: str | None = None,
         limit: int = 50,
         as_: str | None = None,
     ) -> dict[str, Any]:
-        """A page of runs, newest first; `before` is the id of the last run of the page before."""
+        """A page of runs, newest first; `before` is the id of the last run of the page before.
+
+        `since` and `until` bound the start, `error` and `text` are found anywhere in the error, or in ids, keys, labels
+        and input. `total` counts all that match; where `is_complete` is False, there are more.
+        """
         which = RunFilter(
             tenant=self.tenant,
             states=_states(states),
@@ -465,9 +496,18 @@ class AsyncEngine:
             before=None if before is None else validate.run_id(before),
             limit=limit,
         )
-        if as_ is not None:
-            return await projected.list_runs_as(self.transactor, which, as_)
-        return await views.list_runs(self.transactor, which)
+        terms = Terms(
+            labels=validate.labels(labels or {}),
+            since=_moment("runs: since", since),
+            until=_moment("runs: until", until),
+            error=None if error is None else validate.words("the error to look for", error),
+            text=None if text is None else validate.words("the text to look for", text),
+        )
+        if as_ is None:
+            return await search_runs(self.transactor, which, terms)
+        if not terms.is_empty:
+            raise InvalidInput("runs: labels, times and texts are searched for in canonical names, without `as_`.")
+        return await projected.list_runs_as(self.transactor, which, as_)
 
     async def log(self, run_id: str, *, as_: str | None = None) -> list[bytes]:
         """The run's exported log, in canonical names or in a dialect. Its first line holds the definition."""
@@ -700,6 +740,15 @@ def _duration(what: str, text: str) -> int:
         return parse_duration(text)
     except InvalidDuration as problem:
         raise InvalidInput(f"{what}: {problem}") from None
+
+
+def _moment(what: str, given: object) -> int | None:
+    """A time with a zone in microseconds since 1970."""
+    if given is None:
+        return None
+    if not isinstance(given, datetime) or given.tzinfo is None:
+        raise InvalidInput(f"{what} is a datetime with a time zone, not {arguments.shown(given)}.")
+    return int(given.timestamp() * 1_000_000)
 
 
 def _states(given: object) -> tuple[RunState, ...]:

@@ -14,6 +14,7 @@ import warnings
 import weakref
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
@@ -362,6 +363,15 @@ class Engine:
         """
         return self._call(self._core.status(window=window))
 
+    def definitions(self, *, name: str | None = None) -> dict[str, Any]:
+        """Published workflows with their versions, by name and version.
+
+        >>> _ = engine.publish(hello)
+        >>> [(one["workflow"], one["version"]) for one in engine.definitions()["definitions"]]
+        [('hello', 1)]
+        """
+        return self._call(self._core.definitions(name=name))
+
     def workers(self, *, live_only: bool = True) -> dict[str, Any]:
         """What each worker serves and how much it holds.
 
@@ -377,11 +387,19 @@ class Engine:
         workflow: str | None = None,
         business_key: str | None = None,
         correlation_id: str | None = None,
+        labels: dict[str, str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        error: str | None = None,
+        text: str | None = None,
         before: str | None = None,
         limit: int = 50,
         as_: str | None = None,
     ) -> dict[str, Any]:
         """A page of runs, newest first; `before` is the id of the last run of the page before.
+
+        `since` and `until` bound the start, `error` and `text` are found anywhere in the error, or in ids, keys, labels
+        and input. `total` counts all that match; where `is_complete` is False, there are more.
 
         >>> done = engine.run(hello, {"name": "Ada"}, correlation_id="customer-7")
         >>> [run["id"] == done.run_id for run in engine.runs(correlation_id="customer-7")["runs"]]
@@ -393,6 +411,11 @@ class Engine:
                 workflow=workflow,
                 business_key=business_key,
                 correlation_id=correlation_id,
+                labels=labels,
+                since=since,
+                until=until,
+                error=error,
+                text=text,
                 before=before,
                 limit=limit,
                 as_=as_,

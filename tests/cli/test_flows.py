@@ -184,9 +184,11 @@ def test_rerun_is_a_new_run_that_names_the_old_one(cli: Cli) -> None:
 
 
 def test_runs_are_listed_filtered_and_paged(cli: Cli) -> None:
+    assert "there is no database sqlite:///.stepkeep/stepkeep.db" in cli("runs").err
+    cli("db", "migrate")
     assert cli("runs").out == "no runs in sqlite:///.stepkeep/stepkeep.db\n"
     assert cli("runs", "--state", "failed").out == "no such runs in sqlite:///.stepkeep/stepkeep.db\n"
-    assert cli("runs", "--json").json == {"runs": []}
+    assert cli("runs", "--json").json == {"runs": [], "total": 0, "is_complete": True}
     for file in ("flow", "failing", "flow"):
         cli("run", f"{file}.yaml", "--app", HANDLERS)
     everything = cli("runs", "--json").json["runs"]
@@ -220,7 +222,7 @@ def test_the_database_may_be_named_by_the_environment(cli: Cli, home: Path, monk
     cli("start", "flow.yaml")
     assert (home / "other.db").exists()
     assert len(cli("runs", "--db", "sqlite:///other.db", "--json").json["runs"]) == 1
-    assert cli("runs", "--db", "sqlite:///third.db", "--json").json["runs"] == []
+    assert cli("runs", "--db", "sqlite:///third.db", "--json").json["error"]["code"] == "not_found"
 
 
 def test_hints_name_the_database_that_was_typed(cli: Cli) -> None:
@@ -258,6 +260,9 @@ def test_logs_are_exported_and_verified(cli: Cli, home: Path) -> None:
 
 
 def test_the_schema_is_shown_and_brought_up_to_date(cli: Cli) -> None:
+    assert "there is no database" in cli("db", "status").err
+    Path(".stepkeep").mkdir()
+    Path(".stepkeep/stepkeep.db").touch()
     before = cli("db", "status", "--json")
     assert (before.status, before.json["database"]["applied"]) == (1, [])
     assert "pending: stepkeep db migrate" in cli("db", "status").out
@@ -267,6 +272,7 @@ def test_the_schema_is_shown_and_brought_up_to_date(cli: Cli) -> None:
 
 
 def test_workers_are_listed(cli: Cli) -> None:
+    cli("db", "migrate")
     assert cli("workers").out == "no workers\n"
     cli("run", "flow.yaml", "--app", HANDLERS)
     assert cli("workers", "--json").json == {"workers": []}

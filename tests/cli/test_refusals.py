@@ -67,6 +67,7 @@ UNKNOWN = "01890000-0000-7000-8000-000000000001"
     ],
 )
 def test_bad_usage_is_status_2_in_words_and_as_json(cli: Cli, arguments: list[str], says: str) -> None:
+    cli("db", "migrate")
     said = cli(*arguments)
     assert (said.status, said.out) == (2, "")
     assert says in said.err

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from stepkeep.errors import InvalidInput
+
 LARGEST = 2_147_483_647
 """The largest number that an option takes where nothing else bounds it."""
 
@@ -51,3 +53,11 @@ Threads = Annotated[
         help="How many of them may be other than `async def`: threads, processes, commands, HTTP calls.",
     ),
 ]
+
+
+def label_of(text: str) -> tuple[str, str]:
+    """A label from NAME=TEXT."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidInput(f"--label takes NAME=TEXT, not {text!r}.")
+    return name, value

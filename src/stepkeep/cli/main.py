@@ -18,8 +18,10 @@ from stepkeep.cli.commands import (
     certify,
     check,
     complete,
+    completion,
     db,
     decide,
+    definitions,
     demo,
     dialects,
     explain,
@@ -79,6 +81,7 @@ app.command("run", rich_help_panel=WORK)(with_settings(with_policies(run.run)))
 app.command("check", rich_help_panel=WORK)(with_settings(check.check))
 app.command("simulate", rich_help_panel=WORK)(with_settings(simulate.simulate))
 app.command("start", rich_help_panel=WORK)(with_settings(start.start))
+app.command("publish", rich_help_panel=WORK)(with_settings(definitions.publish))
 app.command("rerun", rich_help_panel=WORK)(with_settings(with_policies(rerun.rerun)))
 app.command("demo", rich_help_panel=WORK)(with_settings(demo.demo))
 app.command("runs", rich_help_panel=LOOK)(with_settings(runs.runs))
@@ -87,6 +90,7 @@ app.command("status", rich_help_panel=LOOK)(with_settings(status.status))
 app.command("wait", rich_help_panel=LOOK)(with_settings(wait.wait))
 app.command("explain", rich_help_panel=LOOK)(with_settings(explain.explain))
 app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
+app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
@@ -97,6 +101,7 @@ app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
+app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
 
@@ -109,6 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     prepare_streams()
+    if completion.VARIABLE in os.environ:
+        completion.prepare()
     try:
         ended = app(given, prog_name="stepkeep", standalone_mode=False)
         flush()

@@ -33,15 +33,33 @@ DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 @asynccontextmanager
 async def open_engine(
-    settings: Settings, policies: Policies | None = None, *, wait_for_database: bool = False
+    settings: Settings,
+    policies: Policies | None = None,
+    *,
+    wait_for_database: bool = False,
+    creates: bool = False,
 ) -> AsyncIterator[AsyncEngine]:
-    """The engine for the given database, acting as the user of this process."""
+    """The engine for the given database, acting as the user of this process. Only with `creates` is a missing SQLite
+    file made."""
     from stepkeep.engine import AsyncEngine
 
     options = {} if policies is None else policies.options()
     options["wait_for_database"] = wait_for_database
-    async with AsyncEngine(settings.db, tenant=settings.tenant, actor=actor(), **options) as engine:
+    opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=actor(), **options)
+    if not creates:
+        require_database(settings)
+    async with opened as engine:
         yield engine
+
+
+def require_database(settings: Settings) -> None:
+    """Refuse an SQLite file that is missing: a command that looks must not make one."""
+    path = settings.db.removeprefix("sqlite:///")
+    if path != settings.db and path and not Path(path).exists():
+        raise NotFound(
+            f"there is no database {settings.db}. `stepkeep run`, `start`, `publish` and `worker` make one, as does "
+            f"{settings.command('db', 'migrate')}."
+        )
 
 
 def actor() -> str:

@@ -6,7 +6,7 @@ front end, the Python API and the dialects call it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -50,11 +50,14 @@ def _duplicates(nodes: Sequence[Node]) -> Iterable[Finding]:
 
 
 def _bad_edges(nodes: Sequence[Node]) -> Iterable[Finding]:
-    names = {node.name for node in nodes}
+    named = Counter(node.name for node in nodes)
+    names = set(named)
     hints = 20
     for node in nodes:
         seen: set[str] = set()
         for name, path in node.after:
+            if name == node.name and named[name] > 1:
+                continue  # which of the two is meant is open until one has another name
             if name == node.name:
                 yield Finding(path, f"Step `{name}` depends on itself.", "Remove it here.")
             elif name not in names:

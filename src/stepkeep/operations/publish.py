@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan, queue_specs
+from stepkeep.operations.differences import differences
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import StoredDefinition
 
@@ -25,8 +28,9 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
     )
     if stored.digest != digest and not _has_same_meaning(stored, definition):
         raise Conflict(
-            f"version {definition.version} of {definition.name} was published before with other content. "
-            "A published version never changes: raise `version`."
+            f"version {definition.version} of {definition.name} was published before with other content"
+            f"{_what_differs(stored, definition)}. A published version never changes: raise `version`, or let "
+            "`stepkeep run --dev` do so while you try it."
         )
     return transactor.plans.add(stored)
 
@@ -34,6 +38,27 @@ async def publish(transactor: Transactor, definition: Definition, *, tenant: str
 def _has_same_meaning(stored: StoredDefinition, definition: Definition) -> bool:
     """Whether the stored document, written before fields with defaults were added, says the same."""
     return digest_of(stored.document) == stored.digest and decode_definition(stored.document) == definition
+
+
+def _what_differs(stored: StoredDefinition, definition: Definition) -> str:
+    if digest_of(stored.document) != stored.digest:
+        return ""
+    found = differences(decode_definition(stored.document), definition)
+    return f" ({'; '.join(found)})" if found else ""
+
+
+async def as_draft(transactor: Transactor, definition: Definition, *, tenant: str) -> Definition:
+    """The definition under a version in which it can be published: its own, the newest if that has the same content,
+    or the next one."""
+    own = await transactor.store.read_definition(tenant, definition.name, definition.version)
+    if own is None or own.digest == digest_of(encode_definition(definition)):
+        return definition
+    newest = await transactor.store.read_definition(tenant, definition.name, None)
+    assert newest is not None
+    again = replace(definition, version=newest.version)
+    if newest.digest == digest_of(encode_definition(again)):
+        return again
+    return replace(definition, version=newest.version + 1)
 
 
 async def find_plan(transactor: Transactor, name: str, version: int | None, *, tenant: str) -> Plan:

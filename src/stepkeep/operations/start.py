@@ -273,13 +273,22 @@ def _create(request: StartRequest, now: int, key: IdempotencyKey | None, templat
             created_by=request.actor,
             business_key=request.business_key,
             rerun_of=request.rerun_of,
-            labels=request.labels,
+            labels=_labels(request),
         ),
         steps=decision.added,
         entry=decision.entry,
         outbox=decision.outbox,
         idempotency=key,
     )
+
+
+def _labels(request: StartRequest) -> bytes | None:
+    """The labels of the definition, and over them those of the start."""
+    own = request.plan.definition.labels
+    if not own:
+        return request.labels
+    given = {} if request.labels is None else msgspec.json.decode(request.labels)
+    return msgspec.json.encode({**own, **given})
 
 
 def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> Decision:

@@ -72,7 +72,6 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
         | aside.get(found.run.id, {})
         | {
             "input": decode_json(found.details.input),
-            "labels": decode_json(found.details.labels) if found.details.labels else {},
             "output": _run_output(plan, found, steps, outputs),
             "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
             "warnings": [
@@ -112,11 +111,16 @@ async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
         validate.run_id(which.before)
     unreadable: list[Unreadable] = []
     found = await transactor.store.list_runs(which, unreadable)
-    aside = await _set_aside(transactor, which.tenant)
-    listed: dict[str, Any] = {"runs": [summarise(record) | aside.get(record.run.id, {}) for record in found]}
+    listed: dict[str, Any] = {"runs": await summarise_all(transactor, which.tenant, found)}
     if unreadable:
         listed["unreadable"] = [unreadable_view(problem) for problem in unreadable]
     return listed
+
+
+async def summarise_all(transactor: Transactor, tenant: str, found: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """The summaries of these runs, quarantined ones marked."""
+    aside = await _set_aside(transactor, tenant)
+    return [summarise(record) | aside.get(record.run.id, {}) for record in found]
 
 
 async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str, Any]]:
@@ -156,6 +160,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "started_at": instant(run.started_at),
         "ended_at": instant(run.ended_at),
         "rerun_of": details.rerun_of,
+        "labels": decode_json(details.labels) if details.labels else {},
         "journal": {"seq": run.seq, "head": run.head.hex()},
         "quarantined": None,
     }

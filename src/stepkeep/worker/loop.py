@@ -334,7 +334,13 @@ class Worker:
 
     def _signalled(self) -> None:
         # A second signal means: do not wait.
-        self.stop(0.0 if self._stopping.is_set() else None)
+        is_second = self._stopping.is_set()
+        self.stop(0.0 if is_second else None)
+        if self.held and not is_second:
+            steps = "1 step has" if self.held == 1 else f"{self.held} steps have"
+            log.warning("draining: %s %g s to finish; a second signal hands them back at once", steps, self._grace)
+        elif self.held:
+            log.warning("handing back what still runs")
 
     def _notified(self, notification: Notification) -> None:
         """A notification arrived. It may be wrong: it only makes the next poll or renewal come sooner."""

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import require_database
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
@@ -109,6 +110,8 @@ async def _ask(settings: Settings, *, migrating: bool) -> tuple[SchemaStatus, li
     from stepkeep.store.connect import connect
 
     store = connect(settings.db)
+    if not migrating:
+        require_database(settings)
     await store.open()
     try:
         found = await (store.migrate() if migrating else store.status())

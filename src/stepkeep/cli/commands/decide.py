@@ -62,6 +62,8 @@ def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], A
         say(f"{step}{str(what).lower()} by {record['by']}{again}; {stands(now)}")
     else:
         say(f"{stands(now)}{again}")
+    if record.get("repeated") and record.get("outcome"):
+        say("the completion stands as it was recorded; what was given now was not kept")
     return SUCCEEDED
 
 

@@ -98,7 +98,7 @@ def _summary(pruned: Pruned, *, dry_run: bool) -> str:
     if dry_run:
         return f"{pruned.found:,} finished runs would go"
     keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
-    return f"{pruned.archived:,} runs archived, {pruned.deleted:,} deleted{keys}"
+    return f"{pruned.archived:,} {'run' if pruned.archived == 1 else 'runs'} archived, {pruned.deleted:,} deleted{keys}"
 
 
 def _progress() -> Told:

@@ -12,13 +12,14 @@ from stepkeep.cli.hints import hints
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
 from stepkeep.cli.screens import screen_for
-from stepkeep.cli.session import find_run, json_value, load_definition, load_handlers, open_engine
+from stepkeep.cli.session import find_run, is_python, json_value, load_definition, load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import UNFINISHED, status_of_run
 from stepkeep.cli.working import Worked, work_on
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.definition import Definition
 
 
@@ -41,6 +42,9 @@ def run(
     ] = None,
     as_: WrittenAs = None,
     concurrency: Concurrency = 16,
+    dev: Annotated[
+        bool, typer.Option("--dev", help="Publish a changed file under the next version by itself, while you try it.")
+    ] = False,
 ) -> int:
     """Execute a workflow in this process until it ends, or until only people or messages can move it.
 
@@ -58,8 +62,13 @@ def run(
         else:
             # Without the code, names of handlers cannot be checked; the worker of the run will check them.
             definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
-            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency))
-    return conclude(settings, worked, app or [])
+            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency, dev))
+    return conclude(settings, worked, [*(app or []), *([code] if (code := code_of(file)) else [])])
+
+
+def code_of(file: str | None) -> str | None:
+    """The file with the handlers, where a workflow and its handlers are in one file of Python."""
+    return None if file is None or not is_python(file) else f"{file.partition('.py')[0]}.py"
 
 
 async def _run(
@@ -70,15 +79,28 @@ async def _run(
     key: str | None,
     no_wait: bool,
     concurrency: int,
+    dev: bool,
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
-    async with open_engine(settings, policies) as engine:
+    async with open_engine(settings, policies, creates=True) as engine:
+        if dev:
+            definition = await _draft(engine, definition)
         started = await engine.start(definition, given, idempotency_key=key)
         await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
         return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)
+
+
+async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
+    """The definition under a version of its own, if its content was changed since it was published."""
+    from stepkeep.operations.publish import as_draft
+
+    draft = await as_draft(engine.transactor, definition, tenant=engine.tenant)
+    if draft.version != definition.version:
+        warn(f"the file has changed: it runs as version {draft.version} of {draft.name}")
+    return draft
 
 
 async def _resume(settings: Settings, policies: Policies, text: str, concurrency: int) -> Worked:

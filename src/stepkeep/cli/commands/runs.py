@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import As
+from stepkeep.cli.arguments import As, label_of
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
 from stepkeep.redaction import database_url
+
+DEFAULT_LIMIT = 20
 
 
 def runs(
     settings: Settings,
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="TEXT", help="Only runs that have this anywhere.", show_default=False),
+    ] = None,
     state: Annotated[
         list[str] | None,
         typer.Option("--state", metavar="STATE", help="Only runs in this state; may be repeated."),
@@ -26,14 +36,40 @@ def runs(
     business_key: Annotated[
         str | None, typer.Option("--business-key", metavar="KEY", help="Only runs with this business key.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 20,
+    correlation_id: Annotated[
+        str | None, typer.Option("--correlation-id", metavar="ID", help="Only runs with this correlation id.")
+    ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=TEXT", help="Only runs with this label; may be repeated."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Created since: 2026-11-03T10:15Z, or 2h ago."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Created until then.")] = None,
+    error: Annotated[
+        str | None, typer.Option("--error", metavar="TEXT", help="Only runs with this in their error.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = DEFAULT_LIMIT,
     before: Annotated[
         str | None, typer.Option("--before", metavar="RUN", help="Only runs older than this one: the next page.")
     ] = None,
     as_: As = None,
 ) -> int:
-    """List runs, newest first."""
-    found = asyncio.run(_list(settings, state or [], workflow, business_key, limit, before, as_))
+    """List runs, newest first, and how many there are."""
+    filters: dict[str, Any] = {
+        "states": state or [],
+        "workflow": workflow,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "labels": dict(label_of(one) for one in label or []),
+        "since": None if since is None else moment_of(since, "--since"),
+        "until": None if until is None else moment_of(until, "--until"),
+        "error": error,
+        "text": text,
+    }
+    found = asyncio.run(_list(settings, filters, limit, before, as_))
     unreadable = found.get("unreadable", [])
     if settings.json:
         answer(found)
@@ -41,7 +77,7 @@ def runs(
     if not found["runs"] and unreadable:
         say(f"no readable runs in {database_url(settings.db)}")
     elif not found["runs"]:
-        which = "such runs" if state or workflow or business_key or before else "runs"
+        which = "such runs" if any(filters.values()) or before else "runs"
         say(f"no {which} in {database_url(settings.db)}")
     elif as_ is not None:
         from stepkeep.cli.render.tables import plain_table
@@ -52,8 +88,10 @@ def runs(
 
         screen = console()
         screen.print(runs_table(found["runs"], screen.width))
+        more = "" if found["is_complete"] else "at least "
+        say(f"{more}{found['total']:,} in all")
         if len(found["runs"]) == limit:
-            say(f"older ones: {settings.command('runs', '--before', found['runs'][-1]['id'])}")
+            say(f"older ones: {settings.command('runs', *_again(locals()), '--before', found['runs'][-1]['id'])}")
     for run in found["runs"]:
         if run.get("quarantined"):
             say(told(run["quarantined"]))
@@ -62,26 +100,36 @@ def runs(
     return FAILED if unreadable else SUCCEEDED
 
 
+def _again(given: Mapping[str, Any]) -> list[str]:
+    """The filters of this command as they were typed, for the next page."""
+    words = [] if given["text"] is None else [given["text"]]
+    for name in ("state", "workflow", "business_key", "correlation_id", "label", "since", "until", "error"):
+        value = given[name]
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [f"--{name.replace('_', '-')}", one]
+    return words if given["limit"] == DEFAULT_LIMIT else [*words, "--limit", str(given["limit"])]
+
+
+def moment_of(text: str, option: str) -> datetime:
+    """A time: ISO 8601 with a zone (UTC where it has none), or a duration ago."""
+    from stepkeep.definition.durations import InvalidDuration, parse_duration
+
+    with suppress(InvalidDuration):
+        return datetime.now(UTC) - timedelta(microseconds=parse_duration(text.removesuffix(" ago")))
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{option} takes a time such as 2026-11-03T10:15Z, or a duration ago such as 2h.") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
 async def _list(
-    settings: Settings,
-    states: list[str],
-    workflow: str | None,
-    business_key: str | None,
-    limit: int,
-    before: str | None,
-    as_: str | None,
+    settings: Settings, filters: dict[str, Any], limit: int, before: str | None, as_: str | None
 ) -> dict[str, Any]:
-    from stepkeep.errors import InvalidInput
     from stepkeep.kernel.states import RunState
 
-    if unknown := [state for state in states if state not in list(RunState)]:
+    if unknown := [state for state in filters["states"] if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
     async with open_engine(settings) as engine:
-        return await engine.runs(
-            states=[RunState(state) for state in states],
-            workflow=workflow,
-            business_key=business_key,
-            limit=limit,
-            before=None if before is None else await find_run(engine, before),
-            as_=as_,
-        )
+        last = None if before is None else await find_run(engine, before)
+        return await engine.runs(**filters, limit=limit, before=last, as_=as_)

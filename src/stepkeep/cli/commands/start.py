@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs
+from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs, label_of
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import (
     find_run,
@@ -44,6 +44,10 @@ def start(
     correlation_id: Annotated[
         str | None, typer.Option("--correlation-id", metavar="ID", help="What the run belongs to, for searching.")
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=TEXT", help="A label of the run, for searching; may be repeated."),
+    ] = None,
     priority: Annotated[
         int | None, typer.Option("--priority", min=-1_000_000, max=1_000_000, help="Higher goes first.")
     ] = None,
@@ -60,6 +64,7 @@ def start(
         "correlation_id": correlation_id,
         "priority": priority,
         "start_now": not idle,
+        "labels": dict(label_of(one) for one in label) if label else None,
         "by": by,
     }
     if run is not None:
@@ -94,7 +99,7 @@ async def _start(
     from stepkeep.operations.retention import require_kept
 
     handlers = load_handlers(apps) if apps else None
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, creates=True) as engine:
         if looks_like_a_file(what):
             if version is not None:
                 raise InvalidInput("--version is for published names; a file says its version itself.")

@@ -87,7 +87,7 @@ async def _serve(
 
     with _interrupted_by_signals():
         try:
-            async with open_engine(settings, policies, wait_for_database=True) as engine:
+            async with open_engine(settings, policies, wait_for_database=True, creates=True) as engine:
                 devote_process()
                 worker = engine.worker(
                     app=name,
@@ -100,7 +100,12 @@ async def _serve(
                 )
                 handlers = ", ".join(spec.name for spec in engine.registry) or "none"
                 places = f"{concurrency} places and {min(threads, concurrency)} threads"
-                warn(f"worker of tenant {engine.tenant} serves with {places}; handlers: {handlers}")
+                served = ", ".join(name or "(default)" for name in queues) if queues else "all"
+                skills = f"; capabilities: {', '.join(capabilities)}" if capabilities else ""
+                warn(
+                    f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
+                    f"handlers: {handlers}"
+                )
                 await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id

@@ -184,4 +184,6 @@ def legend(report: Report) -> Text:
     """What the marks in the STEPS column mean, in the order of the steps."""
     seen = dict.fromkeys(state for ending in report.endings for state in ending.states)
     marks = "  ".join(f"{look(state).mark} {words(state)}" for state in seen) + f"  {look('rolled_back').mark} undone"
-    return Text(f"steps in order: {_names(report.steps)}   {marks}   name? may have happened", "dim")
+    steps = ", ".join(f"{place} {name}" for place, name in enumerate(report.steps, 1))
+    named = steps if len(report.steps) <= MANY_STEPS else _names(report.steps)
+    return Text(f"steps in order: {named}   {marks}   name? may have happened", "dim")

@@ -25,7 +25,7 @@ from stepkeep.errors import (
 )
 from stepkeep.redaction import database_url, database_url_fault, secrets_of_url, without
 from stepkeep.safe_text import exception_text
-from stepkeep.store.postgres.failures import translated
+from stepkeep.store.postgres.failures import reason_of, translated
 
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
@@ -246,7 +246,7 @@ class Pool:
             raise
         except StoreUnavailable as problem:
             # Nothing was sent yet, so nothing can have happened.
-            raise Unreachable(str(problem)) from problem.__cause__
+            raise Unreachable(f"cannot connect to {self._options.shown}: {reason_of(problem)}") from problem.__cause__
 
     async def _connect(self) -> Connection:
         if not self._settings or self.local:

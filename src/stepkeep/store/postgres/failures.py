@@ -6,6 +6,7 @@ Unknown errors pass through unchanged.
 
 from __future__ import annotations
 
+import socket
 import ssl
 from types import TracebackType
 
@@ -63,6 +64,20 @@ REFUSED = (
 OTHER_SCHEMA = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
 
 UNSTORABLE = (asyncpg.DataError, asyncpg.ProgramLimitExceededError, UnicodeError)
+
+
+def reason_of(problem: StoreUnavailable) -> str:
+    """Why no connection was made, without the number of an operating system's error."""
+    cause = problem.__cause__
+    for kind, said in (
+        (ConnectionRefusedError, "connection refused"),
+        (FileNotFoundError, "there is no such socket"),
+        (socket.gaierror, "the name of the host is not known"),
+        (TimeoutError, "no answer in time"),
+    ):
+        if isinstance(cause, kind):
+            return said
+    return str(problem)
 
 
 def translate(error: BaseException) -> Exception | None:
