@@ -163,7 +163,8 @@ class Context:
         """Add to what this attempt has cost; amounts of the same name add up, and are kept even if it fails.
 
         >>> ctx = Context(run_id="r1", workflow="w", version=1, step="s")
-        >>> ctx.cost(usd=0.02, tokens=150); ctx.cost(tokens=50)
+        >>> ctx.cost(usd=0.02, tokens=150)
+        >>> ctx.cost(tokens=50)
         >>> ctx.spent
         b'{"usd":0.02,"tokens":200}'
         """
