@@ -10,7 +10,7 @@ import asyncio
 import getpass
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -611,9 +611,13 @@ class AsyncEngine:
         output: Any = None,
         notes: str = "",
         evidence: Sequence[str] = (),
+        claim: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Complete a manual step by hand, with the token that was issued for it."""
+        """Complete a manual step by hand, with the token that was issued for it.
+
+        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never believed.
+        """
         accepted = await decisions.complete(
             self.transactor,
             validate.run_id(run_id),
@@ -625,6 +629,7 @@ class AsyncEngine:
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(arguments.items("complete: evidence", evidence)),
+            claim=None if claim is None else encode_payload(dict(claim)),
         )
         return decisions.record_of(accepted)
 

@@ -12,7 +12,7 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -507,9 +507,12 @@ class Engine:
         output: Any = None,
         notes: str = "",
         evidence: Sequence[str] = (),
+        claim: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it.
+
+        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never believed.
 
         >>> waiting = engine.run(packing)
         >>> engine.complete(waiting.run_id, "pack", token=tokens.pop(), output={"boxes": 2}, by="bea")["by"]
@@ -517,7 +520,15 @@ class Engine:
         """
         return self._call(
             self._core.complete(
-                run_id, step, token=token, outcome=outcome, output=output, notes=notes, evidence=evidence, by=by
+                run_id,
+                step,
+                token=token,
+                outcome=outcome,
+                output=output,
+                notes=notes,
+                evidence=evidence,
+                claim=claim,
+                by=by,
             )
         )
 

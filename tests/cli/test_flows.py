@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import re
 from pathlib import Path
 
@@ -117,6 +118,34 @@ def test_a_token_is_part_of_the_json_of_the_process_that_issued_it(cli: Cli) -> 
     [wait] = run["waiting_for"]
     assert cli("complete", run["id"], wait["step"], "--token", wait["token"], "--outcome", "Failed").status == 0
     assert cli("show", run["id"], "--json").json["run"]["state"] == "failed"
+
+
+def test_a_signal_of_seed_003_completes_a_step_and_its_claims_are_kept(cli: Cli, tmp_path: Path) -> None:
+    """003 §3.3: the payload as a file; the actor comes from this process, and what the payload says is a claim."""
+    run = cli("run", "manual.yaml", "--app", HANDLERS, "--json").json["run"]
+    [wait] = run["waiting_for"]
+    claim = {"actorUserId": "dora", "completedAtIso": "2026-01-31T09:30:00Z"}
+    signal = {
+        "schemaVersion": 1,
+        "runId": run["id"],
+        "actionId": wait["step"],
+        "completionToken": wait["token"],
+        "outcome": "Succeeded",
+        "notes": "by phone",
+        "evidenceRefs": ["call-7"],
+    }
+    file = tmp_path / "signal.json"
+    file.write_text(json.dumps(signal), encoding="utf-8")
+    assert "`actorUserId` is missing" in cli("complete", "--signal", str(file)).err
+    file.write_text("{", encoding="utf-8")
+    assert "is not JSON" in cli("complete", "--signal", str(file)).err
+    file.write_text(json.dumps(signal | claim), encoding="utf-8")
+    assert "leave out RUN" in cli("complete", run["id"], wait["step"], "--signal", str(file)).err
+    assert "Name the run and the step" in cli("complete").err
+    said = cli("complete", "--signal", str(file), "--by", "bea", "--json").json
+    assert (said["decision"]["by"], said["decision"]["claim"]) == ("bea", claim)
+    assert (said["decision"]["evidence"], said["run"]["state"]) == (["call-7"], "succeeded")
+    assert cli("complete", "--signal", str(file), "--by", "bea", "--json").json["decision"]["repeated"] is True
 
 
 def test_a_message_ends_a_wait(cli: Cli) -> None:

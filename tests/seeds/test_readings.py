@@ -106,3 +106,52 @@ def test_a_bound_that_is_no_bound_is_refused(monkeypatch: pytest.MonkeyPatch, te
     monkeypatch.setenv("STEPKEEP_MAX_ATTEMPTS", text)
     with pytest.raises(InvalidInput, match="STEPKEEP_MAX_ATTEMPTS must be a whole number from 1 to 10000"):
         attempts_bound()
+
+
+# -- compensation in the words of the seeds that have it -------------------------------------------------------------
+def compensations(lines: list[dict[str, object]]) -> list[tuple[object, ...]]:
+    chosen = [line for line in lines if line["event_type"] == "compensation_state_transition"]
+    return [(line["metadata"]["step"], line["to_state"], line["trigger"]) for line in chosen]  # type: ignore[index]
+
+
+def test_000_every_compensation_has_its_lines(database_url: str) -> None:
+    """000 §4.1, §4.2 rule 4: the last completed first; after a failure none runs."""
+    with ioa_stage.stage_on(database_url) as stage:
+        stage.start(
+            """
+            failurePolicy: compensate
+            steps:
+              - { name: a, agent: x, action: do, timeout: 1m }
+              - { name: b, agent: x, action: do, timeout: 1m, dependsOn: [a] }
+              - { name: c, agent: x, action: do, timeout: 1m, dependsOn: [b] }
+            compensation: [{ step: a, agent: x, action: undo }, { step: b, agent: x, action: undo }]
+            """
+        ).finish("a", "b").fail("c", "validation").fail("undo:b", "validation")
+        assert compensations(stage.log()) == [
+            ("undo:b", "pending", "Compensation triggered"),
+            ("undo:a", "pending", "Compensation triggered"),
+            ("undo:b", "running", "Undo"),
+            ("undo:b", "failed", "Compensation failure"),
+            ("undo:a", "cancelled", "cancelled"),
+        ]
+        stage.judge()
+
+
+def test_003_every_compensation_has_its_lines(database_url: str) -> None:
+    """003 §4: hooks are retried without a way back, and one that fails keeps no other from running."""
+    with action_stage.stage_on(database_url) as stage:
+        hooks = action_stage.compensated("a", "b")
+        stage.start(*action_stage.sequence("a", "b", "c"), capabilities=hooks | {"c:do": action_stage.side_effect()})
+        stage.finish("a", "b").fail("c")
+        stage.fail("undo:b", "transient").later(2)
+        stage.fail("undo:b", "transient")
+        stage.finish("undo:a")
+        assert compensations(stage.log()) == [
+            ("undo:b", "Pending", "triggered"),
+            ("undo:a", "Pending", "triggered"),
+            ("undo:b", "Running", "invoked"),
+            ("undo:b", "Failed", "failed"),
+            ("undo:a", "Running", "invoked"),
+            ("undo:a", "Succeeded", "succeeded"),
+        ]
+        stage.judge()

@@ -258,7 +258,7 @@ def _projected(judged: Judged, canonical: Sequence[Doc], moves: Sequence[Doc]) -
         )
         seen = Seen(kind, name, line["from_state"], line["trigger"], line["to_state"], phase, fact)
         for shown in projection.feed(seen):
-            of = shown.name if shown.kind == "step" else None
+            of = shown.name if shown.kind in ("step", "undo") else None
             yield f"{shown.noun}_state_transition", shown.source, shown.target, of, shown.word
 
 

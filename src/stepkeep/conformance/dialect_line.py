@@ -117,6 +117,7 @@ _SHAPES = {
     for kind, required, optional in (
         ("head", _HEAD, {"correlation_id": text}),
         ("step", _MOVE | {"step": text, "no": whole}, _MAY | _STEP),
+        ("undo", _MOVE | {"step": text, "no": whole}, _MAY | _STEP),
         ("run", _MOVE, _MAY | _RUN),
         ("worker", _MOVE, _MAY | _RUN),
     )
@@ -124,7 +125,7 @@ _SHAPES = {
 
 
 class DialectLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line with all required fields. `kind` is run, step, worker or head; `raw` is the parsed object."""
+    """A line with all required fields. `kind` is run, step, undo, worker or head; `raw` is the parsed object."""
 
     kind: str
     owner: tuple[str, str]
@@ -241,7 +242,7 @@ def _shape(kind: str, metadata: Mapping[str, Any]) -> Shape:
 def _contradictions(line: DialectLine) -> Iterator[str]:
     """Check fields that are determined by other fields of the same line."""
     metadata = line.raw["metadata"]
-    entity = f"{line.owner[1]}/{metadata['step']}" if line.kind == "step" else line.owner[1]
+    entity = f"{line.owner[1]}/{metadata['step']}" if line.kind in ("step", "undo") else line.owner[1]
     implied: dict[str, tuple[Any, Any]] = {
         "timestamp": (line.raw["timestamp"], timestamp_of(line.at)),
         "entity_id": (line.entity, entity),

@@ -84,7 +84,19 @@ def explore(judged: Judged, machines: Machines, size: int = 2) -> dict[str, Prod
     for name, view in views:
         products[name] = Product(view, machines[name])
         products[name].explore(machines[name][0], STEP_GROUNDS if name == "step" else {})
+    if judged.undo is not None:
+        products["undo"] = Product(judged.undo, machines["step"])
+        products["undo"].explore([row for row in machines["step"][0] if _of_a_hook(*row)], STEP_GROUNDS)
     return products
+
+
+def _of_a_hook(source: str | None, trigger: str, target: str) -> bool:
+    """Whether an undo step may make this hop: it has no condition, gate, wait or rule, and is cancelled in time."""
+    if target == "skipped" or target.startswith("awaiting_") or (source or "").startswith("awaiting_"):
+        return False
+    if source == "pending":
+        return trigger in ("dependencies_met", "cancelled")
+    return trigger not in ("cancelled", "rules_failed", "denied")
 
 
 class Product:

@@ -36,9 +36,8 @@ def replay_lines(
     missing, from `contract` if that is given. Other logs have only the fields of seed 004: no chain, no closing line.
     """
     findings = Findings(most)
-    nouns = {judged.run.noun: "run", judged.step.noun: "step"}
-    if judged.worker is not None:
-        nouns[judged.worker.noun] = "worker"
+    kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
+    nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
     views = Views(judged.step)
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
@@ -88,7 +87,7 @@ class Ledger:
 
     def __init__(self, judged: Judged, *, sealed: bool) -> None:
         self._judged, self._sealed = judged, sealed
-        self._views = {"run": judged.run, "step": judged.step, "worker": judged.worker}
+        self._views = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
         self._states: dict[tuple[str, str], str] = {}
         self._lost = False
         self._damaged = False
@@ -117,7 +116,7 @@ class Ledger:
             self._close(line, say)
         else:
             self._follow(line, say)
-        if self.retelling is not None:
+        if self.retelling is not None and line.kind != "undo":
             self.retelling.take(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"

@@ -39,7 +39,8 @@ class Default(NamedTuple):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the judge needs of a dialect. `run_view` creates the fold that shows the run."""
+    """Everything that the judge needs of a dialect. `run_view` creates the fold that shows the run; `undo` is the
+    machine of its compensations, where the seed has any."""
 
     name: str
     seed: str
@@ -47,16 +48,17 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     run: MachineView
     step: MachineView
     worker: MachineView | None = None
+    undo: MachineView | None = None
     run_view: Callable[[MachineView], RunView] = RunView
     invariants: tuple[Invariant, ...] = ()
     defaults: tuple[Default, ...] = ()
 
     def projection(self) -> Projection:
-        return Projection(self.run_view(self.run), self.step, self.worker)
+        return Projection(self.run_view(self.run), self.step, self.worker, self.undo)
 
     @property
     def views(self) -> Iterable[MachineView]:
-        return (self.run, self.step, *([self.worker] if self.worker is not None else []))
+        return tuple(view for view in (self.run, self.step, self.worker, self.undo) if view is not None)
 
 
 class FrontEnd(Protocol):

@@ -1,7 +1,7 @@
 """Projects a run into a dialect: a fold over canonical hops that remembers the shown states.
 
-Hops without a change in the dialect are stutters and vanish. Only main steps are shown; undo steps and checks are
-internal to the engine. Pure: the log, the views and the judge all use it.
+Hops without a change in the dialect are stutters and vanish. Undo steps are shown where the seed has compensation;
+checks are internal to the engine. Pure: the log, the views and the judge all use it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ __all__ = ["Projection", "RunView", "Seen", "Shown"]
 
 
 class Shown(NamedTuple):
-    """An arrow in the dialect. `word` is its trigger there; `extension` marks a word that is not the seed's.
+    """An arrow in the dialect. `kind` is run, step, undo or worker.
 
-    `ground` is why the arrow is shown; it is the canonical trigger unless that has several grounds.
+    `word` is its trigger there; `extension` marks a word that is not the seed's. `ground` is why it is shown: the
+    canonical trigger, unless that has several grounds.
     """
 
     kind: str
@@ -49,20 +50,20 @@ class RunView:
 class Projection:
     """One run (or one worker) in one dialect."""
 
-    def __init__(self, run: RunView, step: MachineView, worker: MachineView | None = None) -> None:
-        self._run, self._step, self._worker = run, step, worker
+    def __init__(
+        self, run: RunView, step: MachineView, worker: MachineView | None = None, undo: MachineView | None = None
+    ) -> None:
+        self._run, self._views = run, {"main": step, "undo": undo, "worker": worker}
         self._grounds = Grounds()
-        self._steps: dict[str, str] = {}
-        self._workers: dict[str, str] = {}
+        self._shown: dict[str, str] = {}
 
     def feed(self, seen: Seen) -> list[Shown]:
         """The arrows that this hop shows: none, the step's, the run's, or both (the step's first)."""
         shown = []
         ground, run_ground = self._grounds.feed(seen)
-        if seen.kind == "step" and seen.phase == "main":
-            shown += self._follow(self._step, self._steps, seen, ground)
-        elif seen.kind == "worker" and self._worker is not None:
-            shown += self._follow(self._worker, self._workers, seen, ground)
+        view = None if seen.kind == "run" else self._views.get(seen.phase if seen.kind == "step" else "worker")
+        if view is not None:
+            shown += self._follow(view, seen, ground)
         before, after = self._run.shown, self._run.feed(seen)
         if after is not None and after != before:
             self._run.shown = after
@@ -70,13 +71,14 @@ class Projection:
             shown.append(arrow("run", self._run.view, name, before, after, seen.trigger, run_ground))
         return shown
 
-    def _follow(self, view: MachineView, memory: dict[str, str], seen: Seen, ground: str) -> list[Shown]:
-        before = memory.get(seen.name)
+    def _follow(self, view: MachineView, seen: Seen, ground: str) -> list[Shown]:
+        before = self._shown.get(seen.name)
         after = view.next_shown(before, seen.target, seen.trigger)
         if after is None or (after == before and not view.repeated(before, seen.trigger)):
             return []
-        memory[seen.name] = after
-        return [arrow(seen.kind, view, seen.name, before, after, seen.trigger, ground)]
+        self._shown[seen.name] = after
+        kind = "undo" if seen.phase == "undo" else seen.kind
+        return [arrow(kind, view, seen.name, before, after, seen.trigger, ground)]
 
 
 def arrow(kind: str, view: MachineView, name: str, before: str | None, after: str, because: str, ground: str) -> Shown:

@@ -24,6 +24,9 @@ from stepkeep.kernel.tables import StepTrigger
 from stepkeep.operations.lines import Move, opening_line, severity_of, timestamp
 
 Line = dict[str, Any]
+STEPS = ("step", "undo")
+"""Kinds of shown arrows that are about a step."""
+
 canonical_json = msgspec.json.Encoder(order="sorted").encode
 """The bytes that a line's hash covers: compact JSON with sorted keys."""
 
@@ -113,9 +116,9 @@ class DialectScribe:
         return Seen("step", subject.name(hop.no), hop.source, hop.trigger, hop.target, subject.phase(hop.no), fact)
 
     def _line(self, move: Move, hop: Hop, shown: Shown) -> Line:
-        entity = self._subject.id if shown.kind != "step" else f"{self._subject.id}/{shown.name}"
+        entity = self._subject.id if shown.kind not in STEPS else f"{self._subject.id}/{shown.name}"
         view = self._machines[shown.noun]
-        if shown.kind != "step":
+        if shown.kind not in STEPS:
             self.shown = shown.target
         metadata = self._circumstances(move.entry.tenant, move.entry.seq, move.entry.at) | {
             "hop": move.place,
@@ -127,7 +130,7 @@ class DialectScribe:
             metadata["detail"] = move.cause.detail
         self._told = move.entry.seq, move.by
         metadata |= self._about(hop, shown) | self._particulars(hop, shown)
-        if hop.trigger == StepTrigger.CLAIMED and shown.kind == "step":
+        if hop.trigger == StepTrigger.CLAIMED and shown.kind in STEPS:
             metadata["worker"] = move.cause.actor
         if shown.ground != hop.trigger:
             metadata["ground"] = shown.ground
@@ -183,7 +186,7 @@ class DialectScribe:
     def _about(self, hop: Hop, shown: Shown) -> dict[str, Any]:
         """What the first line of an entity says about it, so that a log can be checked on its own."""
         subject = self._subject
-        if shown.kind != "step":
+        if shown.kind not in STEPS:
             return dict(subject.facts) if shown.source is None else {}
         about: dict[str, Any] = {"step": shown.name, "no": hop.no}
         if shown.source is None and subject.plan is not None:
@@ -192,9 +195,9 @@ class DialectScribe:
 
     def _particulars(self, hop: Hop, shown: Shown) -> dict[str, Any]:
         plan = self._subject.plan
-        of = hop.of if shown.kind == "step" or hop.no == RUN_ENTITY else hop.no
+        of = hop.of if shown.kind in STEPS or hop.no == RUN_ENTITY else hop.no
         said: dict[str, Any] = {"of": None if of is None or plan is None else plan.at(of).name}
-        if shown.kind == "step":
+        if shown.kind in STEPS:
             said |= {
                 "attempt": hop.attempt,
                 "retry_count": None if hop.attempt is None else hop.attempt - (hop.target != StepState.RETRYING),
@@ -220,6 +223,9 @@ def step_facts(plan: Plan, no: int) -> dict[str, Any]:
     """What a log says of a step on its first line."""
     planned = plan.at(no)
     written = planned.definition
+    if planned.phase is Phase.UNDO:
+        tag = str(planned.executor.__struct_config__.tag) if planned.executor is not None else "none"
+        return {"kind": tag, "max_attempts": planned.retry.max_attempts}
     kind = "approval" if written.approval else "wait" if written.wait else None
     return {
         "kind": kind or ("none" if planned.executor is None else str(planned.executor.__struct_config__.tag)),

@@ -1,24 +1,32 @@
-"""`stepkeep complete`: completes a manual step, with the token that was issued for it."""
+"""`stepkeep complete`: completes a manual step, with the token that was issued for it, or by a signal of seed 003."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.arguments import By
 from stepkeep.cli.commands.decide import decided
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
+from stepkeep.dialects.action.signal import read_signal
 from stepkeep.errors import InvalidInput
 
 MAX_TOKEN_BYTES = 4096
+MAX_SIGNAL_BYTES = 1_000_000
 
 
 def complete(
     settings: Settings,
-    run: RunId,
-    step: Annotated[str, typer.Argument(metavar="STEP", help="The step to complete.", show_default=False)],
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="The run's id, or enough of its beginning or end.", show_default=False),
+    ] = None,
+    step: Annotated[
+        str | None, typer.Argument(metavar="STEP", help="The step to complete.", show_default=False)
+    ] = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -42,9 +50,21 @@ def complete(
         list[str] | None,
         typer.Option("--evidence", metavar="REFERENCE", help="Where the proof is; may be repeated."),
     ] = None,
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            "--signal", metavar="FILE", help="A manual completion signal (seed 003) as JSON, instead of RUN and STEP."
+        ),
+    ] = None,
     by: By = None,
 ) -> int:
     """Complete a manual step by hand."""
+    if signal is not None:
+        if run is not None or step is not None or token is not None or token_file is not None:
+            raise InvalidInput("A --signal names run, action and token: leave out RUN, STEP, --token and --token-file.")
+        return _signalled(settings, signal, output, by)
+    if run is None or step is None:
+        raise InvalidInput("Name the run and the step to complete, or give a --signal.")
     value = json_value(output, "--output")
     presented = _token(token, token_file)
     return decided(
@@ -52,6 +72,32 @@ def complete(
         run,
         lambda engine, found: engine.complete(
             found, step, token=presented, outcome=outcome, output=value, notes=notes, evidence=evidence or (), by=by
+        ),
+    )
+
+
+def _signalled(settings: Settings, file: str, output: str | None, by: str | None) -> int:
+    """Complete the action that a signal names. What it says about its actor and its time is kept as a claim."""
+    value = json_value(output, "--output")
+    raw = read_file(file, "--signal", MAX_SIGNAL_BYTES)
+    try:
+        payload = json.loads(raw)
+    except (ValueError, RecursionError) as problem:
+        raise InvalidInput(f"--signal: {file} is not JSON: {problem}") from None
+    said = read_signal(payload)
+    return decided(
+        settings,
+        said.run_id,
+        lambda engine, found: engine.complete(
+            found,
+            said.step,
+            token=said.token,
+            outcome=said.outcome,
+            output=value,
+            notes=said.notes,
+            evidence=said.evidence,
+            claim=json.loads(said.claim),
+            by=by,
         ),
     )
 

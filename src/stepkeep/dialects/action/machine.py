@@ -124,6 +124,30 @@ RUN = MachineView(
     # WaitingForApproval → Running → Failed, which RunV1 allows.
     extensions=(),
 )
+
+HOOK = MachineView(
+    noun="compensation",
+    states=("Pending", "Running", "Succeeded", "Failed"),
+    terminal=frozenset({"Succeeded", "Failed", "Cancelled"}),
+    arrows=(
+        Arrow(None,      "Pending",   "triggered", "003 §4: compensation is triggered when a run fails"),
+        Arrow("Pending", "Running",   "invoked",   "003 §4 compensation hook contract"),
+        Arrow("Running", "Succeeded", "succeeded", "003 §4 execution rules"),
+        Arrow("Running", "Failed",    "failed",    "003 §4 execution rules"),
+    ),
+    shows={
+        "pending":   "Pending",
+        "running":   "Running",
+        "succeeded": "Succeeded",
+        "failed":    "Failed",
+        "cancelled": "Cancelled",
+        # ready and retrying are stutters, as for an action.
+    },
+    extra={"Cancelled": "in other formats a hook that fails may end the rollback before this one ran"},
+    extensions=(
+        Extension("Pending", "Cancelled", "In other formats a hook that fails may end the rollback; here all hooks are tried."),
+    ),
+)
 # fmt: on
 
 
@@ -159,6 +183,7 @@ JUDGED = Judged(
     title="Workflow action execution",
     run=RUN,
     step=STEP,
+    undo=HOOK,
     run_view=ActionRun,
     invariants=INVARIANTS,
     defaults=DEFAULTS,

@@ -1,4 +1,4 @@
-"""The telemetry of a run: six kinds of events with their mandatory payloads, all under one correlation id.
+"""The telemetry of a run: ten kinds of events with their mandatory payloads, all under one correlation id.
 
 Derived from the log, one event per line that requires one, so the same run always gives the same events. This module
 does not emit them.
@@ -57,11 +57,24 @@ def _event_in(line: Line) -> str | None:
         return None
     if state == "failed" or is_tolerated(line):
         return "workflow_step_failed"
-    return "workflow_step_completed" if state == "completed" else None
+    return OF_STEP.get(state)
 
 
 def _started(told: Told, line: Line) -> dict[str, Any]:
     return {"trigger": "manual", "domainsInvolved": told.definition.get("about", {}).get("domainsInvolved", [])}
+
+
+def _executing(told: Told, line: Line) -> dict[str, Any]:
+    return {"resumed": line["from_state"] == "blocked"}
+
+
+def _blocked(told: Told, line: Line) -> dict[str, Any]:
+    return {"stepName": line["metadata"].get("of")}
+
+
+def _step_running(told: Told, line: Line) -> dict[str, Any]:
+    name = line["metadata"]["step"]
+    return {"stepName": name, "agent": told.agents.get(name), "correlationId": told.run["correlation_id"]}
 
 
 def _step_completed(told: Told, line: Line) -> dict[str, Any]:
@@ -108,6 +121,9 @@ def _failed_step(told: Told) -> str | None:
 
 KINDS = {
     "workflow_started": Kind("audit", _started),
+    "workflow_executing": Kind("trace", _executing),
+    "workflow_blocked": Kind("alert", _blocked),
+    "workflow_step_running": Kind("trace", _step_running),
     "workflow_step_completed": Kind("trace", _step_completed),
     "workflow_step_failed": Kind("alert", _step_failed),
     "workflow_completed": Kind("audit", _completed),
@@ -116,13 +132,17 @@ KINDS = {
     "workflow_cancelled": Kind("audit", _cancelled),
 }
 
+OF_STEP = {"running": "workflow_step_running", "completed": "workflow_step_completed"}
+
 OF_WORKFLOW = {
     "queued": "workflow_started",
+    "executing": "workflow_executing",
+    "blocked": "workflow_blocked",
     "completed": "workflow_completed",
     "failed": "workflow_failed",
     "compensating": "workflow_compensating",
     "cancelled": "workflow_cancelled",
 }
 
-EXTENSIONS = frozenset({"workflow_cancelled"})
-"""The taxonomy has no event for a cancel; without this one a cancelled workflow would have no end."""
+EXTENSIONS = frozenset({"workflow_cancelled", "workflow_executing", "workflow_blocked", "workflow_step_running"})
+"""The taxonomy has no events for these; guideline 6 asks for one at every state change."""

@@ -127,6 +127,33 @@ STEP = MachineView(
     sticky={"running": frozenset({"pending"})},
 )
 
+UNDO = "000 §4.1 compensation order"
+
+UNDO_STEP = MachineView(
+    noun="compensation",
+    states=("pending", "running", "completed", "failed"),
+    terminal=frozenset({"completed", "failed", "cancelled"}),
+    arrows=(
+        Arrow(None, "pending", "Compensation triggered", UNDO),
+        Arrow("pending", "running", "Undo", UNDO),
+        Arrow("running", "completed", "Compensation successful", TABLE),
+        Arrow("running", "failed", "Compensation failure", "000 §4.2 rule 4"),
+    ),
+    shows={
+        "pending": "pending",
+        "ready": "pending",
+        "running": "running",
+        "succeeded": "completed",
+        "failed": "failed",
+        "cancelled": "cancelled",
+    },
+    extra={"cancelled": "a compensation that never runs must end, too"},
+    extensions=(
+        Extension("pending", "cancelled", "an earlier compensation failed, and none runs after that (§4.2 rule 4)"),
+    ),
+    sticky={"running": frozenset({"pending"})},
+)
+
 WAITING = frozenset({"awaiting_approval", "awaiting_event", "awaiting_completion"})
 
 
@@ -161,6 +188,7 @@ JUDGED = Judged(
     title="IOA workflow state machine",
     run=RUN,
     step=STEP,
+    undo=UNDO_STEP,
     run_view=WorkflowView,
     invariants=INVARIANTS,
     defaults=DEFAULTS,
