@@ -97,7 +97,8 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:
     """Find claimable steps in claim order, and load them with their runs."""
-    shares = _shares(connection, propose, loaded.now) if propose.run is None else [propose.run] * propose.limit
+    found = _shares(connection, propose, loaded.now) if propose.run is None else []
+    shares = [key for key, _ in found] if propose.run is None else [propose.run] * propose.limit
     runs = set(shares)
     _load_runs(connection, runs - loaded.runs.keys(), loaded)
     if propose.run is not None and propose.run not in loaded.runs:
@@ -105,7 +106,15 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
     for key in runs - loaded.runs.keys() - loaded.barred.keys():
         loaded.barred[key] = unreadable("runs", key, (), "the run has steps and no row of its own")
     queues, lowest = json_text(list(propose.queues)), {}
+    numbers: dict[RunKey, list[int]] = {}
+    for key, no in found:
+        numbers.setdefault(key, []).append(no)
     for key, size in shared.sizes(shares, loaded.barred).items():
+        run = loaded.runs[key]
+        if key in numbers and run.moving - run.leased == size:
+            # Its shares are all the unclaimed steps that it has: one statement loads those of many such runs.
+            lowest[key] = sorted(numbers[key])
+            continue
         try:
             steps: list[Row] = connection.execute(SQL.load_claimable, (*key, loaded.now, queues, size)).fetchall()
         except UnicodeDecodeError as problem:
@@ -113,11 +122,12 @@ def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded
             continue
         lowest[key] = [row[2] for row in steps]
         _keep_steps(steps, loaded)
+    _load_steps(connection, [(*key, no) for key, known in lowest.items() for no in known], loaded)
     shared.fill(shares, lowest, loaded)
 
 
-def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[RunKey]:
-    """The runs of claimable steps in claim order, once for each step."""
+def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[tuple[RunKey, int]]:
+    """Claimable steps in claim order, as (run, number)."""
     since = -(2**63) if propose.after is None else propose.after
     queries = [(queue, since, now, propose.limit) for queue in dict.fromkeys(propose.queues)]
     found: list[Row] = connection.executemany(SQL.propose_steps, queries).fetchall()
@@ -125,7 +135,7 @@ def _shares(connection: apsw.Connection, propose: Propose, now: int) -> list[Run
         # Each queue's rows come in claim order; the first of all queues are among the first of each.
         found.sort(key=lambda row: (-row[0], row[1], row[2], row[3]))
         del found[propose.limit :]
-    return [(tenant, run_id) for _, _, run_id, _, tenant in found]
+    return [((tenant, run_id), no) for _, _, run_id, no, tenant in found]
 
 
 def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
