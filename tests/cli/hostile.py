@@ -232,6 +232,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [HOSTILE, "--as", "client", "--db", "postgresql://h/db"],
         ],
         ("lab", "fuzz"): [["--only", HOSTILE], ["--case", HOSTILE]],
+        ("lab", "forgeries"): [["--seeds", HOSTILE]],
         ("lab", "misdeeds"): [["--seed", HOSTILE], ["--runs", "1", "--db", f"mysql://{HOSTILE}"]],
         ("lab", "torture"): [["--only", HOSTILE]],
         ("lab", "ablation"): [["--only", HOSTILE], ["--work", HOSTILE], ["--store", HOSTILE]],

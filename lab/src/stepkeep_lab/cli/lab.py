@@ -14,6 +14,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_ablation import ablation
 from stepkeep_lab.cli.lab_campaign import campaign
 from stepkeep_lab.cli.lab_check import check
+from stepkeep_lab.cli.lab_forgeries import forgeries
 from stepkeep_lab.cli.lab_fuzz import fuzz
 from stepkeep_lab.cli.lab_misdeeds import misdeeds
 from stepkeep_lab.cli.lab_stores import stores
@@ -103,6 +104,7 @@ app.command("check")(with_settings(check))
 app.command("torture")(with_settings(torture))
 app.command("misdeeds")(with_settings(misdeeds))
 app.command("fuzz")(with_settings(fuzz))
+app.command("forgeries")(with_settings(forgeries))
 app.command("ablation")(with_settings(ablation))
 
 

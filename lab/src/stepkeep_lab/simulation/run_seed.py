@@ -11,7 +11,7 @@ import hashlib
 import logging
 import random as global_random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from random import Random
 from unittest.mock import patch
@@ -75,11 +75,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not self.violations
 
 
-def run_seed(scenario: Scenario) -> Result:
+After = Callable[[Transactor, Sequence[str]], Awaitable[None]]
+"""Called with the run ids at the end of a seed, before the verdict."""
+
+
+def run_seed(scenario: Scenario, *, after: After | None = None) -> Result:
     """Play a scenario and tell what came of it."""
     with _determined(scenario.seed), _complaints() as complaints:
         stage = Stage(scenario)
-        drama = _Simulation(stage)
+        drama = _Simulation(stage, after)
         try:
             stage.loop.run_until_complete(drama.main())
         except Stalled as problem:
@@ -100,8 +104,8 @@ class Overrun(Exception):
 class _Simulation:
     """The acts of one seed."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._scenario = stage, stage.scenario
+    def __init__(self, stage: Stage, after: After | None) -> None:
+        self._stage, self._scenario, self._after = stage, stage.scenario, after
         self._plans: dict[int, Plan] = {}
         self._auditor = Auditor(stage, lambda run: self._plans[run.definition_id])
 
@@ -126,6 +130,9 @@ class _Simulation:
             # What has gone wrong may never end, and what would be said of the rest says nothing new.
             return
         await self._go_home(places)
+        if self._after is not None:
+            transactor = Transactor(ModelStore(stage.database), monotonic=stage.loop.time)
+            await self._after(transactor, [run for _, run in stage.database.tables.runs])
         await Verdict(stage, self._plans).give()
 
     async def _publish(self) -> list[Plan]:

@@ -1,0 +1,158 @@
+"""Forges true logs in every kind, lets the judge read them, and counts what it finds.
+
+Each forgery is tried twice: with the chain as it was, and with the chain recomputed. True logs must give no finding.
+The command `stepkeep lab forgeries` and the tests call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.dialects import registry
+from stepkeep.operations.log import canonical_machines
+from stepkeep_lab.forgeries.kinds import Kind, all_kinds
+from stepkeep_lab.forgeries.material import CANONICAL, TrueLog, true_logs
+from stepkeep_lab.forgeries.seals import resealed
+from stepkeep_lab.forgeries.undetectable import reason_for
+
+MOST_MISSED = 3
+"""How many missed forgeries of each kind are kept."""
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """How one kind of forgery fared. `missed` has the lines of a few forged logs that were not found."""
+
+    name: str
+    words: str
+    what: str
+    undetectable: str | None
+    tried: int = 0
+    found: int = 0
+    unchained: int = 0
+    unchained_found: int = 0
+    missed: list[tuple[str, list[str]]] = []
+
+    @property
+    def ok(self) -> bool:
+        whole = self.found == self.tried and self.unchained_found == self.unchained
+        return whole or (self.undetectable is not None and self.unchained_found == self.unchained)
+
+    def as_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        del plain["missed"]
+        return plain
+
+
+class Corpus(msgspec.Struct, kw_only=True):
+    """The result: true logs with a finding, and the tally of each kind."""
+
+    logs: int
+    endings: dict[str, int]
+    accused: list[str]
+    kinds: list[Tally]
+
+    @property
+    def ok(self) -> bool:
+        return not self.accused and all(kind.ok for kind in self.kinds)
+
+    @property
+    def share(self) -> float:
+        tried = sum(kind.tried for kind in self.kinds)
+        return sum(kind.found for kind in self.kinds) / tried if tried else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "logs": self.logs,
+            "endings": self.endings,
+            "accused": self.accused,
+            "tried": sum(kind.tried for kind in self.kinds),
+            "found": sum(kind.found for kind in self.kinds),
+            "kinds": [kind.as_json() for kind in self.kinds],
+        }
+
+
+def findings_in(words: str, lines: Iterable[bytes | str]) -> tuple[str, ...]:
+    """What the judge finds in a log."""
+    if words == CANONICAL:
+        report = verify_lines(lines, canonical_machines())
+    else:
+        report = replay_lines(lines, registry.judged(words))
+    return tuple(str(finding) for finding in report.findings)
+
+
+def forge_all(
+    logs: Sequence[TrueLog], *, tries: int = 4, seed: int = 0, told: Callable[[int, int], None] = lambda done, of: None
+) -> Corpus:
+    """Try every kind on `tries` logs that it can be applied to."""
+    accused = [
+        f"seed {log.seed}, {log.words} log of {log.run} ({log.ending}): {found[0]}"
+        for log in logs
+        if (found := findings_in(log.words, log.lines))
+    ]
+    kinds = all_kinds() if tries else []
+    tallies = []
+    for place, kind in enumerate(kinds):
+        random = Random(f"{seed}:{kind.words}:{kind.name}")  # noqa: S311 - the same corpus each time
+        tallies.append(_tally(kind, [log for log in logs if log.words == kind.words], tries, random))
+        told(place + 1, len(kinds))
+    endings: dict[str, int] = {}
+    for log in logs:
+        endings[log.ending] = endings.get(log.ending, 0) + 1
+    used = [tally for tally in tallies if tally.unchained]
+    return Corpus(logs=len(logs), endings=dict(sorted(endings.items())), accused=accused, kinds=used)
+
+
+def _tally(kind: Kind, logs: Sequence[TrueLog], tries: int, random: Random) -> Tally:
+    reason = reason_for(kind.name, kind.words)
+    tally = Tally(name=kind.name, words=kind.words, what=kind.what, undetectable=reason)
+    for log in random.sample(logs, len(logs)):
+        if max(tally.tried, tally.unchained) >= tries:
+            break
+        forged = kind.forge(log.parsed(), random)
+        if forged is None:
+            continue
+        plain = [compact(line) for line in forged]
+        true = [compact(line) for line in log.parsed()]
+        if plain == true:
+            continue
+        tally.unchained += 1
+        tally.unchained_found += bool(findings_in(kind.words, plain))
+        try:
+            chained = [compact(line) for line in resealed(forged, canonical=kind.words == CANONICAL)]
+        except (LookupError, TypeError, ValueError):
+            chained = plain  # an entry that cannot be encoded has no hash: a field that it needs is missing
+        if chained == true:
+            continue  # the field is part of the chain: recomputing it restores the truth
+        tally.tried += 1
+        if findings_in(kind.words, chained):
+            tally.found += 1
+        elif len(tally.missed) < MOST_MISSED:
+            tally.missed.append((f"seed {log.seed}, run {log.run} ({log.ending})", chained))
+    return tally
+
+
+def judge_seeds(seeds: int, *, first: int = 0) -> Corpus:
+    """The true logs of so many seeds alone."""
+    corpus = Corpus(logs=0, endings={}, accused=[], kinds=[])
+    for seed in range(first, first + seeds):
+        part = forge_all(list(true_logs([seed])), tries=0)
+        corpus.logs += part.logs
+        corpus.accused += part.accused
+        for ending, count in part.endings.items():
+            corpus.endings[ending] = corpus.endings.get(ending, 0) + count
+    return corpus
+
+
+def forge_seeds(
+    seeds: int, *, first: int = 0, tries: int = 4, told: Callable[[int, int], None] = lambda d, o: None
+) -> Corpus:
+    """The corpus over the runs of so many seeds of the simulator."""
+    return forge_all(list(true_logs(range(first, first + seeds))), tries=tries, seed=first, told=told)

@@ -1,0 +1,87 @@
+"""True logs to forge: every run of some seeds of the simulator, in canonical names and in its own dialect.
+
+The simulator draws workflows of all dialects and every ending. It must not change a line. `campaign.py` calls it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.line import parse
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import export_run
+from stepkeep.operations.transact import Transactor
+from stepkeep_lab.simulation.run_seed import run_seed
+from stepkeep_lab.simulation.scenario import draw, with_changes
+from stepkeep_lab.simulation.stage import TENANT
+
+CANONICAL = "canonical"
+Line = dict[str, Any]
+
+ONE_DIALECT = {"dialects": 1.0, "alike": False, "letters": 0}
+"""Changes to a scenario: every workflow is written in a dialect."""
+
+
+class TrueLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The log of one run: whose words it is in, how the run ended, and its lines as text."""
+
+    words: str
+    run: str
+    seed: int
+    ending: str
+    lines: tuple[bytes, ...]
+
+    def parsed(self) -> list[Line]:
+        """A fresh copy of the lines."""
+        return [parse(line) for line in self.lines]
+
+
+def true_logs(seeds: Iterable[int]) -> Iterator[TrueLog]:
+    """The logs of all runs of these seeds."""
+    for seed in seeds:
+        found: list[TrueLog] = []
+
+        async def export(transactor: Transactor, runs: Sequence[str], seed: int = seed) -> None:
+            for run in runs:
+                found.extend([log async for log in _logs(transactor, run, seed)])  # noqa: B023 - it is of this seed
+
+        run_seed(with_changes(draw(seed), ONE_DIALECT), after=export)
+        yield from found
+
+
+async def _logs(transactor: Transactor, run: str, seed: int) -> Any:
+    canonical = await _lines(transactor, run, None)
+    written_in = json.loads(canonical[0])["metadata"]["written_in"]
+    for words in (CANONICAL, written_in):
+        lines = canonical if words == CANONICAL else await _lines(transactor, run, words)
+        yield TrueLog(words=words, run=run, seed=seed, ending=_ending(canonical), lines=tuple(lines))
+
+
+async def _lines(transactor: Transactor, run: str, dialect: str | None) -> list[bytes]:
+    exported = export_run(transactor, run, tenant=TENANT, dialect=dialect)
+    return [encode_line(line) async for line in exported]
+
+
+def _ending(canonical: Sequence[bytes]) -> str:
+    """The final state of the run, and what else happened in it."""
+    lines = [json.loads(line) for line in canonical]
+    triggers = {line["trigger"] for line in lines}
+    seen = [name for name, marks in FEATURES.items() if triggers & marks]
+    return " ".join([str(lines[-1]["to_state"]), *seen])
+
+
+FEATURES = {
+    "lost lease": {"lease_lost"},
+    "released": {"released"},
+    "waited": {"waited", "wait_opened"},
+    "rejected": {"rejected", "rejected_tolerated"},
+    "timed out": {"timed_out", "deadline_passed", "deadline_tolerated"},
+    "by hand": {"completion_succeeded"},
+    "partial rollback": {"undo_failed"},
+    "retried": {"retry_scheduled"},
+}
+"""What may happen in a run besides its ending, by the triggers that show it."""
