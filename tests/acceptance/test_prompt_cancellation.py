@@ -69,7 +69,7 @@ async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
         (cancel, {}, RunState.CANCELLED),
         (cancel_and_undo, {}, RunState.CANCELLED),
         (fail, {"fails": True}, RunState.FAILED),
-        (time_out, {"timeout": 15 * SECOND}, RunState.FAILED),
+        (time_out, {"timeout": 40 * SECOND}, RunState.FAILED),
     ],
     ids=["cancel", "cancel-and-undo", "fail-fast", "timeout"],
 )
