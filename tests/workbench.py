@@ -1,37 +1,32 @@
-"""A small bench for tests of operations: definitions in one line, several openings of one database, a clock to move."""
+"""The test bench for operations: definitions in one line, several openings of one database, waits without sleeps.
+
+`Bench` adds to the laboratory's bench what tests ask most. `tests/worker/bed.py` adds a worker to it, and
+`tests/kernel/driver.py` is the level below, without a store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from stepkeep.kernel.decision import Accepted, Claimer, Reply
-from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
-from stepkeep.kernel.events import StepReported
-from stepkeep.kernel.outcomes import Completed, Outcome
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import workers
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter, StartRequest
+from stepkeep.operations import decisions
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.connect import connect
+from stepkeep_lab.storecheck import bench
+from stepkeep_lab.storecheck.bench import ACTOR, TENANT, gate, report_of, task
 
-TENANT = "default"
-ACTOR = "tester"
+__all__ = ["ACTOR", "TENANT", "Bench", "benches", "chain", "gate", "report_of", "task"]
+
 SECOND = 1_000_000
-
-
-def task(name: str, order: int = 0, after: Sequence[str] = (), **options: Any) -> StepDefinition:
-    """A step with a handler called `noop` unless another is given."""
-    options.setdefault("executor", Handler(name="noop"))
-    return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=step) for step in after), **options)
-
-
-def gate(name: str, order: int = 0, after: Sequence[str] = (), **options: Any) -> StepDefinition:
-    return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=step) for step in after), **options)
+NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
+"""An id that no run has."""
 
 
 def chain(name: str, length: int, **options: Any) -> Definition:
@@ -40,47 +35,23 @@ def chain(name: str, length: int, **options: Any) -> Definition:
     return Definition(name=name, version=1, steps=tuple(steps), **options)
 
 
-NAMES: dict[int, str] = {}
-"""The id of each worker by its number: a report names the worker that claimed."""
-
-
-class Bench:
-    """One opening of a database, as a process would have it."""
-
-    def __init__(self, transactor: Transactor) -> None:
-        self.transactor = transactor
-        self.store = transactor.store
-        self.starter = Starter(transactor)
-        self.worker: Worker | None = None
-
-    async def publish(self, definition: Definition) -> Plan:
-        return await publish(self.transactor, definition, tenant=TENANT, actor=ACTOR)
+class Bench(bench.Bench):
+    """One opening of a database, as a process would have it, with what people ask of a run."""
 
     async def start(self, workflow: Definition | Plan, given: bytes = b"{}", **options: Any) -> str:
         plan = workflow if isinstance(workflow, Plan) else await self.publish(workflow)
-        options.setdefault("actor", ACTOR)
-        started = await self.starter.start(StartRequest(plan=plan, tenant=TENANT, input=given, **options))
-        return started.run_id
-
-    async def claimer(self, slots: int = 0, lease: int | None = None) -> Claimer:
-        if self.worker is None:
-            self.worker = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
-        queues = frozenset(queue for queue, _ in await self.store.list_queues(TENANT))
-        NAMES[self.worker.no] = self.worker.id
-        return Claimer(actor=self.worker.id, worker=self.worker.no, lease=lease, slots=slots, queues=queues)
-
-    async def claim(self, limit: int = 1, lease: int | None = None) -> list[Claim]:
-        return await self.transactor.claim(await self.claimer(lease=lease), limit=limit)
+        return (await self.begin(plan, input=given, **options)).run_id
 
     async def report(self, claim: Claim, outcome: Outcome | None = None) -> Reply:
-        replies, _ = await self.transactor.report([report_of(claim, outcome)], None)
-        return replies[0]
+        [reply] = await self.report_all([claim], outcome)
+        assert not isinstance(reply, BaseException) or isinstance(reply, Exception)
+        return reply  # type: ignore[return-value]
 
     async def work_off(self, limit: int = 100) -> int:
         """Complete everything that is ready, and what follows, until nothing is. Returns how many steps were run."""
         done = 0
         while claims := await self.claim(limit):
-            for reply in (await self.transactor.report([report_of(claim) for claim in claims], None))[0]:
+            for reply in await self.report_all(claims):
                 assert isinstance(reply, Accepted), reply
             done += len(claims)
         return done
@@ -93,18 +64,22 @@ class Bench:
     async def step_states(self, run_id: str) -> list[StepState]:
         return [step.state for step in await self.store.read_steps(TENANT, run_id)]
 
+    async def approve(self, run_id: str, step: str | None = None, by: str = ACTOR, comment: str = "") -> Accepted:
+        return await self._decide_gate(run_id, step, by, comment, approve=True)
 
-def report_of(claim: Claim, outcome: Outcome | None = None) -> StepReported:
-    assert claim.step.worker is not None
-    return StepReported(
-        tenant=claim.tenant,
-        run_id=claim.run_id,
-        actor=NAMES.get(claim.step.worker, "bench"),
-        no=claim.step.no,
-        fence=claim.step.fence,
-        worker=claim.step.worker,
-        outcome=outcome or Completed(output=b'{"ok":true}'),
-    )
+    async def reject(self, run_id: str, step: str | None = None, by: str = ACTOR, comment: str = "") -> Accepted:
+        return await self._decide_gate(run_id, step, by, comment, approve=False)
+
+    async def _decide_gate(self, run_id: str, step: str | None, by: str, comment: str, *, approve: bool) -> Accepted:
+        return await decisions.decide_gate(
+            self.transactor, run_id, approve=approve, tenant=TENANT, actor=by, step=step, comment=comment
+        )
+
+    async def send(self, run_id: str, name: str, payload: bytes = b"null", **options: Any) -> Accepted:
+        return await decisions.send(self.transactor, run_id, name, payload, tenant=TENANT, actor=ACTOR, **options)
+
+    async def cancel(self, run_id: str, **options: Any) -> Accepted:
+        return await decisions.cancel(self.transactor, run_id, tenant=TENANT, actor=ACTOR, **options)
 
 
 @asynccontextmanager
@@ -119,3 +94,61 @@ async def benches(url: str, count: int = 1) -> AsyncIterator[list[Bench]]:
             await store.migrate()
             opened.append(Bench(Transactor(store)))
         yield opened
+
+
+def on(url: str, act: Callable[[Bench], Awaitable[Any]]) -> Any:
+    """Act on one opening of a database."""
+    return on_several(url, 1, lambda opened: act(opened[0]))
+
+
+def on_several(url: str, count: int, act: Callable[[list[Bench]], Awaitable[Any]]) -> Any:
+    """Act on several openings of one database, as several processes would have it."""
+
+    async def go() -> Any:
+        async with benches(url, count) as opened:
+            return await act(opened)
+
+    return asyncio.run(go())
+
+
+# -- waits without sleeps --------------------------------------------------------------------------------------------
+def results_of(owner: Any, name: str) -> list[Any]:
+    """What every call of this coroutine method returns from now on, as soon as it has returned."""
+    results: list[Any] = []
+    real = getattr(owner, name)
+
+    async def noted(*args: object, **kwargs: object) -> object:
+        result = await real(*args, **kwargs)
+        results.append(result)
+        return result
+
+    setattr(owner, name, noted)
+    return results
+
+
+def count_calls(bench: bench.Bench, name: str) -> list[object]:
+    """Every call of this method of the store from now on, by its arguments."""
+    calls: list[object] = []
+    store: Any = bench.store
+    real = getattr(store, name)
+
+    async def counted(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        return await real(*args, **kwargs)
+
+    setattr(store, name, counted)
+    return calls
+
+
+async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that another thread or process does."""
+    async with asyncio.timeout(seconds):
+        for _ in iter(is_true, True):
+            await asyncio.sleep(0.005)
+
+
+async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+    """The same for what has to be looked up."""
+    async with asyncio.timeout(seconds):
+        while not await is_true():  # noqa: ASYNC110 - rows set no events
+            await asyncio.sleep(0.005)

@@ -13,8 +13,7 @@ from stepkeep.kernel.states import AttemptState, Rollback, RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started
-from tests.operations.scene import NOBODYS, cancel, on, on_several
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, on, on_several, task
 
 UNDONE = Definition(
     name="undone",
@@ -36,7 +35,7 @@ def test_a_cancelled_run_ends_at_once_and_its_worker_is_fenced(database_url: str
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("three", 3))
         [claim] = await bench.claim()
-        reply = await cancel(bench, run_id, reason="changed our minds")
+        reply = await bench.cancel(run_id, reason="changed our minds")
         assert reply.record["state"] is RunState.CANCELLED
         assert await bench.step_states(run_id) == [StepState.CANCELLED] * 3
         assert isinstance(await bench.report(claim), Fenced)
@@ -52,12 +51,12 @@ def test_a_cancelled_run_ends_at_once_and_its_worker_is_fenced(database_url: str
 def test_cancelling_again_changes_nothing_and_a_finished_run_cannot_be_cancelled(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("one", 1))
-        await cancel(bench, run_id)
-        assert (await cancel(bench, run_id)).repeated
+        await bench.cancel(run_id)
+        assert (await bench.cancel(run_id)).repeated
         done = await bench.start(chain("one", 1))
         await bench.work_off()
         with pytest.raises(Conflict, match="already ended") as refused:
-            await cancel(bench, done)
+            await bench.cancel(done)
         assert refused.value.winner is not None
         assert refused.value.winner["state"] is RunState.SUCCEEDED
 
@@ -68,7 +67,7 @@ def test_an_idle_run_can_be_cancelled_also_with_compensation(database_url: str) 
     async def act(bench: Bench) -> None:
         for compensate in (False, True):
             run_id = await bench.start(UNDONE, start_now=False)
-            await cancel(bench, run_id, compensate=compensate)
+            await bench.cancel(run_id, compensate=compensate)
             assert await bench.state(run_id) is RunState.CANCELLED
 
     on(database_url, act)
@@ -80,9 +79,9 @@ def test_cancel_with_compensation_undoes_what_was_done_last_things_first(databas
         for _ in range(2):
             [claim] = await bench.claim()
             await bench.report(claim)
-        await cancel(bench, run_id, compensate=True)
+        await bench.cancel(run_id, compensate=True)
         assert await bench.state(run_id) is RunState.COMPENSATING
-        assert (await cancel(bench, run_id)).repeated, "an undo that began is finished"
+        assert (await bench.cancel(run_id)).repeated, "an undo that began is finished"
         order = []
         while claims := await bench.claim():
             order += [claim.step.no for claim in claims]
@@ -99,7 +98,7 @@ def test_what_is_in_flight_settles_first_and_a_late_success_is_undone_too(databa
     async def act(bench: Bench) -> None:
         run_id = await bench.start(UNDONE)
         [claim] = await bench.claim()
-        await cancel(bench, run_id, compensate=True)
+        await bench.cancel(run_id, compensate=True)
         assert await bench.state(run_id) is RunState.STOPPING
         assert isinstance(await bench.report(claim), Accepted)
         assert await bench.state(run_id) is RunState.COMPENSATING
@@ -115,9 +114,9 @@ def test_a_second_cancel_ends_the_grace_period_and_so_does_its_clock(database_ur
         for impatient in (True, False):
             run_id = await bench.start(plan)
             [claim] = await bench.claim(lease=3600 * SECOND)
-            await cancel(bench, run_id, compensate=True)
+            await bench.cancel(run_id, compensate=True)
             if impatient:
-                await cancel(bench, run_id)
+                await bench.cancel(run_id)
             else:
                 bench.store.clock_offset += 31 * SECOND
                 await sweep(bench.transactor)
@@ -133,7 +132,7 @@ def test_a_cancel_races_the_last_report_and_one_of_them_wins_whole(database_url:
         for number in range(20):
             run_id = await opened[0].start(plan)
             [claim] = await opened[0].claim()
-            both = (opened[0].report(claim), cancel(opened[1], run_id))
+            both = (opened[0].report(claim), opened[1].cancel(run_id))
             await asyncio.gather(*(both if number % 2 else reversed(both)), return_exceptions=True)
             state = await opened[0].state(run_id)
             [step] = await opened[0].step_states(run_id)
@@ -150,7 +149,7 @@ def test_a_run_that_does_not_exist_cannot_be_cancelled_or_run_again(database_url
     async def act(bench: Bench) -> None:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
-                await cancel(bench, run_id)
+                await bench.cancel(run_id)
             with pytest.raises(NotFound):
                 await again(bench, run_id)
 
@@ -168,7 +167,7 @@ def test_a_rerun_is_a_new_run_that_names_the_old_one_and_keeps_what_it_was_given
             correlation_id="order-1",
             labels=b'{"colour":"red"}',
         )
-        await cancel(bench, old)
+        await bench.cancel(old)
         new = (await again(bench, old)).run_id
         assert new != old
         before, after = await bench.store.read_run(TENANT, old), await bench.store.read_run(TENANT, new)

@@ -10,9 +10,8 @@ from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.expire import sweep
 from stepkeep.store.protocol import Lease
-from tests.operations.scene import cancel, on
 from tests.operations.test_log import exported, verdict
-from tests.workbench import SECOND, TENANT, Bench, chain
+from tests.workbench import SECOND, TENANT, Bench, chain, on
 
 HOUR = 3600 * SECOND
 
@@ -72,7 +71,7 @@ def test_a_run_never_ends_before_it_began(database_url: str, back: int) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("one", 1))
         bench.store.clock_offset = -back
-        await cancel(bench, run_id)
+        await bench.cancel(run_id)
         found = await bench.store.read_run(TENANT, run_id)
         assert found is not None
         assert found.run.started_at is not None

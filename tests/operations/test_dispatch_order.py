@@ -9,8 +9,7 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.transact import Claim
-from tests.operations.scene import on
-from tests.workbench import SECOND, Bench, report_of, task
+from tests.workbench import SECOND, Bench, on, report_of, task
 
 
 class OneSlot:

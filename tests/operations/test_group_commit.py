@@ -18,8 +18,7 @@ from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import batch
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.group_commit import Submissions
-from tests.operations.scene import NOBODYS, on
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, task
+from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, gate, on, task
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
 

@@ -13,8 +13,7 @@ from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.transact import Claim
 from stepkeep.store.protocol import Lease
-from tests.operations.scene import Looks, on, send
-from tests.workbench import SECOND, TENANT, Bench, chain, report_of, task
+from tests.workbench import SECOND, TENANT, Bench, chain, count_calls, on, report_of, task
 
 DIAMOND = Definition(
     name="diamond",
@@ -33,12 +32,12 @@ def test_a_chain_is_read_once_and_then_written_from_memory_to_its_end(database_u
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("five", 5))
         claims = await bench.claim()
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         for _ in range(5):
             reply, claims = await go_on(bench, *claims)
             assert isinstance(reply, Accepted)
         assert claims == []
-        assert looks.count == 0
+        assert len(looks) == 0
         assert await bench.state(run_id) is RunState.SUCCEEDED
         assert set(await bench.step_states(run_id)) == {StepState.SUCCEEDED}
 
@@ -54,12 +53,12 @@ def test_what_is_written_from_memory_is_what_would_be_written_after_a_look(datab
         plan = await bench.publish(chain("three", 3))
         run_id, twin = await bench.start(plan, priority=4), await bench.start(plan, priority=4)
         claims = {claim.run_id: claim for claim in await bench.claim(limit=2)}
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         _, [following] = await go_on(bench, claims[run_id])
-        assert looks.count == 0
+        assert len(looks) == 0
         bench.transactor.forget(claims[twin])
         _, [its_following] = await go_on(bench, claims[twin])
-        assert looks.count == 1
+        assert len(looks) == 1
         assert without_names([following.step]) == without_names([its_following.step])
         mine, theirs = await bench.store.read_steps(TENANT, run_id), await bench.store.read_steps(TENANT, twin)
         assert without_names(mine) == without_names(theirs)
@@ -71,11 +70,11 @@ def test_a_run_that_somebody_else_has_changed_is_looked_at_again(database_url: s
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("two", 2))
         [claim] = await bench.claim()
-        await send(bench, run_id, "news")
-        looks = Looks(bench)
+        await bench.send(run_id, "news")
+        looks = count_calls(bench, "change")
         reply, [following] = await go_on(bench, claim)
         assert isinstance(reply, Accepted)
-        assert looks.count == 1
+        assert len(looks) == 1
         assert following.step.no == 1
         assert len(await bench.store.read_messages(TENANT, run_id)) == 1
 
@@ -87,11 +86,11 @@ def test_a_report_is_refused_only_after_a_look(database_url: str) -> None:
         await bench.start(chain("two", 2))
         [claim] = await bench.claim(lease=5 * SECOND)
         bench.store.clock_offset += 6 * SECOND
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         reply, claims = await go_on(bench, claim)
         assert isinstance(reply, Fenced)
         assert claims == []
-        assert looks.count == 1
+        assert len(looks) == 1
 
     on(database_url, act)
 
@@ -113,10 +112,10 @@ def test_a_failed_attempt_is_told_from_memory_and_its_retry_goes_on_as_ever(data
     async def act(bench: Bench) -> None:
         run_id = await bench.start(chain("two", 2))
         [claim] = await bench.claim()
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         again = Failed(category=Category.TRANSIENT, error="not now", delay=0)
         assert isinstance(await bench.report(claim, again), Accepted)
-        assert looks.count == 0
+        assert len(looks) == 0
         [second] = await bench.claim()
         assert (second.step.no, second.step.fence, second.step.attempts) == (0, 2, 1)
         _, [following] = await go_on(bench, second)
@@ -132,10 +131,10 @@ def test_where_two_steps_of_a_run_are_held_each_report_looks(database_url: str) 
         [root] = await bench.claim()
         _, both = await go_on(bench, root)
         assert len(both) == 2
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         for claim in both:
             _, following = await go_on(bench, claim)
-        assert looks.count == 2
+        assert len(looks) == 2
         await go_on(bench, *following)
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
@@ -149,9 +148,9 @@ def test_a_clock_that_was_read_long_ago_is_read_again(database_url: str) -> None
         clock = bench.transactor.clock
         ours = clock._monotonic
         clock._monotonic = lambda: ours() + 10
-        looks = Looks(bench)
+        looks = count_calls(bench, "change")
         reply, _ = await go_on(bench, claim)
         assert isinstance(reply, Accepted)
-        assert looks.count == 1
+        assert len(looks) == 1
 
     on(database_url, act)

@@ -14,8 +14,7 @@ from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations.decisions import MAX_PAYLOAD_BYTES
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.start import start_idle
-from tests.operations.scene import NOBODYS, cancel, on, on_several, send
-from tests.workbench import SECOND, TENANT, Bench, chain, gate, task
+from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
 PAID = Definition(name="paid", version=1, steps=(gate("wait", wait=Wait(event="paid")), task("ship", 1, ["wait"])))
 LATER = Definition(name="later", version=1, steps=(task("pack"), gate("wait", 1, ["pack"], wait=Wait(event="paid"))))
@@ -36,9 +35,9 @@ def test_a_message_ends_the_wait_for_it_and_is_its_output(database_url: str) -> 
     async def act(bench: Bench) -> None:
         run_id = await bench.start(PAID)
         assert await bench.state(run_id) is RunState.BLOCKED
-        await send(bench, run_id, "shipped", b"1")
+        await bench.send(run_id, "shipped", b"1")
         assert await bench.state(run_id) is RunState.BLOCKED
-        reply = await send(bench, run_id, "paid", b'{"amount":7}')
+        reply = await bench.send(run_id, "paid", b'{"amount":7}')
         assert reply.record["consumed_by"] == 0
         assert await outputs(bench, run_id, 0) == {"amount": 7}
         await bench.work_off()
@@ -51,7 +50,7 @@ def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_f
     async def act(bench: Bench) -> None:
         run_id = await bench.start(LATER)
         for number in range(3):
-            reply = await send(bench, run_id, "paid", str(number).encode())
+            reply = await bench.send(run_id, "paid", str(number).encode())
             assert reply.record["consumed_by"] is None
         await bench.work_off()
         assert await bench.state(run_id) is RunState.SUCCEEDED
@@ -64,7 +63,7 @@ def test_an_early_message_is_kept_until_somebody_waits_and_the_oldest_is_taken_f
 def test_a_message_to_an_idle_run_is_kept_for_its_life(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(PAID, start_now=False)
-        await send(bench, run_id, "paid", b"5")
+        await bench.send(run_id, "paid", b"5")
         assert await bench.state(run_id) is RunState.IDLE
         await start_idle(bench.transactor, run_id, tenant=TENANT, actor="somebody")
         assert await outputs(bench, run_id, 0) == 5
@@ -76,7 +75,7 @@ def test_a_handler_that_parks_finds_the_message_that_came_while_it_ran(database_
     async def act(bench: Bench) -> None:
         run_id = await bench.start(ONE)
         [claim] = await bench.claim()
-        await send(bench, run_id, "paid", b'"now"')
+        await bench.send(run_id, "paid", b'"now"')
         await bench.report(claim, Waiting(event="paid"))
         assert await bench.step_states(run_id) == [StepState.READY]
         [again] = await bench.claim()
@@ -94,12 +93,12 @@ def test_the_same_message_again_changes_nothing(database_url: str) -> None:
     async def act(opened: list[Bench]) -> None:
         run_id = await opened[0].start(LATER)
         replies = await asyncio.gather(
-            *(send(opened[place % len(opened)], run_id, "paid", b"1", message_id="m-1") for place in range(30))
+            *(opened[place % len(opened)].send(run_id, "paid", b"1", message_id="m-1") for place in range(30))
         )
         assert sum(not reply.repeated for reply in replies) == 1
         assert len(await opened[0].store.read_messages(TENANT, run_id)) == 1
         await opened[0].work_off()
-        reply = await send(opened[1], run_id, "paid", b"1", message_id="m-1")
+        reply = await opened[1].send(run_id, "paid", b"1", message_id="m-1")
         assert reply.repeated, "also after it was consumed, and after the run has ended"
 
     on_several(database_url, 3, act)
@@ -113,7 +112,7 @@ def test_of_many_messages_at_once_each_wait_takes_exactly_one(database_url: str)
     async def act(opened: list[Bench]) -> None:
         run_id = await opened[0].start(waits)
         replies = await asyncio.gather(
-            *(send(opened[place % len(opened)], run_id, "go", str(place).encode()) for place in range(20)),
+            *(opened[place % len(opened)].send(run_id, "go", str(place).encode()) for place in range(20)),
             return_exceptions=True,
         )
         taken = [reply.record["consumed_by"] for reply in replies if not isinstance(reply, BaseException)]
@@ -130,7 +129,7 @@ def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database
         for _ in range(20):
             run_id = await opened[0].start(plan)
             [claim] = await opened[0].claim()
-            await asyncio.gather(opened[0].report(claim, Waiting(event="paid")), send(opened[1], run_id, "paid", b"1"))
+            await asyncio.gather(opened[0].report(claim, Waiting(event="paid")), opened[1].send(run_id, "paid", b"1"))
             assert await opened[0].step_states(run_id) == [StepState.READY]
             [again] = await opened[0].claim()
             await opened[0].report(again)
@@ -141,9 +140,9 @@ def test_a_message_races_the_report_that_waits_for_it_and_is_never_lost(database
 def test_a_late_message_is_refused_by_a_run_that_has_ended(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(PAID)
-        await cancel(bench, run_id)
+        await bench.cancel(run_id)
         with pytest.raises(Conflict, match="takes no more messages"):
-            await send(bench, run_id, "paid")
+            await bench.send(run_id, "paid")
 
     on(database_url, act)
 
@@ -161,7 +160,7 @@ def test_a_message_after_the_deadline_of_its_wait_does_not_bring_it_back(databas
         await sweep(bench.transactor)
         assert await bench.state(run_id) is RunState.FAILED
         with pytest.raises(Conflict):
-            await send(bench, run_id, "paid")
+            await bench.send(run_id, "paid")
 
     on(database_url, act)
 
@@ -170,7 +169,7 @@ def test_a_run_that_does_not_exist_takes_no_message(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
-                await send(bench, run_id, "paid")
+                await bench.send(run_id, "paid")
 
     on(database_url, act)
 
@@ -179,12 +178,12 @@ def test_one_bad_message_is_refused_alone_among_good_ones(database_url: str) -> 
     async def act(bench: Bench) -> None:
         plan = await bench.publish(PAID)
         runs = [await bench.start(plan) for _ in range(9)]
-        good = [send(bench, run_id, "paid", b"1") for run_id in runs]
+        good = [bench.send(run_id, "paid", b"1") for run_id in runs]
         replies = await asyncio.gather(
             *good[:4],
-            send(bench, runs[0], "paid", b"1", message_id="a\x00b"),
-            send(bench, NOBODYS, "paid"),
-            send(bench, runs[0], "paid", b"x" * (MAX_PAYLOAD_BYTES + 1)),
+            bench.send(runs[0], "paid", b"1", message_id="a\x00b"),
+            bench.send(NOBODYS, "paid"),
+            bench.send(runs[0], "paid", b"x" * (MAX_PAYLOAD_BYTES + 1)),
             *good[4:],
             return_exceptions=True,
         )

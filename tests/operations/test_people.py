@@ -14,8 +14,7 @@ from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.operations import decisions
 from stepkeep.operations.expire import sweep
-from tests.operations.scene import NOBODYS, approve, cancel, on, on_several, reject
-from tests.workbench import SECOND, TENANT, Bench, chain, gate, task
+from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval()), task("ship", 1, ["sign"])))
 TWO = Definition(
@@ -34,7 +33,7 @@ TOKEN = "a token that was handed out"
 def test_an_approval_opens_the_way_and_says_who_gave_it(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED)
-        reply = await approve(bench, run_id, by="ann", comment="gut so – ✓\nzweite Zeile")
+        reply = await bench.approve(run_id, by="ann", comment="gut so – ✓\nzweite Zeile")
         assert reply.record["step"] == "sign"
         assert (reply.record["decision"], reply.record["by"]) == ("approved", "ann")
         assert await bench.work_off() == 1
@@ -46,7 +45,7 @@ def test_an_approval_opens_the_way_and_says_who_gave_it(database_url: str) -> No
 def test_a_rejection_fails_the_gate_and_the_run(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED)
-        await reject(bench, run_id, by="ann", comment="not like this")
+        await bench.reject(run_id, by="ann", comment="not like this")
         assert await bench.step_states(run_id) == [StepState.FAILED, StepState.CANCELLED]
         found = await bench.store.read_run(TENANT, run_id)
         assert found is not None
@@ -58,8 +57,8 @@ def test_a_rejection_fails_the_gate_and_the_run(database_url: str) -> None:
 def test_the_same_decision_by_the_same_person_again_changes_nothing(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED)
-        first = await approve(bench, run_id, "sign", by="ann")
-        for again in (await approve(bench, run_id, "sign", by="ann"), await approve(bench, run_id, by="ann")):
+        first = await bench.approve(run_id, "sign", by="ann")
+        for again in (await bench.approve(run_id, "sign", by="ann"), await bench.approve(run_id, by="ann")):
             assert again.repeated
             assert again.record == first.record
 
@@ -69,8 +68,8 @@ def test_the_same_decision_by_the_same_person_again_changes_nothing(database_url
 def test_any_other_decision_is_a_conflict_that_names_the_winner(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED)
-        await approve(bench, run_id, "sign", by="ann")
-        for loser in (approve(bench, run_id, "sign", by="bob"), reject(bench, run_id, "sign", by="ann")):
+        await bench.approve(run_id, "sign", by="ann")
+        for loser in (bench.approve(run_id, "sign", by="bob"), bench.reject(run_id, "sign", by="ann")):
             with pytest.raises(Conflict, match="approved by ann first") as refused:
                 await loser
             assert refused.value.winner is not None
@@ -82,14 +81,14 @@ def test_any_other_decision_is_a_conflict_that_names_the_winner(database_url: st
 def test_a_double_click_never_passes_the_next_gate(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(TWO)
-        await approve(bench, run_id, by="ann")
+        await bench.approve(run_id, by="ann")
         with pytest.raises(Conflict, match="now second is open") as refused:
-            await approve(bench, run_id, by="ann")
+            await bench.approve(run_id, by="ann")
         assert refused.value.winner is not None
         assert refused.value.winner["step"] == "first"
-        assert (await approve(bench, run_id, "first", by="ann")).repeated
+        assert (await bench.approve(run_id, "first", by="ann")).repeated
         assert await bench.state(run_id) is RunState.BLOCKED
-        await approve(bench, run_id, "second", by="ann")
+        await bench.approve(run_id, "second", by="ann")
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
     on(database_url, act)
@@ -99,9 +98,9 @@ def test_with_several_gates_open_the_one_that_is_meant_must_be_named(database_ur
     async def act(bench: Bench) -> None:
         run_id = await bench.start(PARALLEL)
         with pytest.raises(Conflict, match="left, right"):
-            await approve(bench, run_id)
-        await approve(bench, run_id, "left")
-        await approve(bench, run_id, "right")
+            await bench.approve(run_id)
+        await bench.approve(run_id, "left")
+        await bench.approve(run_id, "right")
         assert await bench.state(run_id) is RunState.SUCCEEDED
 
     on(database_url, act)
@@ -112,7 +111,9 @@ def test_of_many_people_at_one_gate_one_wins_and_the_others_hear_who(database_ur
         run_id = await opened[0].start(SIGNED)
         replies = await asyncio.gather(
             *(
-                (approve if place % 2 else reject)(opened[place % len(opened)], run_id, "sign", by=f"person-{place}")
+                (Bench.approve if place % 2 else Bench.reject)(
+                    opened[place % len(opened)], run_id, "sign", by=f"person-{place}"
+                )
                 for place in range(30)
             ),
             return_exceptions=True,
@@ -129,18 +130,18 @@ def test_what_is_no_open_gate_cannot_be_decided(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED)
         with pytest.raises(Conflict, match="no approval gate"):
-            await approve(bench, run_id, "ship")
+            await bench.approve(run_id, "ship")
         with pytest.raises(NotFound, match="Its steps: sign, ship"):
-            await approve(bench, run_id, "sing")
+            await bench.approve(run_id, "sing")
         plain = await bench.start(chain("plain", 1))
         with pytest.raises(Conflict, match="no open gate"):
-            await approve(bench, plain)
+            await bench.approve(plain)
         unopened = await bench.start(TWO)
         with pytest.raises(Conflict, match="not open yet"):
-            await approve(bench, unopened, "second")
-        await cancel(bench, unopened)
+            await bench.approve(unopened, "second")
+        await bench.cancel(unopened)
         with pytest.raises(Conflict) as refused:
-            await approve(bench, unopened, "first")
+            await bench.approve(unopened, "first")
         assert refused.value.winner is not None
         assert refused.value.winner["decision"] == "cancelled"
 
@@ -155,7 +156,7 @@ def test_who_comes_after_the_deadline_learns_that_it_passed(database_url: str) -
         bench.store.clock_offset = 61 * SECOND
         await sweep(bench.transactor)
         with pytest.raises(Conflict) as refused:
-            await approve(bench, run_id, "sign")
+            await bench.approve(run_id, "sign")
         assert refused.value.winner is not None
         assert refused.value.winner["decision"] == "expired"
 
@@ -166,7 +167,7 @@ def test_a_run_that_does_not_exist_has_no_gate(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         for run_id in (NOBODYS, "nothing-like-an-id"):
             with pytest.raises(NotFound):
-                await approve(bench, run_id)
+                await bench.approve(run_id)
             with pytest.raises(NotFound):
                 await complete(bench, run_id)
 

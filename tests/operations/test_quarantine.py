@@ -14,8 +14,7 @@ from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.quarantine import quarantine, quarantined, release
 from stepkeep.operations.retention import Policy, prune
 from tests.damage import damage
-from tests.operations.scene import NOBODYS, on
-from tests.workbench import SECOND, TENANT, Bench, chain
+from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, on
 
 BY: dict[str, Any] = {"tenant": TENANT, "actor": "ann", "reason": "it does harm"}
 

@@ -32,8 +32,7 @@ from stepkeep.operations.retention import Policy, Pruned, first_id_at, prune, re
 from stepkeep.operations.start import StartRequest
 from stepkeep.store.protocol import RunFilter
 from tests.databases import database_url  # noqa: F401 - a fixture
-from tests.operations.scene import cancel, on, on_several, send
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, task
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
 DAY = 86_400 * SECOND
 EVERYTHING = Policy(keep=0)
@@ -97,8 +96,8 @@ def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: 
     async def act(bench: Bench) -> str:
         run = await bench.start(SIGNED, b'{"email": "a@b.c"}', business_key="order-7", labels=b'{"team":"x"}')
         await bench.work_off()
-        await send(bench, run, "paid", b'{\n"amount": 12}')
-        await cancel(bench, run)
+        await bench.send(run, "paid", b'{\n"amount": 12}')
+        await bench.cancel(run)
         await pruned(bench, EVERYTHING, tmp_path)
         return run
 
@@ -138,7 +137,7 @@ def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> N
         await bench.work_off()
         bench.store.clock_offset += 20 * DAY
         second = await finished(bench, 2)
-        await cancel(bench, waiting)
+        await bench.cancel(waiting)
         bench.store.clock_offset += 15 * DAY
         done = await pruned(bench, Policy(older_than=30 * DAY), tmp_path)
         assert done.deleted == 2

@@ -12,7 +12,7 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotFound
-from tests.operations.scene import NOBODYS
+from tests.workbench import NOBODYS
 
 ORDER = sk.Workflow("order", version=1)
 ORDER.approval("sign")

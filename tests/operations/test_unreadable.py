@@ -20,8 +20,7 @@ from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import Lease, RunFilter
 from tests.damage import damage
-from tests.operations.scene import on
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, report_of, task
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, report_of, task
 
 SIGNED = Definition(name="signed", version=1, steps=(gate("sign", approval=Approval(deadline=60 * SECOND)),))
 

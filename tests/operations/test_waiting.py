@@ -15,7 +15,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotFound, StoreUnavailable
 from stepkeep.operations import waiting
 from stepkeep.operations.waiting import RunWaiter
-from tests.operations.scene import NOBODYS
+from tests.workbench import NOBODYS, results_of, until
 
 NEVER = 3600.0
 
@@ -66,8 +66,9 @@ def test_a_hint_ends_the_wait_without_another_look(database_url: str, monkeypatc
                 while not engine.store.notifier.is_connected:  # noqa: ASYNC110 - a notifier tells nobody when it begins to hear
                     await asyncio.sleep(0.01)
                 run_id = (await engine.start(greeting())).run_id
+                reads = results_of(engine.store, "read_states")
                 wait = asyncio.create_task(engine.wait(run_id))
-                await asyncio.sleep(0.1)
+                await until(lambda: len(reads) > 0)
                 async with a_worker_elsewhere(database_url):
                     assert (await wait).state == "succeeded"
             stop()
@@ -142,8 +143,9 @@ def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
         async with AsyncEngine(database_url) as engine:
             run_id = (await engine.start(signed())).run_id
             together = RunWaiter(engine.store)
+            reads = results_of(engine.store, "read_states")
             waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
-            await asyncio.sleep(0.05)
+            await until(lambda: len(reads) > 0)
             await together.close()
             with pytest.raises(StoreUnavailable):
                 await waited

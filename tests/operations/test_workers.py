@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations import workers
-from tests.operations.scene import on
-from tests.workbench import TENANT, Bench
+from tests.workbench import TENANT, Bench, on
 
 
 def test_a_draining_worker_that_was_thought_lost_says_goodbye_all_the_same(database_url: str) -> None:

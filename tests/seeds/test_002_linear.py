@@ -204,8 +204,8 @@ def test_a_claim_takes_a_ready_step_under_a_lease(url: str) -> None:
         run_id = await begin(bench, workflow("VALIDATE", "SHIP", leaseSeconds=45))
         (claim,) = await bench.claim(50)
         _, (row, following) = await rows(bench, run_id)
-        assert bench.worker is not None
-        assert (row["status"], row["locked_by"]) == ("RUNNING", bench.worker.id)
+        assert bench.registered is not None
+        assert (row["status"], row["locked_by"]) == ("RUNNING", bench.registered.id)
         assert claim.step.due_at == claim.claimed_at + 45 * SECOND
         assert row["locked_until"] is not None
         assert following["status"] == "PENDING"

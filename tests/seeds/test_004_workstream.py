@@ -98,9 +98,9 @@ def test_queued_to_running_assigns_a_worker_and_sets_started_at(url: str) -> Non
         )  # fmt: skip
         await floor.claim()
         line = arrow(await floor.log(), "build", "queued", "running")
-        assert floor.bench.worker is not None
+        assert floor.bench.registered is not None
         running = await floor.shown("build")
-        assert line["metadata"]["worker"] == running["state"]["assigned_worker"] == floor.bench.worker.id
+        assert line["metadata"]["worker"] == running["state"]["assigned_worker"] == floor.bench.registered.id
         assert running["state"]["started_at"] == line["timestamp"]
         assert running["execution"]["timeout_seconds"] == 7
 

@@ -96,10 +96,10 @@ def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str
         )  # fmt: skip
         assert (build["resource_requirements"], build["schema_version"]) == ({"repo": "exclusive"}, "2.0")
         assert build["worker_requirements"] == {"capabilities": [], "min_version": None}
-        assert floor.bench.worker is not None
+        assert floor.bench.registered is not None
         state = build["state"]
         assert (state["assigned_worker"], state["retry_count"], state["last_error"]) == (
-            floor.bench.worker.id, 1, "exit status 1",
+            floor.bench.registered.id, 1, "exit status 1",
         )  # fmt: skip
         assert state["created_at"] <= state["started_at"]
         assert state["completed_at"] is None

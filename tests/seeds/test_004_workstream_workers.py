@@ -107,15 +107,15 @@ def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_ta
     async def act(floor: Floor) -> None:
         await floor.start(workstream(task("build")))
         await floor.claim()
-        assert floor.bench.worker is not None
-        lost = await workers.mark_busy(floor.store, floor.bench.worker)
+        assert floor.bench.registered is not None
+        lost = await workers.mark_busy(floor.store, floor.bench.registered)
         await floor.pass_time(29)
         assert (await life(floor, lost))[-1] == "busy", "two missed are not three"
         await floor.pass_time(2)
         line = arrow(await floor.worker_log(lost.id), "busy", "unresponsive")
         assert (line["trigger"], line["severity"]) == ("health_check_timeout", "error")
         assert (await floor.life("build"))[-2:] == ["retrying", "queued"]
-        floor.bench.worker = None
+        floor.bench.registered = None
         assert await floor.claim() == ["build"], "another worker takes it"
         await floor.report("build")
         both = together(await floor.log(), await floor.worker_log(lost.id))
@@ -155,8 +155,8 @@ def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_ar
     async def act(floor: Floor) -> None:
         await floor.start(workstream(task("build")))
         await floor.claim()
-        assert floor.bench.worker is not None
-        before = await workers.mark_busy(floor.store, floor.bench.worker)
+        assert floor.bench.registered is not None
+        before = await workers.mark_busy(floor.store, floor.bench.registered)
         await floor.pass_time(31)
         back = await workers.beat(floor.store, before)
         assert (back.id, back.incarnation, back.state) == (before.id, before.incarnation + 1, WorkerState.IDLE)

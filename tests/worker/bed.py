@@ -9,20 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.workbench import TENANT, benches
 
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Definition, Dependency, Handler, StepDefinition
 from stepkeep.kernel.rows import Attempt, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
-from stepkeep.operations.publish import publish
-from stepkeep.operations.start import Starter, StartRequest
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.connect import connect
-from stepkeep.store.protocol import Store
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
+from stepkeep_lab.storecheck import bench
 
-TENANT = "default"
 QUICK = Settings(concurrency=16, sweep=0.02, idle_poll=0.02, heartbeat=0.2, refresh_queues=0.2, grace=5.0)
 
 
@@ -32,13 +29,11 @@ def step(name: str, *after: str, order: int = 0, uses: str | None = None, **fiel
     return StepDefinition(name=name, order=order, depends_on=tuple(Dependency(step=each) for each in after), **fields)
 
 
-class Bed:
-    """One store, one transactor, one registry."""
+class Bed(bench.Bench):
+    """One opening of a database with a registry, for workers."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.transactor = Transactor(store)
-        self.starter = Starter(self.transactor)
+    def __init__(self, transactor: Transactor) -> None:
+        super().__init__(transactor)
         self.registry = Registry()
 
     def handler(self, name: str, function: Any, **fields: Any) -> None:
@@ -49,12 +44,10 @@ class Bed:
 
     async def start(self, *steps: StepDefinition, given: Any = None, name: str = "flow", **fields: Any) -> str:
         definition = Definition(name=name, version=1, steps=steps, **fields)
-        plan = await publish(self.transactor, definition, tenant=TENANT, actor="tests")
-        return await self.start_again(plan, given)
+        return await self.start_again(await self.publish(definition), given)
 
     async def start_again(self, plan: Any, given: Any = None) -> str:
-        request = StartRequest(plan=plan, tenant=TENANT, actor="tests", input=msgspec.json.encode(given))
-        return (await self.starter.start(request)).run_id
+        return (await self.begin(plan, input=msgspec.json.encode(given))).run_id
 
     async def run(self, run_id: str) -> Run:
         record = await self.store.read_run(TENANT, run_id)
@@ -102,29 +95,10 @@ class Bed:
         assert await self.store.stuck_runs() == []
 
 
-def count_calls(bed: Bed, name: str) -> list[object]:
-    """Every call of this method of the store from now on, by its arguments."""
-    calls: list[object] = []
-    store: Any = bed.store
-    real = getattr(store, name)
-
-    async def counted(*args: object, **kwargs: object) -> object:
-        calls.append(args)
-        return await real(*args, **kwargs)
-
-    setattr(store, name, counted)
-    return calls
-
-
 @asynccontextmanager
 async def bed_on(url: str) -> AsyncIterator[Bed]:
-    store = connect(url)
-    await store.open()
-    try:
-        await store.migrate()
-        yield Bed(store)
-    finally:
-        await store.close()
+    async with benches(url) as [bench]:
+        yield Bed(bench.transactor)
 
 
 Body = Callable[[Bed], Awaitable[None]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,20 +110,6 @@ async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during:
 
 def outcome_of(job: Job, settings: Settings | None = None) -> Outcome:
     return asyncio.run(outcomes([job], settings))[0]
-
-
-async def until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait for something that another thread or process does."""
-    async with asyncio.timeout(seconds):
-        for _ in iter(is_true, True):
-            await asyncio.sleep(0.005)
-
-
-async def eventually(is_true: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
-    """The same for what has to be looked up."""
-    async with asyncio.timeout(seconds):
-        while not await is_true():  # noqa: ASYNC110 - rows set no events
-            await asyncio.sleep(0.005)
 
 
 def is_gone(pid: int) -> bool:

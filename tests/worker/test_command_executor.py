@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes, until
+from tests.workbench import until
+from tests.worker.making import RUN, a_job, is_gone, outcome_of, outcomes
 
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Command, Completion

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.workbench import until
 from tests.worker.bed import QUICK, Bed, On, step
-from tests.worker.making import handler_job, until
+from tests.worker.making import handler_job
 
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.events import StepReported

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.workbench import until
 from tests.worker.loopback import Server
-from tests.worker.making import RUN, a_job, handler_job, outcome_of, until
+from tests.worker.making import RUN, a_job, handler_job, outcome_of
 
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput

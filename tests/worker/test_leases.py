@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, TENANT, Bed, On, count_calls, step
-from tests.worker.making import eventually, until
+from tests.workbench import count_calls, eventually, results_of, until
+from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
 from stepkeep.errors import StoreUnavailable
 from stepkeep.kernel.definition import Command, Retry
@@ -23,6 +23,8 @@ from stepkeep.worker.loop import WATCH, Worker
 from stepkeep.worker.runtime import Runtime
 
 SHORT = replace(QUICK, lease=600_000)
+RENEWALS = 4
+"""A lease is renewed when a third of it has passed: after so many it would have expired without them."""
 ONCE = Retry(max_attempts=1)
 
 
@@ -38,40 +40,37 @@ async def serving(worker: Worker, body: Callable[[], Awaitable[None]], grace: fl
 
 
 # -- renewal -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("blocking", [False, True])
-def test_an_attempt_that_outlives_its_lease_keeps_it_while_its_worker_lives(on_store: On, blocking: bool) -> None:
+@pytest.mark.parametrize("kind", ["async", "blocking", "blocks its own loop"])
+def test_an_attempt_that_outlives_its_lease_keeps_it_while_its_worker_lives(on_store: On, kind: str) -> None:
     async def body(bed: Bed) -> None:
-        calls = []
+        calls, outlived = [], threading.Event()
 
         async def slow() -> str:
             calls.append(1)
-            await asyncio.sleep(1.5)
+            await until(outlived.is_set)
             return "done"
+
+        async def rude() -> str:
+            return slow_in_thread()
 
         def slow_in_thread() -> str:
             calls.append(1)
-            time.sleep(1.5)
+            outlived.wait(20)
             return "done"
 
-        bed.handler("slow", slow_in_thread if blocking else slow)
+        bed.handler("slow", {"async": slow, "blocking": slow_in_thread, "blocks its own loop": rude}[kind])
         run_id = await bed.start(step("slow"))
-        assert await bed.finish(run_id, settings=SHORT) is RunState.SUCCEEDED
+        renewals = results_of(bed.store, "renew")
+
+        async def outlive() -> None:
+            await until(lambda: len(renewals) >= RENEWALS)
+            outlived.set()
+            await eventually(bed.ended(run_id))
+
+        await serving(bed.worker(SHORT), outlive)
+        assert (await bed.run(run_id)).state is RunState.SUCCEEDED
         assert len(calls) == 1
         assert [attempt.state for attempt in await bed.attempts(run_id)] == [AttemptState.SUCCEEDED]
-
-    on_store(body)
-
-
-def test_a_handler_that_blocks_its_own_loop_keeps_its_lease(on_store: On) -> None:
-    async def body(bed: Bed) -> None:
-        async def rude() -> str:
-            time.sleep(1.5)  # noqa: ASYNC251 - that is the point
-            return "done"
-
-        bed.handler("rude", rude)
-        run_id = await bed.start(step("rude"))
-        assert await bed.finish(run_id, settings=SHORT) is RunState.SUCCEEDED
-        assert len(await bed.attempts(run_id)) == 1
 
     on_store(body)
 
@@ -135,11 +134,13 @@ def test_a_result_that_comes_after_the_lease_ran_out_is_refused_even_if_nobody_t
         run_id = await bed.start(step("late", retry=ONCE))
         settings = replace(QUICK, sweep=3600.0)
 
+        reports = results_of(bed.transactor, "report")
+
         async def be_late() -> None:
             await until(started.is_set)
             bed.store.clock_offset += 31_000_000
             release.set()
-            await asyncio.sleep(0.2)
+            await until(lambda: len(reports) > 0)
             assert (await bed.steps(run_id))[0].state is StepState.RUNNING
             assert await bed.attempts(run_id) == []
 
@@ -280,7 +281,8 @@ def test_a_thread_that_runs_too_long_is_timed_out_at_once_and_keeps_its_slot_unt
                 return len(await bed.attempts(run_id)) == 1
 
             await eventually(was_timed_out)
-            await asyncio.sleep(0.1)
+            sweeps = results_of(bed.store, "find_due")
+            await until(lambda: len(sweeps) >= 4)
             assert running == ["first"], "the only slot is still taken"
             release.set()
             await eventually(bed.ended(run_id))
@@ -394,10 +396,11 @@ def test_being_told_to_stop_again_ends_the_grace_at_once(on_store: On) -> None:
 def test_a_draining_worker_keeps_its_leases_alive(on_store: On) -> None:
     async def body(bed: Bed) -> None:
         started = threading.Event()
+        renewals = results_of(bed.store, "renew")
 
         async def slow() -> str:
             started.set()
-            await asyncio.sleep(1.5)
+            await until(lambda: len(renewals) >= RENEWALS)
             return "done"
 
         bed.handler("slow", slow)

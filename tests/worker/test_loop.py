@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, TENANT, Bed, On, count_calls, step
-from tests.worker.making import eventually
+from tests.workbench import count_calls, eventually
+from tests.worker.bed import QUICK, TENANT, Bed, On, step
 
 from stepkeep.errors import InvalidInput, InvariantBroken
 from stepkeep.kernel.definition import Command, Completion, Handler, Retry, Rule, Undo

@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.workbench import eventually, until
 from tests.worker import process_handlers
 from tests.worker.bed import QUICK, Bed, On, step
 from tests.worker.hostile import UNPRINTABLE, UNSTORABLE, OddResponse, OddStepError, SaysNothing, SpoiltStepError
-from tests.worker.making import eventually, handler_job, is_gone, outcome_of, outcomes, until
+from tests.worker.making import handler_job, is_gone, outcome_of, outcomes
 
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Retry

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import apsw
 from msgspec.structs import replace
+from tests.workbench import eventually, until
 from tests.worker.bed import QUICK, TENANT, Bed, on_sqlite, step
-from tests.worker.making import eventually, until
 
 from stepkeep.kernel.states import AttemptState, RunState, StepState, WorkerState
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.workbench import until
 from tests.worker import process_handlers
-from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes, until
+from tests.worker.making import RUN, a_job, handler_job, is_gone, outcome_of, outcomes
 
 from stepkeep.definition.apps import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry

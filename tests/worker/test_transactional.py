@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.workbench import eventually, until
 from tests.worker.bed import Bed, On, step
-from tests.worker.making import eventually, until
 from tests.worker.test_leases import serving
 
 from stepkeep.errors import Contended, StoreUnavailable

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.workbench import eventually, until
 from tests.worker.bed import Bed, On, step
-from tests.worker.making import eventually, until
 from tests.worker.test_leases import serving
 from tests.worker.test_transactional import count, insert, insert_async, make_table
 

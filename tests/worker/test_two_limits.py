@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.workbench import eventually, until
 from tests.worker.bed import QUICK, TENANT, Bed, On, step
-from tests.worker.making import eventually, until
 
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.decision import Claimer

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
-from tests.worker.bed import QUICK, Bed, bed_on, count_calls, step
-from tests.worker.making import eventually, until
+from tests.workbench import count_calls, eventually, until
+from tests.worker.bed import QUICK, Bed, bed_on, step
 
 from stepkeep.store.protocol import Notification
 from stepkeep.worker.polling import Pace
@@ -49,11 +49,14 @@ def test_a_sleeping_worker_comes_when_a_run_is_started_elsewhere(database_url: s
     asyncio.run(go())
 
 
-def test_a_sleeping_worker_comes_for_a_queue_that_it_has_never_heard_of(database_url: str) -> None:
+def test_a_sleeping_worker_comes_for_a_queue_that_it_has_never_heard_of(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepkeep.worker.loop.NEWS", 0.0)
+
     async def go() -> None:
         async with asleep(database_url) as (mine, theirs):
             theirs.handler("novel", lambda: 2)
-            await asyncio.sleep(0.6)
             await until_ended(mine, await mine.start(step("novel"), name="novel"))
 
     asyncio.run(go())

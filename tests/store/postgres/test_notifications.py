@@ -1,6 +1,5 @@
 """Hints by NOTIFY: with the commit they speak of or after it, heard again after a cut, given up behind a pooler."""
 
-import asyncio
 import logging
 
 import asyncpg
@@ -9,6 +8,7 @@ from tests.store.conftest import opened
 from tests.store.listening import Ear, listening, ready_to_hear
 from tests.store.postgres.conftest import session
 from tests.store.values import QUEUE, SECOND, new_run, ready, save
+from tests.workbench import results_of, until
 
 from stepkeep.errors import Contended
 from stepkeep.store.protocol import Basis, Loaded, Notification, Store, Write
@@ -96,5 +96,6 @@ async def test_behind_a_pooler_in_transaction_mode_polling_is_left_to_do_it(
 
 
 async def _probed_several_times(store: Store, ear: Ear) -> None:
-    await asyncio.sleep(1.5)
+    probes = results_of(store.notifier, "_probe")
+    await until(lambda: len(probes) >= 3)
     assert not any(hint.topics is None for hint in ear.heard)

@@ -1,6 +1,6 @@
-"""A test bench: one open database, with the operations of workers and people as one call each.
+"""A test bench: one open database, with the operations of workers as one call each.
 
-All checks of this package use it; it decides and checks nothing.
+It decides and checks nothing. The checks of this package use it, and `tests/workbench.py` builds on it.
 """
 
 from __future__ import annotations
@@ -43,34 +43,39 @@ NAMES: dict[int, str] = {}
 class Bench:
     """One opening of a database, as a process would have it."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        # Between two readings of the database's clock no time passes, or two stores would tell different times.
-        self.transactor = Transactor(store, monotonic=float)
+    def __init__(self, transactor: Transactor) -> None:
+        self.transactor = transactor
+        self.store: Store = transactor.store
         self.starter = Starter(self.transactor)
-        self.worker: Worker | None = None
+        self.registered: Worker | None = None
 
     async def publish(self, definition: Definition, tenant: str = TENANT) -> Plan:
         return await publish(self.transactor, definition, tenant=tenant, actor=ACTOR)
 
-    async def start(self, plan: Plan, **options: Any) -> Started:
+    async def begin(self, plan: Plan, **options: Any) -> Started:
+        """Start a run of a published definition."""
         given = {"tenant": TENANT, "actor": ACTOR, "input": b"{}", **options}
         return await self.starter.start(StartRequest(plan=plan, **given))
 
     async def claimer(self, slots: int = 0, lease: int | None = None) -> Claimer:
-        if self.worker is None:
-            self.worker = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
+        if self.registered is None:
+            self.registered = await workers.register(self.store, tenant=TENANT, app="bench", capacity=100)
         queues = frozenset(queue for queue, _ in await self.store.list_queues(TENANT))
-        NAMES[self.worker.no] = self.worker.id
-        return Claimer(actor=self.worker.id, worker=self.worker.no, lease=lease, slots=slots, queues=queues)
+        NAMES[self.registered.no] = self.registered.id
+        return Claimer(actor=self.registered.id, worker=self.registered.no, lease=lease, slots=slots, queues=queues)
 
     async def claim(self, limit: int = 1, lease: int | None = None) -> list[Claim]:
         return await self.transactor.claim(await self.claimer(lease=lease), limit=limit)
 
-    async def report(self, claims: Sequence[Claim], outcome: Outcome | None = None) -> list[Answer]:
+    async def report_all(self, claims: Sequence[Claim], outcome: Outcome | None = None) -> list[Answer]:
         """Report on claims, all in one transaction."""
         answers, _ = await self.transactor.report([report_of(claim, outcome) for claim in claims], None)
         return answers
+
+
+def still_bench(store: Store) -> Bench:
+    """A bench on whose clock no time passes between two readings: two stores then agree on every time."""
+    return Bench(Transactor(store, monotonic=float))
 
 
 def report_of(claim: Claim, outcome: Outcome | None = None) -> StepReported:

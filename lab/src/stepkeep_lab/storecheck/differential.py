@@ -31,7 +31,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
 from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, RunChange, Store, Want, Write
-from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of
+from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
 from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
@@ -127,7 +127,7 @@ class Comparison:
         # Every life has its own leanings: what all lives did equally often, few would do often enough.
         self.weights = [often * self.random.choice(LEANINGS) for often in OPERATIONS.values()]
         self.window = self.random.choice((2, 5, 9))
-        self.benches = (Bench(model), Bench(real))
+        self.benches = (still_bench(model), still_bench(real))
         self.tenancies = tuple(Tenancy(name) for name in TENANTS)
         self.tenancy = self.tenancies[0]
         self.names: list[dict[int, int]] = [{}, {}]
@@ -312,7 +312,7 @@ class Comparison:
         if definition is not None:  # one of the first, which all have keys
             key = f"{what.name} {what.version}"
             request |= {"idempotency_key": key, "business_key": FIRST_HOLDERS.get(what.name), "start_now": True}
-        started = await self.on_both(lambda bench, place: bench.start(plans[place], **request), "start")
+        started = await self.on_both(lambda bench, place: bench.begin(plans[place], **request), "start")
         self._remember(started[0])
 
     def _remember(self, started: Any) -> None:

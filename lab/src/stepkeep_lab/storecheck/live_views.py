@@ -23,7 +23,7 @@ from stepkeep.operations.log import export_run
 from stepkeep.operations.projected import describe_run_as
 from stepkeep.operations.views import describe_run
 from stepkeep.store.connect import connect
-from stepkeep_lab.storecheck.bench import ACTOR, TENANT, Bench, gate, report_of, task
+from stepkeep_lab.storecheck.bench import ACTOR, TENANT, Bench, gate, report_of, still_bench, task
 
 LIVE = 6
 """How many runs are watched at a time."""
@@ -62,9 +62,9 @@ async def watch(url: str, views: int, seed: int = 0) -> Watched:
             await store.open()
         await stores[0].migrate()
         live: list[str] = []
-        work = asyncio.create_task(_work(Bench(stores[0]), live, Random(seed + 1), watched))  # noqa: S311
+        work = asyncio.create_task(_work(still_bench(stores[0]), live, Random(seed + 1), watched))  # noqa: S311
         try:
-            await _read(Bench(stores[1]), live, random, views, watched, work)
+            await _read(still_bench(stores[1]), live, random, views, watched, work)
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
@@ -78,7 +78,7 @@ async def _work(bench: Bench, live: list[str], random: Random, watched: Watched)
     """Start runs and carry them on, with failures, retries and approvals, until it is cancelled."""
     plan = await bench.publish(WATCHED)
     while True:
-        live.append((await bench.start(plan)).run_id)
+        live.append((await bench.begin(plan)).run_id)
         watched.runs += 1
         del live[:-LIVE]
         for claim in await bench.claim(LIVE):

@@ -23,7 +23,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
 from stepkeep.store.postgres.store import PostgresStore
 from stepkeep.store.protocol import IdempotencyKey, Lease, NewRun, Write
-from stepkeep_lab.storecheck.bench import TENANT, Bench, task
+from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
 from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
 from stepkeep_lab.storecheck.invalid_writes import newborn
 
@@ -102,7 +102,7 @@ async def late_report(scene: Scene, outcome: Outcome | None = None) -> None:
     """A report that waited until its lease had run out is refused."""
     [claim, _] = scene.claims
     async with scene.holding(claim.run_id):
-        work = asyncio.create_task(scene.bench.report([claim], outcome))
+        work = asyncio.create_task(scene.bench.report_all([claim], outcome))
         require(await scene.waits(work), "a report did not wait for the holder of its run")
         await scene.time_passes(LEASE + SECOND)
     [answer] = await work
@@ -144,7 +144,7 @@ async def clock_goes_on(scene: Scene) -> None:
 async def claim_passes_over(scene: Scene) -> None:
     """A claim passes over a run that is held, and gets what is free."""
     plan = await scene.bench.publish(FLAT)
-    held, free = [(await scene.bench.start(plan)).run_id for _ in range(2)]
+    held, free = [(await scene.bench.begin(plan)).run_id for _ in range(2)]
     async with scene.holding(held):
         try:
             async with asyncio.timeout(BRIEFLY):
@@ -156,7 +156,7 @@ async def claim_passes_over(scene: Scene) -> None:
 
 async def deletion_passes_over(scene: Scene) -> None:
     """Deleting finished runs passes over one that is held, and deletes the other."""
-    await scene.bench.report(scene.claims)
+    await scene.bench.report_all(scene.claims)
     held, free = (claim.run_id for claim in scene.claims)
     async with scene.holding(held):
         work = asyncio.create_task(scene.bench.store.delete_runs(TENANT, [held, free]))
@@ -166,7 +166,7 @@ async def deletion_passes_over(scene: Scene) -> None:
 
 async def report_in_order(scene: Scene) -> None:
     """Who waits for a run holds none that comes after it."""
-    await _in_order(scene, lambda: scene.bench.report(scene.claims))
+    await _in_order(scene, lambda: scene.bench.report_all(scene.claims))
 
 
 async def look_in_order(scene: Scene) -> None:
@@ -253,10 +253,10 @@ async def _stage(play: Play, databases: PostgresDatabases) -> str | None:
     rival = await asyncpg.connect(databases.dsn)
     try:
         async with asyncio.timeout(3 * PATIENCE), opened(PostgresStore(databases.dsn)) as store:
-            bench = Bench(store)
+            bench = still_bench(store)
             plan = await bench.publish(FLAT)
             for _ in range(2):
-                await bench.start(plan)
+                await bench.begin(plan)
             await play(Scene(bench, rival, await bench.claim(2, lease=LEASE)))
     except Exception as problem:  # noqa: BLE001 - whatever goes wrong in a scene that always goes well is a finding
         return f"{play.__name__}: {str(problem) or type(problem).__name__}"

@@ -141,7 +141,9 @@ class HandlerLoop:
 
     async def aclose(self) -> None:
         """Close what handlers share, then the loop."""
-        await asyncio.to_thread(self.close)
+        # Without a thread there is nothing to wait for; the simulated loop has no threads at all.
+        if self._thread is not None:
+            await asyncio.to_thread(self.close)
 
     def close(self) -> None:
         """The same, from a thread that does not run the loop."""
