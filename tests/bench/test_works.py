@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepkeep.errors import InvalidInput
-from stepkeep_lab.bench import backlog, bound, cancelling, idle, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, chosen, run_campaign
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
 from stepkeep_lab.bench.machine import DURABLE, server_facts
@@ -72,6 +72,13 @@ def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> No
 
 def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
     assert asyncio.run(backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
+
+
+def test_the_judge_is_measured_on_real_runs(ground: Ground) -> None:
+    figures = asyncio.run(judging.verify(ground, lines=60, runs=2, steps=2))
+    assert sound(figures) >= {"lines_per_second", "seconds"}
+    figures = asyncio.run(judging.certify(ground, certificates=3, runs=2, steps=1))
+    assert sound(figures) >= {"certificates_per_second", "p50_ms", "p99_ms"}
 
 
 def test_an_idle_worker_is_counted_by_what_it_asks(on_a_server: Ground) -> None:

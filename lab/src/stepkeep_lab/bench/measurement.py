@@ -38,6 +38,10 @@ FIGURES: dict[str, Kind] = {
     "statements_per_second": Kind("statements", "/s"),
     "worker_cpu_percent": Kind("CPU worker", "%"),
     "server_cpu_percent": Kind("CPU server", "%"),
+    "lines_per_second": Kind("lines judged", "/s", more_is_better=True),
+    "certificates_per_second": Kind("certificates", "/s", more_is_better=True),
+    "seconds": Kind("time", "s"),
+    "added_mb": Kind("added memory", "MB"),
     "worker_mb": Kind("memory of a worker", "MB"),
 }
 

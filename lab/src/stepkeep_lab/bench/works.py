@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.bench import backlog, bound, cancelling, idle, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
 from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
@@ -91,6 +91,20 @@ WORKS: tuple[Work, ...] = (
     _cancels("cancel", cancelling.after_cancel),
     _cancels("failure", cancelling.after_failure),
     _cancels("timeout", cancelling.after_timeout, probes=30),
+    Work(
+        name="log verify, 1,000,000 lines",
+        measure=judging.verify,
+        size={"lines": 1_000_000, "runs": 500},
+        stores=("sqlite",),
+        rounds=1,
+    ),
+    Work(
+        name="certify 10,000 runs",
+        measure=judging.certify,
+        size={"certificates": 10_000, "runs": 500},
+        stores=("sqlite",),
+        rounds=1,
+    ),
     Work(
         name="idle worker",
         measure=idle.idle_worker,
