@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
-    from stepkeep.definition.native import load_file
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
+    from stepkeep.dialects.registry import load_file
     from stepkeep.engine import AsyncEngine, Result
     from stepkeep.errors import (
         Conflict,
@@ -84,7 +84,7 @@ _HOMES = {
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
     "lifespan": "stepkeep.definition.handlers",
-    "load_file": "stepkeep.definition.native",
+    "load_file": "stepkeep.dialects.registry",
     "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
     "step": "stepkeep.definition.handlers",

@@ -420,6 +420,7 @@ class AsyncEngine:
         if step is not None and as_ is not None:
             raise InvalidInput("show: give a step or a dialect, not both.")
         if step is not None:
+            step = validate.key("the name of a step", step)
             return await views.describe_step(self.transactor, run_id, step, tenant=self.tenant)
         if as_ is not None:
             return await projected.describe_run_as(self.transactor, run_id, as_, tenant=self.tenant)
@@ -431,7 +432,10 @@ class AsyncEngine:
         `causes` is the chain, most urgent first: each has a `code`, a `sentence`, `since`, `until` and a `command`.
         `stuck` is True only where no transition is enabled at all.
         """
-        return diagnosis.view(await diagnosis.explain(self.transactor, what, step, tenant=self.tenant))
+        step = None if step is None else validate.key("the name of a step", step)
+        # A plain text: a subclass of str may override anything.
+        plain = str.__str__(what) if isinstance(what, str) else what
+        return diagnosis.view(await diagnosis.explain(self.transactor, plain, step, tenant=self.tenant))
 
     async def status(self, *, window: str = "1h") -> dict[str, Any]:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.

@@ -91,6 +91,30 @@ def test_a_gate_that_was_approved_cannot_be_rejected(cli: Cli) -> None:
     assert said.json["error"]["winner"]["decision"] == "approved"
 
 
+def test_the_record_names_the_person_that_the_operator_names(cli: Cli) -> None:
+    run = cli("start", "gated.yaml", "--app", HANDLERS, "--by", "ada", "--json").json["run"]["id"]
+    cli("run", "--resume", run, "--app", HANDLERS)
+    assert "approved by bea" in cli("approve", run, "sign-off", "--by", "bea").out
+    cli("run", "--resume", run, "--app", HANDLERS)
+    again = cli("rerun", run, "--no-wait", "--by", "cy", "--json").json["run"]["id"]
+    cli("run", "--resume", again, "--app", HANDLERS)
+    assert cli("reject", again, "--by", "di", "--json").json["decision"]["by"] == "di"
+    by_hand = cli("run", "manual.yaml", "--app", HANDLERS, "--json").json["run"]
+    token = by_hand["waiting_for"][0]["token"]
+    completed = cli("complete", by_hand["id"], "by-hand", "--token", token, "--by", "ed", "--json")
+    assert completed.json["decision"]["by"] == "ed"
+    waiting = cli("start", "waiting.yaml", "--idle", "--json").json["run"]["id"]
+    cli("start", "--run", waiting, "--by", "flo")
+    cli("send", waiting, "other", "--by", "gus")
+    cli("cancel", waiting, "--by", "hal")
+    log = cli("log", "export", waiting).out
+    assert all(name in log for name in ("flo", "gus", "hal"))
+    assert cli("show", run, "--json").json["run"]["created_by"] == "ada"
+    assert cli("show", again, "--json").json["run"]["created_by"] == "cy"
+    refused = cli("cancel", again, "--by", "")
+    assert (refused.status, "by must have" in refused.err) == (2, True)
+
+
 def test_a_rejected_run_fails(cli: Cli) -> None:
     run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
     assert cli("reject", run, "--comment", "not like this").status == 0

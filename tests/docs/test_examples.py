@@ -96,6 +96,7 @@ def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(default_registry, "_handlers", {})
     monkeypatch.setattr(default_registry, "_agents", {})
+    monkeypatch.setattr(default_registry, "_lifespans", [])
 
 
 @pytest.mark.usefixtures("own_registry")
@@ -164,7 +165,7 @@ def test_the_examples_in_docstrings_run(name: str) -> None:
 @contextlib.contextmanager
 def scene() -> Iterator[dict[str, Any]]:
     """The names that examples of the engine use, on a database of their own."""
-    for registered in (default_registry._handlers, default_registry._agents):
+    for registered in (default_registry._handlers, default_registry._agents, default_registry._lifespans):
         registered.clear()
     for file in Path.cwd().glob("examples.db*"):
         file.unlink()

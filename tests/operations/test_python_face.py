@@ -94,6 +94,12 @@ def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:
     assert set(WorkerOptions.__annotations__) <= worker
 
 
+def test_the_file_of_any_dialect_is_loaded_as_it_is_started(tmp_path: Path) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    definition = sk.load_file(examples / "ioa.yaml")
+    assert definition.dialect == "ioa"
+
+
 SNIPPET = """
 import stepkeep as sk
 
