@@ -433,9 +433,8 @@ class AsyncEngine:
         `stuck` is True only where no transition is enabled at all.
         """
         step = None if step is None else validate.key("the name of a step", step)
-        # A plain text: a subclass of str may override anything.
-        plain = str.__str__(what) if isinstance(what, str) else what
-        return diagnosis.view(await diagnosis.explain(self.transactor, plain, step, tenant=self.tenant))
+        what = validate.words("what to explain", what)
+        return diagnosis.view(await diagnosis.explain(self.transactor, what, step, tenant=self.tenant))
 
     async def status(self, *, window: str = "1h") -> dict[str, Any]:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.

@@ -182,16 +182,19 @@ def test_what_was_not_shared_is_named(tmp_path: Path) -> None:
     async def lifespan() -> AsyncIterator[dict[str, int]]:
         yield {"pool": 1}
 
-    made, registry = flow_of(lambda ctx: ctx.shared["pol"])
-    sk.step("process", mode="process", registry=registry)(process_handlers.shared_pool)
-    apart = sk.Workflow("apart", registry=registry)
-    apart.step("only", "process", retry=sk.Retry(max_attempts=1))
+    registry, once = sk.Registry(), sk.Retry(max_attempts=1)
+    sk.step("here", registry=registry)(lambda ctx: ctx.shared["pol"])
+    sk.step("apart", mode="process", registry=registry)(process_handlers.shared_pool)
+    said = {
+        "here": "no lifespan of this worker gave it; there are: pool",
+        "apart": "in a process of its own shares nothing",
+    }
     with sk.open(f"sqlite:///{tmp_path}/x.db", registry=registry, lifespan=lifespan) as engine:
-        started = engine.start(made)
-        with engine.start_worker():
-            error = engine.wait(started.run_id, seconds=1).view["steps"][0]["error"]
-        assert "no lifespan of this worker gave it; there are: pool" in error
-        assert "in a process of its own shares nothing" in str(engine.run(apart).error)
+        for handler, words in said.items():
+            flow = sk.Workflow(handler, registry=registry)
+            flow.step("only", handler, retry=once)
+            [step] = engine.run(flow).view["steps"]
+            assert words in step["error"]
 
 
 def test_a_loop_that_breaks_opens_its_lifespan_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -106,8 +106,8 @@ def examine(document: Document, handlers: Registry | None = None, as_: str | Non
     return report
 
 
-def _known(name: str | None) -> None:
-    if name is not None and name != NATIVE:
+def _known(name: object) -> None:
+    if name is not None and not (isinstance(name, str) and name == NATIVE):
         _package(name)
 
 

@@ -73,7 +73,9 @@ class Answer(msgspec.Struct, frozen=True):
 Received = tuple[int, Task | Exception, Cancellation]
 """A task with its number, or why it cannot be read, and the flag that cancels it."""
 
-_KINDS: dict[str, type[Outcome]] = {kind.__name__: kind for kind in (Completed, Waiting, Failed, TimedOut, Stopped)}
+_KINDS: dict[str, type[Outcome]] = {
+    kind.__name__: kind for kind in (Completed, Waiting, Failed, results.FailedWithTraceback, TimedOut, Stopped)
+}
 
 
 def pack(number: int, outcome: Outcome) -> bytes:
