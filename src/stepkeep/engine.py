@@ -76,13 +76,29 @@ result of `publish`, which is fastest for many runs of the same workflow."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a run: `state`, its `output` once it has succeeded, and everything else in `view`."""
+    """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
+
+    `wait` does not read the view of a finished run. On an Engine, `result.view` reads it when it is asked for; on an
+    AsyncEngine, `await engine.show(result.run_id)` does.
+    """
 
     run_id: str
     state: RunState
-    output: Any
-    error: str | None
-    view: dict[str, Any]
+    output: Any = None
+    error: str | None = None
+    loaded: dict[str, Any] | None = None
+    load: Callable[[], dict[str, Any]] | None = None
+
+    @property
+    def view(self) -> dict[str, Any]:
+        """Everything about the run, as `show` returns it."""
+        if self.loaded is not None:
+            return self.loaded
+        if self.load is None:
+            raise InvalidInput(
+                f"the view of run {self.run_id} was not read. Read it with `await engine.show({self.run_id!r})`."
+            )
+        return self.load()
 
     @property
     def id(self) -> str:
@@ -102,7 +118,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     def raise_for_state(self) -> Self:
         """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
 
-        >>> Result(run_id="r1", state=RunState.FAILED, output=None, error="no stock", view={}).raise_for_state()
+        >>> Result(run_id="r1", state=RunState.FAILED, output=None, error="no stock").raise_for_state()
         Traceback (most recent call last):
         stepkeep.errors.RunNotSucceeded: run r1 failed: no stock
         """
@@ -114,7 +130,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         said = f"run {self.run_id} {self.state}"
         if self.error:
             return f"{said}: {self.error}"
-        if not self.finished and self.view:
+        if not self.finished and self.loaded:
             waits = "; ".join(map(_wait_text, self.waiting_for))
             return f"{said}: {waits}" if waits else said
         return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
@@ -185,7 +201,7 @@ class AsyncEngine:
         self.store = store
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
-        self._waiting = RunWaiter(store)
+        self._waiting = RunWaiter(self.transactor)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -375,7 +391,9 @@ class AsyncEngine:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._waiting.until(self.tenant, validate.run_id(run_id), settled)
+                found = await self._waiting.until(self.tenant, validate.run_id(run_id), settled)
+                if found.state in RUN_TERMINAL:
+                    return Result(run_id=run_id, state=found.state, output=found.output, error=found.error)
         return await self.result(run_id)
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
@@ -409,7 +427,7 @@ class AsyncEngine:
         """The current state of a run."""
         view = await self.show(run_id)
         run = view["run"]
-        return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], view=view)
+        return Result(run_id=run_id, state=run["state"], output=run["output"], error=run["error"], loaded=view)
 
     async def show(self, run_id: str, *, as_: str | None = None, step: str | None = None) -> dict[str, Any]:
         """Everything about a run, in canonical names or in the shape of a dialect.

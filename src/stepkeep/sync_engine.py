@@ -15,9 +15,12 @@ import weakref
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
+
+from msgspec.structs import replace
 
 from stepkeep.engine import AsyncEngine, Result, Runnable
 from stepkeep.errors import InvalidInput, StoreUnavailable
@@ -270,7 +273,8 @@ class Engine:
         >>> engine.wait(started.run_id, seconds=0).finished
         False
         """
-        return self._call(self._core.wait(run_id, seconds=seconds, until_blocked=until_blocked))
+        found = self._call(self._core.wait(run_id, seconds=seconds, until_blocked=until_blocked))
+        return found if found.loaded is not None else replace(found, load=partial(self.show, run_id))
 
     def start_worker(self, **options: Unpack[WorkerOptions]) -> HostedWorker:
         """Start a worker in this process and return once it has registered; `close` stops it.

@@ -142,7 +142,7 @@ def test_closing_the_engine_ends_every_wait(database_url: str) -> None:
     async def go() -> None:
         async with AsyncEngine(database_url) as engine:
             run_id = (await engine.start(signed())).run_id
-            together = RunWaiter(engine.store)
+            together = RunWaiter(engine.transactor)
             reads = results_of(engine.store, "read_states")
             waited = asyncio.create_task(together.until(engine.tenant, run_id, ()))
             await until(lambda: len(reads) > 0)

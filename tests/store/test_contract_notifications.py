@@ -25,7 +25,7 @@ from tests.store.values import (
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.states import RunState, StopCause
-from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Loaded, Store, Write
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Loaded, RunStatus, Store, Write
 
 OTHER_QUEUE = 8
 
@@ -129,5 +129,6 @@ async def test_a_look_tells_whether_any_of_these_queues_has_work(store: Store) -
 async def test_states_of_many_runs_are_read_at_once(store: Store) -> None:
     await save(store, new_run(1), new_run(2, run=a_run(2, RunState.QUEUED)))
     found = await store.read_states([key(1), key(2), key(3), (TENANT, "no-id"), ("nobody", run_id(1)), key(1)])
-    assert found == {key(1): RunState.RUNNING, key(2): RunState.QUEUED}
+    assert {one: status.state for one, status in found.items()} == {key(1): RunState.RUNNING, key(2): RunState.QUEUED}
+    assert found[key(1)] == RunStatus(state=RunState.RUNNING, definition_id=a_run(1).definition_id)
     assert await store.read_states([]) == {}

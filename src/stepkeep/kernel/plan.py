@@ -82,7 +82,10 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over."""
+    """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over.
+
+    `results` are the last steps: their outputs are the result of a run that declares none.
+    """
 
     definition_id: int
     definition: Definition
@@ -93,6 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     check: PlannedStep | None
     numbers: Mapping[str, int]
     roots: tuple[int, ...]
+    results: tuple[int, ...]
 
     @property
     def size(self) -> int:
@@ -194,6 +198,7 @@ def build_plan(
         check=check,
         numbers={**numbers, **hooks, **last},
         roots=tuple(step.no for step in steps if step.unmet == 0),
+        results=tuple(step.no for step in steps if not step.dependents),
     )
 
 

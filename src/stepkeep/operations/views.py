@@ -259,7 +259,12 @@ def _run_output(plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Ma
         except ExpressionError as error:
             return {"error": f"the declared output cannot be evaluated: {error}"}
     last = {planned.name: by_name.get(planned.name) for planned in plan.steps if not planned.dependents}
-    plain = {name: None if output is None else decode_json(output) for name, output in last.items()}
+    return result_output(last)
+
+
+def result_output(outputs: Mapping[str, bytes | None]) -> Any:
+    """The output of a run that declares none: that of its last step, or of each of its last steps by name."""
+    plain = {name: None if output is None else decode_json(output) for name, output in outputs.items()}
     return next(iter(plain.values())) if len(plain) == 1 else plain
 
 

@@ -1,24 +1,26 @@
-"""Waits for runs to settle: all waiters of one process share each poll.
+"""Waits for runs to settle: all waiters of one process share each poll, and get their results from it.
 
-A notification triggers a poll at once; without one, the polling interval doubles up to its limit. A poll is one
-statement for all waiters, and polls never run back to back.
+A notification that names runs triggers a poll of these runs alone. Without one, all waiters are polled, and the pause
+doubles up to its limit. A poll is one statement for the states and one for the outputs of what has settled.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
 from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
 from stepkeep.kernel.states import RunState
+from stepkeep.operations.results import RunResult, read_results
+from stepkeep.operations.transact import Transactor
 from stepkeep.store.notifications import within
-from stepkeep.store.protocol import RUNS_SETTLED, Notification, RunKey, Store
+from stepkeep.store.protocol import RUNS_SETTLED, Notification, RunKey
 
 PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
-"""Seconds between polls, the first and the longest: without notifications, and with them."""
+"""Seconds between polls of all waiters, the first and the longest: without notifications, and with them."""
 
 log = logging.getLogger(__name__)
 
@@ -28,24 +30,28 @@ class _Waiter(msgspec.Struct, frozen=True, eq=False):
 
     key: RunKey
     states: frozenset[RunState]
-    answer: asyncio.Future[RunState]
+    answer: asyncio.Future[RunResult]
 
 
 class RunWaiter:
     """All waiters of this process. One per engine."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._waiters: dict[_Waiter, None] = {}
+    def __init__(self, transactor: Transactor) -> None:
+        self._transactor, self._store = transactor, transactor.store
+        self._waiters: dict[RunKey, dict[_Waiter, None]] = {}
+        self._named: set[RunKey] = set()
+        """The runs to poll next: those of new waiters, and those that notifications name."""
+        self._polls_all = False
         self._polling: asyncio.Task[None] | None = None
         self._notification = asyncio.Event()
         self._unsubscribe: Callable[[], None] | None = None
 
-    async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunState:
-        """Return the state of the run once it is one of these."""
+    async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunResult:
+        """Return the result of the run once its state is one of these."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter((tenant, run_id), frozenset(states), loop.create_future())
-        self._waiters[waiter] = None
+        self._waiters.setdefault(waiter.key, {})[waiter] = None
+        self._named.add(waiter.key)
         self._notification.set()
         if self._polling is None or self._polling.done() or self._polling.get_loop() is not loop:
             self._notification = asyncio.Event()
@@ -54,11 +60,21 @@ class RunWaiter:
         try:
             return await waiter.answer
         finally:
-            self._waiters.pop(waiter, None)
+            self._remove(waiter)
+
+    def _remove(self, waiter: _Waiter) -> None:
+        mine = self._waiters.get(waiter.key, {})
+        mine.pop(waiter, None)
+        if not mine:
+            self._waiters.pop(waiter.key, None)
 
     def _notified(self, notification: Notification) -> None:
         named = notification.runs_of(RUNS_SETTLED)
-        if named is None or any(waiter.key[1] in named for waiter in self._waiters):
+        if named is None:
+            self._polls_all = True
+            self._notification.set()
+        elif mine := {key for key in self._waiters if key[1] in named}:
+            self._named |= mine
             self._notification.set()
 
     async def close(self) -> None:
@@ -66,58 +82,61 @@ class RunWaiter:
         unsubscribe, self._unsubscribe = self._unsubscribe, None
         if unsubscribe is not None:
             unsubscribe()
-        for waiter in self._waiters:
-            _answer(waiter, StoreUnavailable("the engine was closed during a wait for a run"))
+        self._answer(list(self._waiters), StoreUnavailable("the engine was closed during a wait for a run"))
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
 
     async def _poll_while_waited_for(self) -> None:
         notifier, clock = self._store.notifier, asyncio.get_running_loop().time
-        pause = 0.0
+        pause, is_named = 0.0, True
         while self._waiters:
             self._notification.clear()
+            polls_all = self._polls_all or not is_named
+            keys = list(self._waiters) if polls_all else [key for key in self._named if key in self._waiters]
+            self._named.clear()
+            self._polls_all = False
             began = clock()
-            found = await self._poll()
-            # Polling without a pause would slow down the workers that the waiters wait for.
-            await asyncio.sleep(clock() - began)
+            found = await self._poll(keys) if keys else False
+            if polls_all:
+                # Polling all without a pause would slow down the workers that the waiters wait for.
+                await asyncio.sleep(clock() - began)
             shortest, longest = RARE_PAUSES if notifier.is_connected else PAUSES
             pause = shortest if found else min(longest, max(shortest, pause * 2))
-            if await within(pause, self._notification):
-                pause = 0.0
+            is_named = await within(pause, self._notification)
 
-    async def _poll(self) -> bool:
-        """Answer the waiters whose runs have settled. Returns whether there were any."""
-        waiters = [waiter for waiter in self._waiters if not waiter.answer.done()]
+    async def _poll(self, keys: Sequence[RunKey]) -> bool:
+        """Answer the waiters of these runs that have settled. Returns whether there were any."""
         try:
-            states = await self._store.read_states(list(dict.fromkeys(waiter.key for waiter in waiters)))
+            statuses = await self._store.read_states(keys)
+            settled = {
+                key: status
+                for key, status in statuses.items()
+                if any(status.state in waiter.states for waiter in self._waiters.get(key, ()))
+            }
+            results = await read_results(self._transactor, settled)
         except StoreUnavailable as problem:
             log.debug("cannot poll at the moment: %s", problem)
             return False
         except Unreadable as problem:
-            for waiter in waiters:
-                if waiter.key == (problem.tenant, problem.run_id):
-                    _answer(waiter, problem)
+            self._answer([(problem.tenant or "", problem.run_id or "")], problem)
             return True
         except Exception as problem:  # noqa: BLE001 - every waiter gets the reason
-            for waiter in waiters:
-                _answer(waiter, problem)
+            self._answer(keys, problem)
             return True
-        answered = False
-        for waiter in waiters:
-            state = states.get(waiter.key)
-            if state is None:
-                _answer(waiter, NotFound(f"there is no run {waiter.key[1]}"))
-            elif state in waiter.states:
-                _answer(waiter, state)
-            answered |= state is None or state in waiter.states
-        return answered
+        missing = [key for key in keys if key not in statuses]
+        for key in missing:
+            self._answer([key], NotFound(f"there is no run {key[1]}"))
+        for key, result in results.items():
+            self._answer([key], result)
+        return bool(results or missing)
 
-
-def _answer(waiter: _Waiter, said: RunState | Exception) -> None:
-    if waiter.answer.done():
-        return
-    if isinstance(said, Exception):
-        waiter.answer.set_exception(said)
-    else:
-        waiter.answer.set_result(said)
+    def _answer(self, keys: Sequence[RunKey], said: RunResult | Exception) -> None:
+        """Answer the waiters of these runs: with an error all of them, with a result those that wait for its state."""
+        for waiter in [waiter for key in keys for waiter in self._waiters.get(key, ())]:
+            if waiter.answer.done():
+                continue
+            if isinstance(said, Exception):
+                waiter.answer.set_exception(said)
+            elif said.state in waiter.states:
+                waiter.answer.set_result(said)

@@ -69,7 +69,7 @@ class _Postgres:
         for table, column in await self.ask(
             "select relname, attname from pg_class join pg_attribute on attrelid = pg_class.oid"
             " where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition"
-            " and attnum > 0 and not attisdropped order by relname, attnum"
+            " and attnum > 0 and not attisdropped and attidentity = '' order by relname, attnum"
         ):
             found.setdefault(table, []).append(column)
         return _of_runs(found)

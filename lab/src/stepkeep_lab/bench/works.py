@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
+from stepkeep_lab.bench import backlog, bound, cancelling, delivery, idle, judging, latency, throughput
 from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
@@ -60,7 +60,26 @@ def _cancels(what: str, measure: Callable[..., Coroutine[Any, Any, Figures]], *,
     return Work(name=f"handler's end after {what}", measure=measure, size={"probes": probes}, rounds=1)
 
 
+def _callers(callers: int, runs: int, *, quick: int | None = None, **more: Any) -> Work:
+    size = {"steps": 3, "runs": runs, "callers": callers}
+    return Work(
+        name=f"3-step runs, {callers:,} callers",
+        measure=delivery.awaited,
+        size=size,
+        quick=None if quick is None else {**size, "runs": quick},
+        **more,
+    )
+
+
 WORKS: tuple[Work, ...] = (
+    _callers(64, 3_000, quick=1_000),
+    _callers(1_000, 6_000, rounds=2),
+    Work(
+        name="one 3-step run, embedded",
+        measure=delivery.embedded,
+        size={"steps": 3, "probes": 200},
+        quick={"steps": 3, "probes": 50},
+    ),
     _runs(1, 6_000),
     _runs(3, 4_000, quick=1_500),
     _runs(10, 1_500),

@@ -40,6 +40,7 @@ from stepkeep.store.protocol import (
     RunFilter,
     RunKey,
     RunRecord,
+    RunStatus,
     SchemaStatus,
     StoredDefinition,
     Tally,
@@ -371,9 +372,9 @@ class ModelStore:
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return await self._read("read", lambda: queries.record(self._tables, (tenant, run_id)))
 
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         rows = self._tables.runs
-        return await self._read("read", lambda: {key: rows[key].state for key in keys if key in rows})
+        return await self._read("read", lambda: {key: _status(rows[key]) for key in keys if key in rows})
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         rows = self._tables.steps
@@ -571,3 +572,7 @@ class ModelStore:
 
     async def _read(self, statement: str, work: Callable[[], T]) -> T:
         return await self.wire.ask(statement, work)
+
+
+def _status(run: Run) -> RunStatus:
+    return RunStatus(state=run.state, definition_id=run.definition_id, error=run.error)

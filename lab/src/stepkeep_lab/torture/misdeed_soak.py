@@ -204,7 +204,7 @@ class _Soaking:
     async def _collect(self, store: Store) -> int:
         """Judge the runs that have ended since the last look; says how many."""
         states = await store.read_states([(self._tenant, run_id) for run_id in self._open])
-        ended = {run_id: state for (_, run_id), state in states.items() if state in RUN_TERMINAL}
+        ended = {run_id: found.state for (_, run_id), found in states.items() if found.state in RUN_TERMINAL}
         for run_id, state in ended.items():
             await self._judge_run(store, run_id, self._open.pop(run_id), state)
         return len(ended)

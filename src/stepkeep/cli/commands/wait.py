@@ -51,4 +51,5 @@ def wait(
 
 async def _wait(settings: Settings, run: str, seconds: float | None, until_blocked: bool) -> Result:
     async with open_engine(settings) as engine:
-        return await engine.wait(await find_run(engine, run), seconds=seconds, until_blocked=until_blocked)
+        found = await engine.wait(await find_run(engine, run), seconds=seconds, until_blocked=until_blocked)
+        return await engine.result(found.run_id) if settings.json else found

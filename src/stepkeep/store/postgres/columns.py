@@ -24,7 +24,13 @@ from stepkeep.kernel.states import (
     WorkerState,
 )
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, json_text, names, numbers, packed, words
-from stepkeep.store.protocol import Loaded, RunKey, RunRecord, StoredDefinition
+from stepkeep.store.protocol import (
+    Loaded,
+    RunKey,
+    RunRecord,
+    RunStatus,
+    StoredDefinition,
+)
 from stepkeep.store.reading import read_definition, read_row, unreadable, unreadable_worker
 
 RUN_STATES = {state.value: state for state in RunState}
@@ -391,10 +397,14 @@ def details_from(tenant: str, run_id: str, columns: Sequence[Any]) -> Details:
     return Details(tenant=tenant, run_id=run_id, **dict(zip(names, columns, strict=True)))
 
 
-def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunState]:
+def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:
     """A run's key and its state."""
     key = (columns[0], columns[1])
-    return key, read_row("runs", lambda row: RUN_STATES[row[2]], columns, key)
+    return key, read_row("runs", _status_from, columns, key)
+
+
+def _status_from(row: Sequence[Any]) -> RunStatus:
+    return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4])
 
 
 def record_from(columns: Sequence[Any]) -> RunRecord:

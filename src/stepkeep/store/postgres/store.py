@@ -48,6 +48,7 @@ from stepkeep.store.protocol import (
     RunFilter,
     RunKey,
     RunRecord,
+    RunStatus,
     SchemaStatus,
     StoredDefinition,
     Tally,
@@ -236,7 +237,7 @@ class PostgresStore:
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return _first(await self._read_of_run("runs", columns.record_from, SQL.read_run, tenant, run_id))
 
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
         return dict(await self._read(columns.state_from, SQL.read_states, tenants, run_ids))

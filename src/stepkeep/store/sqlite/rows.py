@@ -23,7 +23,13 @@ from stepkeep.kernel.states import (
     StopCause,
     WorkerState,
 )
-from stepkeep.store.protocol import IdempotencyKey, RunKey, RunRecord, StoredDefinition
+from stepkeep.store.protocol import (
+    IdempotencyKey,
+    RunKey,
+    RunRecord,
+    RunStatus,
+    StoredDefinition,
+)
 from stepkeep.store.reading import read_definition, read_row, unreadable_worker
 
 Row = tuple[Any, ...]
@@ -182,10 +188,14 @@ def to_details(row: Row) -> Details:
     return Details(**dict(zip(Details.__struct_fields__, row, strict=True)))
 
 
-def to_state(row: Row) -> tuple[RunKey, RunState]:
+def to_state(row: Row) -> tuple[RunKey, RunStatus]:
     """A run's key and its state."""
     key = (row[0], row[1])
-    return key, read_row("runs", lambda row: RUN_STATES[row[2]], row, key)
+    return key, read_row("runs", _to_status, row, key)
+
+
+def _to_status(row: Row) -> RunStatus:
+    return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4])
 
 
 def to_record(row: Row) -> RunRecord:

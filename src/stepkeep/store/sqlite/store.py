@@ -41,6 +41,7 @@ from stepkeep.store.protocol import (
     RunFilter,
     RunKey,
     RunRecord,
+    RunStatus,
     SchemaStatus,
     StoredDefinition,
     Tally,
@@ -249,7 +250,7 @@ class SqliteStore:
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
         return _first(await self._rows_of("runs", rows.to_record, SQL.read_run, tenant, run_id))
 
-    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunState]:
+    async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = json_text(list(keys))
         return dict(await self._rows(rows.to_state, SQL.read_states, asked))
 

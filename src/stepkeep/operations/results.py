@@ -1,0 +1,69 @@
+"""Results of runs: state, error and output of many runs, in two statements for all of them.
+
+It reads the outputs of result steps only, never the whole view of a run. It decides nothing. The waiter calls it for
+runs that have settled, the engine for single ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.errors import StepkeepError
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.states import RunState
+from stepkeep.operations.transact import Transactor
+from stepkeep.operations.views import describe_run, result_output
+from stepkeep.store.protocol import RunKey, RunStatus
+
+
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run stands: its output once it has succeeded, and its error once it has failed."""
+
+    state: RunState
+    output: Any = None
+    error: str | None = None
+
+
+async def read_results(
+    transactor: Transactor, statuses: Mapping[RunKey, RunStatus]
+) -> dict[RunKey, RunResult | StepkeepError]:
+    """The results of these runs; one that cannot be read is answered with its own error."""
+    results: dict[RunKey, RunResult | StepkeepError] = {
+        key: RunResult(state=status.state, error=status.error) for key, status in statuses.items()
+    }
+    succeeded = {key: status for key, status in statuses.items() if status.state is RunState.SUCCEEDED}
+    plans = await _plans(transactor, {status.definition_id for status in succeeded.values()})
+    wants: list[tuple[str, str, int]] = []
+    for key, status in succeeded.items():
+        plan = plans.get(status.definition_id)
+        if plan is None or plan.definition.output is not None:
+            # A declared output may read any step, the input and states: the view has them all.
+            results[key] = await _described(transactor, key)
+        else:
+            wants += [(*key, no) for no in plan.results]
+    outputs = await transactor.store.read_outputs(wants) if wants else {}
+    for key, status in succeeded.items():
+        plan = plans.get(status.definition_id)
+        if plan is not None and plan.definition.output is None:
+            found = {plan.steps[no].name: outputs.get((*key, no)) for no in plan.results}
+            results[key] = RunResult(state=status.state, output=result_output(found))
+    return results
+
+
+async def _plans(transactor: Transactor, definitions: set[int]) -> dict[int, Plan]:
+    missing = [one for one in definitions if not transactor.plans.knows(one)]
+    if missing:
+        transactor.plans.learn((await transactor.store.read_definitions(missing)).values())
+    return {one: plan for one in definitions if (plan := transactor.plans.get(one)) is not None}
+
+
+async def _described(transactor: Transactor, key: RunKey) -> RunResult | StepkeepError:
+    tenant, run_id = key
+    try:
+        run = (await describe_run(transactor, run_id, tenant=tenant))["run"]
+    except StepkeepError as problem:
+        return problem
+    return RunResult(state=run["state"], output=run["output"], error=run["error"])
