@@ -102,6 +102,7 @@ class Town:
 
 @pytest.fixture
 def town(cli: Cli, process: Start, home: Path, database_url: str) -> Town:
+    assert cli("db", "migrate", "--db", database_url).status == 0
     return Town(cli, process, home, database_url)
 
 
