@@ -331,14 +331,42 @@ class TestAdvice:
         [only] = warnings(f"{self.GOOD}\ncompensation: [{{ step: a, action: undo, agent: x }}]")
         assert "`compensation` never runs" in only
 
+    def test_guideline_2_holds_for_everything_that_only_tells_people(self) -> None:
+        spec = "timeout: 1h\nsteps: [{ name: a, agent: x, action: Email the customer, timeout: 1m%s }]"
+        [only] = warnings(spec % "")
+        assert "`a` fails, the whole workflow does" in only
+        assert warnings(spec % ", onFailure: skip") == []
+
+    def test_guideline_3_a_compensation_of_a_step_that_only_reads(self) -> None:
+        spec = """
+            timeout: 1h
+            failurePolicy: compensate
+            steps: [{ name: a, agent: x, action: %s, timeout: 1m }]
+            compensation: [{ step: a, agent: x, action: undo }]
+        """
+        [only] = warnings(spec % "Analyse the churn risk")
+        assert "seems to read only" in only
+        assert warnings(spec % "Create the account") == []
+
+    def test_guideline_7_an_irreversible_action_needs_a_gate_before_it(self) -> None:
+        spec = """
+            timeout: 30h
+            steps:
+              - { name: sign, agent: x, action: "GATE: May it go?", timeout: 24h }
+              - { name: wipe, agent: x, action: Permanently delete the records, timeout: 1m%s }
+        """
+        [only] = warnings(spec % "")
+        assert "`wipe` seems irreversible and no gate" in only
+        assert warnings(spec % ", dependsOn: [sign]") == []
+
     def test_keep_workflows_under_ten_steps(self) -> None:
         """Guideline 5; and the fan-out pattern: few side by side."""
         chain = ", ".join(
             f"{{ name: s{n}, agent: x, action: do, timeout: 1m, dependsOn: [{f's{n - 1}' if n else ''}] }}"
-            for n in range(11)
+            for n in range(10)
         )
         [only] = warnings(f"timeout: 1h\nsteps: [{chain}]")
-        assert "11 steps are hard to follow" in only
+        assert "10 steps are hard to follow" in only
         beside = ", ".join(f"{{ name: s{n}, agent: x, action: do, timeout: 1m }}" for n in range(6))
         [only] = warnings(f"timeout: 1h\nsteps: [{beside}]")
         assert "6 steps start at once" in only

@@ -67,7 +67,8 @@ def test_the_registry_loads_the_example_and_finds_it_sound(monkeypatch: pytest.M
     report = registry.check_file(EXAMPLE, default_registry)
     assert report.problems == ()
     assert [warning.message for warning in report.warnings] == [
-        "Action `notify` has a side effect that cannot be compensated: a rollback stays partial."
+        "Action `notify` has a side effect that cannot be compensated: a rollback stays partial.",
+        "Action `notify` cannot be taken back and nobody approves it.",
     ]
     assert report.definition is not None
     assert report.definition.dialect == "action"
@@ -495,6 +496,8 @@ def test_a_workflow_as_large_as_may_be_is_examined_in_a_few_seconds() -> None:
     [
         (first(executionTierOverride="HumanApprove"), "may wait for its approval for ever"),
         (first(completionMode="ManualOnly"), "may wait for its manual completion for ever"),
+        (first(inputSchemaRef="invoice.json"), "nothing is checked against it yet"),
+        (document(*sequence("a"), capabilities={"a:do": side_effect()}), "cannot be taken back and nobody approves it"),
         (document(*sequence("a"), capabilities={"a:do": side_effect()}), "cannot be compensated"),
         (document(*sequence("a"), capabilities={"a:do": {"safety": {"idempotent": False}}}), "is not idempotent"),
         (first(), "There is no `capabilities` section"),

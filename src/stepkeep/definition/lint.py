@@ -73,8 +73,8 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
 
 def _many_steps(definition: Definition) -> Iterator[Finding]:
     """Guideline 5: keep workflows under 10 steps."""
-    if (count := len(definition.steps)) > MANY_STEPS:
-        said = f"{count} steps are hard to follow; more than {MANY_STEPS} are better split."
+    if (count := len(definition.steps)) >= MANY_STEPS:
+        said = f"{count} steps are hard to follow; keep a workflow under {MANY_STEPS}."
         yield Finding(("steps",), said, "Make several workflows of it.", key=True)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from stepkeep.definition.findings import Finding
 from stepkeep.dialects.action.parts import Parts
-from stepkeep.dialects.action.written import WorkflowV1
+from stepkeep.dialects.action.written import WorkflowV1, is_side_effecting
 from stepkeep.kernel.definition import Definition, Effect
 
 
@@ -15,6 +15,8 @@ def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Find
     return [
         *_waits_without_end(definition),
         *_effects_that_stay(definition),
+        *_irreversible_without_approval(written, definition, parts),
+        *_schemas_that_are_not_read(written),
         *_repeated_effects(written, parts),
         *_nothing_known(written),
     ]
@@ -38,6 +40,25 @@ def _effects_that_stay(definition: Definition) -> Iterator[Finding]:
             said = f"Action `{step.name}` has a side effect that cannot be compensated: a rollback stays partial."
             hint = "Give its capability a compensationOperation and a compensationInputSchema."
             yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _irreversible_without_approval(written: WorkflowV1, definition: Definition, parts: Parts) -> Iterator[Finding]:
+    """A side effect that nothing takes back, and that no person looks at before or during it."""
+    for place, (action, step) in enumerate(zip(written.actions, definition.steps, strict=True)):
+        stays = is_side_effecting(parts.capability_of(action)) and step.undo is None
+        if stays and step.hold is None and step.completion != "manual":
+            said = f"Action `{step.name}` cannot be taken back and nobody approves it."
+            hint = "Ask for `executionTierOverride: HumanApprove`, or `requiresApproval` of its capability."
+            yield Finding(("actions", place, "actionId"), said, hint)
+
+
+def _schemas_that_are_not_read(written: WorkflowV1) -> Iterator[Finding]:
+    """References are kept and shown; nothing is fetched."""
+    for place, action in enumerate(written.actions):
+        for key, given in (("inputSchemaRef", action.input_schema_ref), ("outputSchemaRef", action.output_schema_ref)):
+            if given is not None:
+                said = f"`{key}` of action `{action.action_id}` is shown, but nothing is checked against it yet."
+                yield Finding(("actions", place, key), said, "Let the handler check it.", key=True)
 
 
 def _repeated_effects(written: WorkflowV1, parts: Parts) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ are separate from their steps. Warnings stop nothing. The front end calls it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path
@@ -18,6 +19,20 @@ from stepkeep.kernel.definition import Definition, StepDefinition
 from stepkeep.kernel.states import OnFailure
 
 MANY_PARALLEL = 5
+
+TELLING = re.compile(r"notif|\b(inform|announce|e-?mail|welcome|message|remind|slack|tell)", re.IGNORECASE)
+READING = re.compile(
+    r"\s*(analy[sz]e|read|check|fetch|get|list|look|query|review|assess|score|evaluate)\b", re.IGNORECASE
+)
+CHANGING = re.compile(
+    r"\b(create|update|write|delete|remove|send|deploy|provision|book|charge|pay|publish|set|store|save|notify)",
+    re.IGNORECASE,
+)
+IRREVERSIBLE = re.compile(
+    r"irreversibl|permanent|cannot be undone|\b(delete|destroy|erase|purge|wipe|terminate|drop)\b", re.IGNORECASE
+)
+"""Words of names and actions, which are free text: advice, never a rule."""
+
 USUAL_TIMEOUT = StepDefinition(name="", order=0).timeout
 
 
@@ -32,6 +47,8 @@ def lint(written: WorkflowResource, definition: Definition) -> list[Finding]:
         *_notification_that_aborts(spec, definition),
         *_compensation_that_never_runs(spec, definition),
         *_nothing_to_compensate(spec, definition),
+        *_compensation_of_a_reader(spec),
+        *_irreversible_without_a_gate(spec),
         *_many_steps(spec),
         *_many_in_parallel(spec),
         *_half_a_gate(spec),
@@ -78,10 +95,10 @@ def _timeout_that_never_comes(spec: SpecBlock) -> Iterator[Finding]:
 
 
 def _notification_that_aborts(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
-    """Guideline 2: use skip for non-critical steps."""
+    """Guideline 2: use skip for non-critical steps; one that only tells people, and that nothing waits for, is one."""
     waited_for = {name for step in spec.steps for name in step.depends_on}
     for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
-        tells = "notif" in f"{step.name} {step.action}".casefold()
+        tells = _says(step, TELLING)
         if tells and step.name not in waited_for and built.on_failure is not OnFailure.SKIP and not is_gate(step):
             said = f"When the notification `{step.name}` fails, the whole workflow does."
             yield Finding(_at(place, "name"), said, "Add `onFailure: skip` if it is not critical.")
@@ -111,10 +128,50 @@ def _nothing_to_compensate(spec: SpecBlock, definition: Definition) -> Iterator[
             yield Finding(_at(place, "onFailure"), said, hint)
 
 
+def _says(step: StepBlock, words: re.Pattern[str]) -> bool:
+    """Whether the name or the action of a step has one of these words; the format has no other place to say it."""
+    return words.search(f"{step.name} {step.action}") is not None
+
+
+def _compensation_of_a_reader(spec: SpecBlock) -> Iterator[Finding]:
+    """Guideline 3: compensations are for mutations only."""
+    steps = {step.name: step for step in spec.steps}
+    for place, entry in enumerate(spec.compensation):
+        step = steps.get(entry.step)
+        if step is not None and READING.match(step.action) and not _says(step, CHANGING):
+            said = f"Step `{step.name}` seems to read only (`{step.action[:40]}`): there is nothing to compensate."
+            yield Finding(("spec", "compensation", place, "step"), said, "Remove the entry if it changes nothing.")
+
+
+def _irreversible_without_a_gate(spec: SpecBlock) -> Iterator[Finding]:
+    """Guideline 7: use approval gates for irreversible actions."""
+    before: dict[str, frozenset[str]] = {}
+    waits = {step.name: frozenset(step.depends_on) for step in spec.steps}
+    gates = frozenset(step.name for step in spec.steps if is_gate(step))
+    for place, step in enumerate(spec.steps):
+        if not is_gate(step) and _says(step, IRREVERSIBLE) and not (_ancestors(step.name, waits, before) & gates):
+            said = f"Step `{step.name}` seems irreversible and no gate comes before it."
+            hint = f"Let it depend on a step whose action begins with `{GATE}`."
+            yield Finding(_at(place, "action"), said, hint)
+
+
+def _ancestors(name: str, waits: Mapping[str, frozenset[str]], known: dict[str, frozenset[str]]) -> frozenset[str]:
+    """Every step that comes before this one; iterative, because a chain may be long."""
+    if name not in known:
+        found: set[str] = set()
+        queue = list(waits.get(name, ()))
+        while queue:
+            if (other := queue.pop()) not in found:
+                found.add(other)
+                queue += waits.get(other, ())
+        known[name] = frozenset(found)
+    return known[name]
+
+
 def _many_steps(spec: SpecBlock) -> Iterator[Finding]:
     """Guideline 5: keep workflows under 10 steps."""
-    if (count := len(spec.steps)) > MANY_STEPS:
-        said = f"{count} steps are hard to follow; more than {MANY_STEPS} are better split."
+    if (count := len(spec.steps)) >= MANY_STEPS:
+        said = f"{count} steps are hard to follow; keep a workflow under {MANY_STEPS}."
         yield Finding(("spec", "steps"), said, "Make several workflows of it.", key=True)
 
 
