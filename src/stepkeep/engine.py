@@ -364,8 +364,14 @@ class AsyncEngine:
         result = await self.work_on(started.run_id)
         return result.raise_for_state() if check else result
 
-    async def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
-        """Work on this run until it has ended (or, with `until_blocked`, is blocked)."""
+    async def work_on(
+        self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True, serve_all: bool = False
+    ) -> Result:
+        """Work on this run until it has ended (or, with `until_blocked`, is blocked).
+
+        Steps of other runs are left alone, unless `serve_all` says to execute them here too.
+        """
+        only = None if arguments.flag("serve_all", serve_all) else validate.run_id(run_id)
         settled = RUN_TERMINAL | (
             {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
         )
@@ -376,7 +382,7 @@ class AsyncEngine:
                 raise NotFound(f"there is no run {run_id}")
             return found.run.state in settled
 
-        await self.worker(concurrency=concurrency).run_until(reached)
+        await self.worker(concurrency=concurrency, only_run=only).run_until(reached)
         return await self.result(run_id)
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:

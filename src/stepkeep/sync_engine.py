@@ -255,14 +255,20 @@ class Engine:
             )
         )
 
-    def work_on(self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True) -> Result:
+    def work_on(
+        self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True, serve_all: bool = False
+    ) -> Result:
         """Work on this run until it has ended (or, with `until_blocked`, is blocked).
+
+        Steps of other runs are left alone, unless `serve_all` says to execute them here too.
 
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> print(engine.work_on(started.run_id).state)
         succeeded
         """
-        return self._call(self._core.work_on(run_id, concurrency=concurrency, until_blocked=until_blocked))
+        return self._call(
+            self._core.work_on(run_id, concurrency=concurrency, until_blocked=until_blocked, serve_all=serve_all)
+        )
 
     def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.

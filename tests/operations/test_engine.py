@@ -21,6 +21,7 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
+from stepkeep.kernel.states import RunState
 from stepkeep.operations.start import MAX_INPUT_BYTES
 from stepkeep.sync_engine import Engine
 
@@ -460,3 +461,29 @@ def test_a_program_may_ask_for_success(database_url: str) -> None:
         assert raised.value.result.id == raised.value.result.run_id
         with pytest.raises(sk.RunNotSucceeded, match="blocked: sign-off waits for approval by finance"):
             engine.run(flow).raise_for_state()
+
+
+def test_a_run_executes_its_own_steps_and_those_of_no_other_run(database_url: str) -> None:
+    """A program that runs one workflow must not execute, with its own code, what production has started."""
+    registry, seen = Registry(), list[str]()
+
+    @sk.step("own.note", registry=registry)
+    async def note(ctx: sk.Context) -> None:
+        seen.append(ctx.run_id)
+
+    flow = sk.Workflow("own", version=1, timeout="1m")
+    flow.step("first", "own.note", inputs={})
+    flow.step("second", "own.note", inputs={})
+
+    async def go() -> None:
+        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+            other = (await engine.start(flow)).run_id
+            mine = await engine.run(flow)
+            assert mine.state is RunState.SUCCEEDED
+            assert seen == [mine.run_id] * 2
+            assert (await engine.show(other))["run"]["state"] == RunState.QUEUED
+            third = (await engine.start(flow)).run_id
+            assert (await engine.work_on(third, serve_all=True)).state is RunState.SUCCEEDED
+            assert other in seen
+
+    asyncio.run(go())

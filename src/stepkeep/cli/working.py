@@ -36,9 +36,15 @@ class Worked(NamedTuple):
 
 
 async def work_on(
-    engine: AsyncEngine, run_id: str, screen: Screen, *, concurrency: int, resumed: bool = False
+    engine: AsyncEngine,
+    run_id: str,
+    screen: Screen,
+    *,
+    concurrency: int,
+    resumed: bool = False,
+    serve_all: bool = False,
 ) -> Worked:
-    """Be a worker for this run until there is nothing left to do here."""
+    """Be a worker for this run, and with `serve_all` for every run, until there is nothing left to do here."""
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
     from stepkeep.kernel.states import RUN_TERMINAL, RunState
     from stepkeep.operations.decisions import plan_of
@@ -51,6 +57,7 @@ async def work_on(
         concurrency=concurrency,
         capabilities={word for step in plan.definition.steps for word in step.capabilities},
         runtime=runtime,
+        only_run=None if serve_all else run_id,
     )
     over = RUN_TERMINAL | {RunState.BLOCKED, RunState.IDLE}
 

@@ -36,7 +36,7 @@ class Claiming:
                 # unknown.
                 await self.release_unconfirmed()
                 claimer = shared.claimer(shared.slots.queues.of(kind), limit, blocking)
-                return await shared.transactor.claim(claimer, limit=limit, after=after)
+                return await shared.transactor.claim(claimer, limit=limit, after=after, run=shared.only_run)
         except ClaimsInDoubt as unknown:
             self._unconfirmed |= named(unknown.claims)
             raise

@@ -100,7 +100,7 @@ class Worker:
     `concurrency` limits the attempts it holds, `threads` those of them that are no coroutines. `queues` names the
     groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code that
     it was given, for `explain`. `lifespan` opens what handlers share; with `loop="mine"` they run on the loop that runs
-    the worker.
+    the worker. With `only_run`, it executes the steps of that run and of no other.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -127,6 +127,7 @@ class Worker:
         home: HandlerLoop | None = None,
         lifespan: Lifespan | None = None,
         loop: Literal["own", "mine"] = "own",
+        only_run: str | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {"http": http, "commands": commands, "process_memory": process_memory}
@@ -155,7 +156,14 @@ class Worker:
         self._timers = LocalTimers(self._runtime)
         signals = Signals(self._note_change, self.wake, self._timers.set_in, self._choose_queues)
         self._held = Shared(
-            transactor, self._runner, self._membership, self._settings, self._runtime, self._outage, signals
+            transactor,
+            self._runner,
+            self._membership,
+            self._settings,
+            self._runtime,
+            self._outage,
+            signals,
+            None if only_run is None else (tenant, validate.run_id(only_run)),
         )
         self._attempts = Attempts(self._held, self._prepared)
         self._pollers = {
@@ -420,6 +428,8 @@ class Worker:
         """Read once without locks whether there is work, if the last claim found less than it asked for and no
         notification came since."""
         queues = self._held.slots.queues.of(kind)
+        if self._held.only_run is not None:
+            return bool(queues)
         return bool(queues) and await self._transactor.store.has_ready(queues)
 
     @property
@@ -440,8 +450,9 @@ class Worker:
         """What it serves and how much it holds, for `explain` and `status`."""
         free = self._held.slots.free
         return Service(
-            handlers=self._registry.names,
-            agents=self._registry.agents,
+            # A worker of one run takes no step of any other.
+            handlers=self._registry.names if self._held.only_run is None else (),
+            agents=self._registry.agents if self._held.only_run is None else (),
             coroutines=tuple(sorted(spec.name for spec in self._registry if spec.runs_in == "async")),
             kinds=allowed_kinds(self._settings),
             groups=None if self._groups is None else tuple(sorted(self._groups)),

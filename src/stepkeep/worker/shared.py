@@ -14,6 +14,7 @@ from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.protocol import RunKey
 from stepkeep.worker.capacity import Slots
 from stepkeep.worker.executor import Job
 from stepkeep.worker.leases import Leases
@@ -41,7 +42,10 @@ class Signals(NamedTuple):
 
 
 class Shared:
-    """The state of one worker. `may_claim` is False once it drains; `attention` wakes the lease keeper."""
+    """The state of one worker. `may_claim` is False once it drains; `attention` wakes the lease keeper.
+
+    With `only_run`, it claims steps of that run alone.
+    """
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Shared:
         runtime: Runtime,
         outage: Outage,
         signals: Signals,
+        only_run: RunKey | None = None,
     ) -> None:
         self.transactor, self.runner, self.membership = transactor, runner, membership
         self.settings, self.runtime, self.outage, self.signals = settings, runtime, outage, signals
@@ -59,6 +64,7 @@ class Shared:
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_claim = True
+        self.only_run = only_run
         self._tasks: set[asyncio.Task[None]] = set()
 
     def claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:

@@ -45,8 +45,13 @@ def run(
     dev: Annotated[
         bool, typer.Option("--dev", help="Publish a changed file under the next version by itself, while you try it.")
     ] = False,
+    serve_all: Annotated[
+        bool, typer.Option("--serve-all", help="Execute steps of other runs here too, as a worker does.")
+    ] = False,
 ) -> int:
     """Execute a workflow in this process until it ends, or until only people or messages can move it.
+
+    Steps of other runs are left to their workers.
 
     Interrupted or killed, the run is still there: `stepkeep run --resume RUN` goes on where it stood.
     """
@@ -58,11 +63,11 @@ def run(
     with quiet_stdout(settings.json):
         handlers = load_handlers(app or [])
         if resume is not None:
-            worked = asyncio.run(_resume(settings, policies, resume, concurrency))
+            worked = asyncio.run(_resume(settings, policies, resume, concurrency, serve_all))
         else:
             # Without the code, names of handlers cannot be checked; the worker of the run will check them.
             definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
-            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency, dev))
+            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency, dev, serve_all))
     return conclude(settings, worked, [*(app or []), *([code] if (code := code_of(file)) else [])])
 
 
@@ -80,6 +85,7 @@ async def _run(
     no_wait: bool,
     concurrency: int,
     dev: bool,
+    serve_all: bool,
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
@@ -90,7 +96,8 @@ async def _run(
         await require_kept(engine.store, started, tenant=engine.tenant)
         if no_wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
-        return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)
+        screen = screen_for(json=settings.json)
+        return await work_on(engine, started.run_id, screen, concurrency=concurrency, serve_all=serve_all)
 
 
 async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
@@ -103,10 +110,11 @@ async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
     return draft
 
 
-async def _resume(settings: Settings, policies: Policies, text: str, concurrency: int) -> Worked:
+async def _resume(settings: Settings, policies: Policies, text: str, concurrency: int, serve_all: bool) -> Worked:
     async with open_engine(settings, policies) as engine:
         run_id = await find_run(engine, text)
-        return await work_on(engine, run_id, screen_for(json=settings.json), concurrency=concurrency, resumed=True)
+        screen = screen_for(json=settings.json)
+        return await work_on(engine, run_id, screen, concurrency=concurrency, resumed=True, serve_all=serve_all)
 
 
 def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
