@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -41,8 +41,23 @@ class Kind(NamedTuple):
         return f"{self.form} {self.dialect} log".replace("  ", " ")
 
 
-def validate(lines: Iterable[bytes], dialect: str | None = None) -> tuple[Kind, Report]:
-    """The verdict on a log and how it was read. `dialect` is whose words it must be in; by its content if not given."""
+def shipped(dialect: str) -> Judged:
+    """The machines of a dialect that is part of this package. They are found by name, because its front end needs the
+    engine."""
+    if dialect not in DIALECTS:
+        raise InvalidInput(f"there is no dialect {dialect!r}. Choose from {', '.join(DIALECTS)}.")
+    found = import_module(f"stepkeep.dialects.{dialect}.machine").JUDGED
+    assert isinstance(found, Judged)
+    return found
+
+
+def validate(
+    lines: Iterable[bytes], dialect: str | None = None, judged: Callable[[str], Judged] = shipped
+) -> tuple[Kind, Report]:
+    """The verdict on a log and how it was read. `dialect` is whose words it must be in; by its content if not given.
+
+    `judged` finds the machines of a dialect by its name.
+    """
     rest = iter(lines)
     first: list[bytes] = []
     kind = None
@@ -57,16 +72,7 @@ def validate(lines: Iterable[bytes], dialect: str | None = None) -> tuple[Kind, 
         kind = Kind("plain" if kind.form == "plain" and dialect == PLAIN else "sealed", dialect)
     if kind.form == "canonical":
         return kind, verify_lines(whole, REFERENCE)
-    return kind, replay_lines(whole, _judged(kind.dialect), sealed=kind.form == "sealed")
-
-
-def _judged(dialect: str) -> Judged:
-    """A dialect's machines. They are found by name, because its front end needs the engine."""
-    if dialect not in DIALECTS:
-        raise InvalidInput(f"there is no dialect {dialect!r}. Choose from {', '.join(DIALECTS)}.")
-    found = import_module(f"stepkeep.dialects.{dialect}.machine").JUDGED
-    assert isinstance(found, Judged)
-    return found
+    return kind, replay_lines(whole, judged(kind.dialect), sealed=kind.form == "sealed")
 
 
 def _recognised(raw: bytes) -> Kind | None:

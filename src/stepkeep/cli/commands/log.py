@@ -133,6 +133,7 @@ def judge(file: str, as_: str | None = None) -> Report:
     from stepkeep.conformance.archive import MANIFEST, Unpacked, open_log, unpacked, verify_archive
     from stepkeep.conformance.arrows import REFERENCE
     from stepkeep.conformance.validate import validate
+    from stepkeep.dialects import registry
     from stepkeep.dialects.registry import judged
 
     if as_ is not None:
@@ -140,7 +141,7 @@ def judge(file: str, as_: str | None = None) -> Report:
 
     def verdict(log: BinaryIO) -> Report:
         lines = Unpacked(log)
-        return lines.judged(validate(lines, as_)[1])
+        return lines.judged(validate(lines, as_, registry.judged)[1])
 
     try:
         if file == "-":
