@@ -382,3 +382,33 @@ def test_no_message_exceeds_two_thousand_characters_whatever_it_quotes(step: dic
         assert len(problem.message) + len(problem.hint) <= 2_000
         assert len(problem.path) <= 2_000
         assert len(str(problem)) <= 2_000
+
+
+# -- schemas of a step -----------------------------------------------------------------------------------------------
+def test_schemas_of_a_step_are_kept_and_a_definition_without_them_has_its_old_digest() -> None:
+    step = "workflow: w\nsteps:\n  - { name: a, uses: x%s }\n"
+    [plain] = load_text(step % "", "flow.yaml").steps
+    assert b"schema" not in msgspec.json.encode(plain)
+    [held] = load_text(step % ", input_schema: { type: object }, output_schema: {}", "flow.yaml").steps
+    assert (held.input_schema, held.output_schema) == ({"type": "object"}, {})
+    definition = load_text(step % ", output_schema: { type: integer }", "flow.yaml")
+    assert decode_definition(encode_definition(definition)) == definition
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("uses: x\n    input_schema: { type: nothing }", "flow.yaml:5:27: This is no usable JSON Schema"),
+        (
+            'uses: x\n    output_schema: { $ref: "file:///a" }',
+            "flow.yaml:5:20: This is no usable JSON Schema",
+        ),
+        ("uses: x\n    output_schema: true", "flow.yaml:5:20: `output_schema` must be a mapping"),
+        ("uses: x\n    output_schema:", "`output_schema` is empty"),
+        ("wait: paid\n    output_schema: {}", "flow.yaml:5:5: `output_schema` means nothing for `wait`"),
+        ("command: [ls]\n    input_schema: {}", "flow.yaml:5:5: `input_schema` has nothing to check"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_a_problem_with_its_position(step: str, said: str) -> None:
+    report = check_text(f"workflow: w\nsteps:\n  - name: a\n    {step}\n", "flow.yaml")
+    assert [said in str(problem) for problem in report.problems] == [True], report.problems

@@ -68,6 +68,7 @@ def test_every_kind_of_step_is_the_same_as_in_yaml(registry: Registry) -> None:
     flow.agent("a", "writer", "Write", inputs={"to": "${{ input.email }}"}, timeout="1m")
     flow.command("b", ["ls", "-l"], env={"A": "1"}, cwd="/tmp", if_="input.email != ''", effect="write")
     flow.http("c", "https://example.com", method="POST", body={"a": (1, 2)}, rules=["output.status == 200"])
+    flow.step("s", "accounts.create", input_schema={"required": ("email",)}, output_schema={"type": "object"})
     flow.wait("d", "paid", deadline="2d", description="words")
     flow.step("e", "accounts.create", completion="manual", capabilities=["crm"], queue="slow", order=9)
     flow.step("f", "accounts.close", undo={"command": ["undo"]}, compensate_when="attempted", transactional=True)
@@ -83,6 +84,7 @@ steps:
   - { name: a, agent: writer, action: Write, with: { to: "${{ input.email }}" }, timeout: 1m }
   - { name: b, command: { argv: [ls, -l], env: { A: "1" }, cwd: /tmp }, if: input.email != '', effect: write }
   - { name: c, http: { url: "https://example.com", method: POST, body: { a: [1, 2] } }, rules: [output.status == 200] }
+  - { name: s, uses: accounts.create, input_schema: { required: [email] }, output_schema: { type: object } }
   - { name: d, wait: { event: paid, deadline: 2d }, description: words }
   - { name: e, uses: accounts.create, completion: manual, capabilities: [crm], queue: slow, order: 9 }
   - name: f

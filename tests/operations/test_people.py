@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
@@ -190,8 +191,8 @@ async def complete(
     )
 
 
-async def handed_out(bench: Bench) -> str:
-    run_id = await bench.start(BY_HAND)
+async def handed_out(bench: Bench, definition: Definition = BY_HAND) -> str:
+    run_id = await bench.start(definition)
     [claim] = await bench.claim()
     reply = await bench.report(claim, Completed(output=b"1", token=decisions.token_hash(TOKEN)))
     assert isinstance(reply, Accepted)
@@ -224,6 +225,27 @@ def test_the_outcome_decides_how_the_run_goes_on(database_url: str, outcome: str
         run_id = await handed_out(bench)
         await complete(bench, run_id, outcome)
         assert await bench.state(run_id) is state
+
+    on(database_url, act)
+
+
+def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_one_counts(
+    database_url: str,
+) -> None:
+    [call] = BY_HAND.steps
+    held = replace(BY_HAND, steps=(replace(call, output_schema={"required": ["done"]}),))
+
+    async def act(bench: Bench) -> None:
+        run_id = await handed_out(bench, held)
+        for wrong in (None, b"{}", b"{"):
+            with pytest.raises(InvalidInput, match="output"):
+                await complete(bench, run_id, output=wrong)
+        assert await bench.step_states(run_id) == [StepState.AWAITING_COMPLETION]
+        await complete(bench, run_id, output=b'{"done":true}')
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+        failed = await handed_out(bench, replace(held, version=2))
+        await complete(bench, failed, "Failed")
+        assert await bench.state(failed) is RunState.FAILED
 
     on(database_url, act)
 

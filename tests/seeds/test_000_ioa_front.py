@@ -487,3 +487,12 @@ def test_nothing_that_can_be_written_ends_in_a_traceback(spec: object, metadata:
     document = parse_document(json.dumps(data), file="any.json")
     report = FRONT.examine(document.data, document)
     assert (report.definition is None) == bool(report.problems)
+
+
+def test_3_1_a_step_may_have_schemas_for_its_inputs_and_its_output() -> None:
+    made = step(", inputSchema: { type: object }, outputSchema: { required: [score] }")
+    assert (made.input_schema, made.output_schema) == ({"type": "object"}, {"required": ["score"]})
+    wrong = resource("steps: [{ name: a, agent: x, action: do, outputSchema: { type: thing } }]")
+    assert "no usable JSON Schema" in " ".join(problems(wrong))
+    gate = resource('steps: [{ name: a, agent: x, action: "GATE: go?", inputSchema: {} }]')
+    assert "means nothing for a gate" in " ".join(problems(gate))

@@ -490,6 +490,16 @@ def test_a_workflow_as_large_as_may_be_is_examined_in_a_few_seconds() -> None:
     assert report.definition is not None
 
 
+@pytest.mark.parametrize("key", ["inputSchema", "outputSchema"])
+def test_a_capability_may_have_a_schema_for_what_its_operation_is_given_and_returns(key: str) -> None:
+    def held(schema: Doc) -> Doc:
+        return document(*sequence("a"), capabilities={"a:do": {"safety": {"idempotent": True}, key: schema}})
+
+    [step] = built(held({"type": "object"})).steps
+    assert [step.input_schema, step.output_schema].count({"type": "object"}) == 1
+    assert "no usable JSON Schema" in " ".join(problems(held({"type": "thing"})))
+
+
 # -- advice ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("data", "said"),

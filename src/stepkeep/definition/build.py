@@ -112,6 +112,8 @@ def _step(
         capabilities=tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ())})),
         queue=step.queue or (spec.queue if spec else ""),
         description=step.description,
+        input_schema=msgspec.UNSET if step.input_schema is None else step.input_schema,
+        output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
     )
 
 

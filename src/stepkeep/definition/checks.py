@@ -11,6 +11,7 @@ from typing import Any
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.http_headers import complaints
+from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
@@ -32,6 +33,8 @@ _FOR_WORK = {
     "capabilities": "No worker runs it.",
     "queue": "No worker runs it.",
     "with": "It takes no inputs.",
+    "input_schema": "It takes no inputs.",
+    "output_schema": "Check what it brought in a step after it.",
 }
 
 
@@ -51,8 +54,19 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
         at = (*path, "undo")
         yield from _one_of(hooks, _WORK, at, f"The undo of `{step.name}`")
         yield from _work(step.undo, at)
+    yield from _schemas(step, path)
     yield from _plain(_unevaluated(step), path)
     yield from _event_name(step, path)
+
+
+def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
+    for key, schema in (("input_schema", step.input_schema), ("output_schema", step.output_schema)):
+        if schema is not None:
+            yield from schema_findings(schema, (*path, key))
+    has_inputs = "with_" in step.model_fields_set or (step.command is None and step.http is None)
+    if step.input_schema is not None and not has_inputs:
+        said = "`input_schema` has nothing to check: a `command` or `http` step without `with` has no inputs."
+        yield Finding((*path, "input_schema"), said, "Add `with`, or remove this.", key=True)
 
 
 def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:

@@ -81,6 +81,8 @@ class WorkOptions(StepOptions, total=False):
     compensate_when: Literal["succeeded", "attempted"]
     rules: Sequence[Rule]
     completion: Literal["auto", "manual"] | Mapping[str, Any]
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any]
     capabilities: Sequence[str]
     queue: str
 
@@ -336,8 +338,9 @@ def _with_inferred(steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _inferred(step: dict[str, Any], names: set[str]) -> dict[str, Any]:
     own, known = step["name"], step.get("depends_on", [])
     named = {edge.get("step") if isinstance(edge, dict) else edge for edge in known if isinstance(edge, dict | str)}
-    # An undo runs after its step, and reads what that step could read.
-    read = steps_read([value for key, value in step.items() if key not in ("undo", "depends_on")])
+    # An undo runs after its step, and reads what that step could read. Schemas hold no expressions.
+    unread = ("undo", "depends_on", "input_schema", "output_schema")
+    read = steps_read([value for key, value in step.items() if key not in unread])
     missing = [name for name in read if name in names and name != own and name not in named]
     return {**step, "depends_on": [*known, *missing]} if missing else step
 

@@ -24,6 +24,7 @@ Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
 QueueName = Annotated[str, StringConstraints(max_length=63)]
 DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
+JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
 OnFailure = Literal["abort", "skip", "continue", "compensate"]
 
 
@@ -210,6 +211,8 @@ class StepBlock(Block):
     approval: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
     wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
     with_: Any = Field(default=None, alias="with")
+    input_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None
+    output_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None
     depends_on: Annotated[
         list[Annotated[DependencyBlock, _short("step", DependencyBlock)]] | None,
         _given(list[str | DependencyBlock]),

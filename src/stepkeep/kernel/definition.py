@@ -210,6 +210,9 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     queue: str = ""
     description: str = ""
+    input_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    output_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """JSON Schemas that the inputs match before the handler runs, and that the output matches before it counts."""
 
 
 class Definition(_Value, frozen=True, kw_only=True):

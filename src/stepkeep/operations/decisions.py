@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 from uuid_utils import uuid7
 
+from stepkeep.definition.json_schema import Shape
 from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
@@ -19,8 +21,9 @@ from stepkeep.kernel.events import (
     ManualOutcome,
     MessageArrived,
 )
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run
+from stepkeep.kernel.states import Phase
 from stepkeep.operations import validate
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import StoredDefinition
@@ -46,7 +49,7 @@ async def decide_gate(
         actor=validate.key("the actor", actor),
         approve=approve,
         comment=validate.words("the comment", comment),
-        no=None if step is None else await _number(transactor, tenant, run_id, step),
+        no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
     )
     return await transactor.submit(event)
 
@@ -74,6 +77,10 @@ async def complete(
     _bound("claim", claim)
     if len(evidence) > MAX_EVIDENCE:
         raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
+    plan = await plan_of(transactor, tenant, run_id)
+    no = _number(plan, run_id, step)
+    if said is ManualOutcome.SUCCEEDED:
+        _check_output(plan.at(no), output)
     event = CompletionSignalled(
         tenant=tenant,
         run_id=validate.run_id(run_id),
@@ -84,7 +91,7 @@ async def complete(
         notes=validate.words("the notes", notes),
         evidence=tuple(validate.words("a piece of evidence", piece) for piece in evidence),
         claim=claim,
-        no=await _number(transactor, tenant, run_id, step),
+        no=no,
     )
     return await transactor.submit(event)
 
@@ -156,8 +163,22 @@ async def stored_definition(transactor: Transactor, run: Run) -> StoredDefinitio
     return stored
 
 
-async def _number(transactor: Transactor, tenant: str, run_id: str, step: str) -> int:
-    plan = await plan_of(transactor, tenant, run_id)
+def _check_output(planned: PlannedStep, output: bytes | None) -> None:
+    """Refuse a completion whose output does not match the schema of its step; a corrected one may follow."""
+    schema = planned.definition.output_schema
+    if schema is msgspec.UNSET or planned.phase is not Phase.MAIN or not planned.by_hand:
+        return
+    if output is None:
+        raise InvalidInput(f"step {planned.name} has an output schema: complete it with an output that matches it.")
+    try:
+        value = msgspec.json.decode(output)
+    except ValueError as problem:
+        raise InvalidInput(f"the output is not JSON: {problem}") from None
+    if wrong := Shape(schema).complaints(value):
+        raise InvalidInput(f"the output of {planned.name} does not fit its schema: {'; '.join(wrong)}")
+
+
+def _number(plan: Plan, run_id: str, step: str) -> int:
     no = plan.number(validate.key("the name of a step", step))
     if no is None:
         names = ", ".join(planned.name for planned in plan.steps[:20])

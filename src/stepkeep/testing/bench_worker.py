@@ -245,7 +245,8 @@ class _Hand:
         if isinstance(answer, Silence):
             return answer
         ours, category = job.code.spec is None, job.code.default_category
-        return results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
+        outcome = results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
+        return results.check_output(outcome, job)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

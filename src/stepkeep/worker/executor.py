@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.kernel.definition import Executor as Defined
 from stepkeep.kernel.definition import Rule
@@ -110,6 +111,8 @@ class Code(Protocol):
     is_transactional: bool
     checks_inputs: bool
     """Inputs are rendered and validated even for a handler that takes none."""
+    output_shape: Shape | None
+    """What the output of an attempt must match before it counts."""
     needs_details: bool
     needs_outputs: tuple[tuple[str, int], ...]
     needs_states: bool

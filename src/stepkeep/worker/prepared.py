@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from stepkeep.definition.conditions import compile_rule
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -59,9 +61,13 @@ class PreparedStep:
         undo = planned.definition.undo
         inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
         self._inputs: Template = compiled(inputs, plan)
-        schema = undo.input_schema if planned.phase is Phase.UNDO and undo is not None else None
-        self._shape = None if schema is None else Shape(schema)
-        self.checks_inputs = schema is not None
+        schemas = (planned.definition.input_schema, planned.definition.output_schema)
+        if planned.phase is not Phase.MAIN:
+            schemas = (undo.input_schema or UNSET if undo is not None else UNSET, UNSET)
+        self._shape, output_shape = (None if schema is UNSET else Shape(schema) for schema in schemas)
+        # The output of a step that is completed by hand comes with its completion, and is checked there.
+        self.output_shape = None if self.is_manual else output_shape
+        self.checks_inputs = self._shape is not None
         self._executor: Template = compiled(kind, plan)
         takes_inputs = (
             self.checks_inputs or spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
@@ -103,6 +109,7 @@ class PreparedRules:
     is_manual = False
     is_transactional = False
     checks_inputs = False
+    output_shape: Shape | None = None
     default_category: Category = Category.UNKNOWN
     spec: HandlerSpec | None = None
 

@@ -22,11 +22,12 @@ from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job
-from stepkeep.worker.payloads import MAX_RESULT, Unstorable, bound_emitted, encode
+from stepkeep.worker.payloads import MAX_RESULT, Unstorable, bound_emitted, encode, storable_text
 from stepkeep.worker.unexpected import is_explained, log_unexpected, traceback_text
 
 _NOTHING = Completed(output=b"null")
 
+_decode = msgspec.json.Decoder().decode
 _pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.decode
 
 
@@ -126,6 +127,18 @@ def attach_token_digest(outcome: Outcome, job: Job) -> Outcome:
     if job.completion_token is not None and isinstance(outcome, Completed):
         return replace(outcome, token=token_digest(job.completion_token))
     return outcome
+
+
+def check_output(outcome: Outcome, job: Job) -> Outcome:
+    """The outcome itself, or a failure for good if its output does not match the schema of its step."""
+    shape = job.code.output_shape
+    if shape is None or not isinstance(outcome, Completed):
+        return outcome
+    wrong = shape.complaints(None if outcome.output is None else _decode(outcome.output))
+    if not wrong:
+        return outcome
+    said = f"the output of {job.code.planned.name} does not fit its schema: {'; '.join(wrong)}"
+    return Failed(category=Category.VALIDATION, error=storable_text(said), final=True, cost=outcome.cost)
 
 
 def _waiting(answer: WaitFor, context: Context | None) -> Outcome:

@@ -20,7 +20,7 @@ from stepkeep.worker.pools.handler_loop import HandlerLoop
 from stepkeep.worker.pools.loop import LoopPool
 from stepkeep.worker.pools.processes import ProcessPool
 from stepkeep.worker.pools.threads import RulesPool, ThreadPool
-from stepkeep.worker.results import attach_token_digest
+from stepkeep.worker.results import attach_token_digest, check_output
 from stepkeep.worker.settings import Settings
 
 log = logging.getLogger("stepkeep.worker")
@@ -120,7 +120,8 @@ class PooledRunner:
 
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
-        self._done.extend(ended)
+        # Here and not in `_collect`: a large output must not delay the worker's loop.
+        self._done.extend([one if one[0].code.output_shape is None else _checked(*one) for one in ended])
         if not self._signalled and self._engine is not None:
             self._signalled = True
             # The worker has ended before this handler.
@@ -139,6 +140,10 @@ class PooledRunner:
         done = [self._done.popleft() for _ in range(len(self._done))]
         if done:
             self._finished([each if each[0].completion_token is None else _signed(*each) for each in done])
+
+
+def _checked(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
+    return job, check_output(outcome, job)
 
 
 def _signed(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:

@@ -205,4 +205,4 @@ class SimulatedRunner:
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
             outcome = results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
         del self._running[job]
-        self._finished([(job, outcome if job.completion_token is None else results.attach_token_digest(outcome, job))])
+        self._finished([(job, results.attach_token_digest(results.check_output(outcome, job), job))])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
+
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import WHOLE_INPUT
@@ -94,6 +96,8 @@ def _step(
         transactional=spec.transactional if spec else False,
         capabilities=tuple(sorted(set(spec.capabilities))) if spec else (),
         queue=spec.queue if spec else "",
+        input_schema=UNSET if capability is None or capability.input_schema is None else capability.input_schema,
+        output_schema=UNSET if capability is None or capability.output_schema is None else capability.output_schema,
     )
 
 

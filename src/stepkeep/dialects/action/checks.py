@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
-from stepkeep.definition.json_schema import InvalidSchema, Shape
+from stepkeep.definition.json_schema import schema_findings
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import OPERATION_RULE, TIERS, Action, Capability, is_manual, is_operation, tier_of
 
@@ -135,9 +135,11 @@ def _capability(name: str, capability: Capability, path: Path) -> Iterator[Findi
     if operation is not None and capability.side_effecting is False:
         said = "`sideEffecting` is false, and there is a compensationOperation: nothing to take back."
         yield Finding((*path, "sideEffecting"), said, "Keep one of them.")
-    if schema is not None:
-        try:
-            Shape(schema)
-        except InvalidSchema as problem:
-            hint = "Write a JSON Schema that refers to nothing outside itself."
-            yield Finding((*path, "compensationInputSchema"), f"This is no usable JSON Schema: {problem}.", hint)
+    schemas = {
+        "inputSchema": capability.input_schema,
+        "outputSchema": capability.output_schema,
+        "compensationInputSchema": schema,
+    }
+    for key, written in schemas.items():
+        if written is not None:
+            yield from schema_findings(written, (*path, key))

@@ -106,7 +106,7 @@ Milliseconds = Annotated[int, Field(ge=1, le=7 * _DAY_MS)]
 LongMilliseconds = Annotated[int, Field(ge=1, le=3_650 * _DAY_MS)]
 ErrorName = Literal["timeout", "rate_limit", "5xx", "transport", "unknown"]
 ErrorClass = Annotated[ErrorName, BeforeValidator(_error_class, json_schema_input_type=ErrorName)]
-Schema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
+Schema = written.JsonSchema
 CapabilityName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
 
 
@@ -180,6 +180,8 @@ class Capability(Block):
 
     safety: Safety
     side_effecting: Annotated[bool | None, _given(bool)] = None
+    input_schema: Annotated[Schema | None, _given(Schema)] = None
+    output_schema: Annotated[Schema | None, _given(Schema)] = None
     compensation_operation: Annotated[Operation | None, _given(Operation)] = None
     compensation_input_schema: Annotated[Schema | None, _given(Schema)] = None
 

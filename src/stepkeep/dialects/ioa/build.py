@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.definition.build import GRACE, LEASE, STEP_TIMEOUT
@@ -103,6 +104,8 @@ def _step(
         retry=_retry(step.retry_policy, spec.retry if spec else None),
         effect=kernel.Effect.READ if undo is None else kernel.Effect.WRITE,
         undo=None if undo is None else _undo(undo, handlers),
+        input_schema=UNSET if step.input_schema is None else step.input_schema,
+        output_schema=UNSET if step.output_schema is None else step.output_schema,
         **common,
     )
 

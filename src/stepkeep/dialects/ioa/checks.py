@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from stepkeep.definition import bounds
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path, did_you_mean
+from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.dialects.ioa.written import CompensationBlock, RetryPolicyBlock, StepBlock
@@ -42,6 +43,7 @@ def check_steps(steps: Steps) -> Iterator[Finding]:
         if not is_gate(step) and step.timeout is not None and step.timeout > most:
             said = f"`timeout` must be at most {format_duration(most)}; only a gate may wait longer."
             yield Finding((*path, "timeout"), said)
+        yield from _schemas(step, path)
         if step.retry_policy is not None:
             yield from _retry_policy(step.retry_policy, (*path, "retryPolicy"))
 
@@ -84,6 +86,16 @@ def check_agents(steps: Steps, entries: Compensations, handlers: Registry) -> It
         if handlers.agent(agent) is None:
             hint = did_you_mean(agent, handlers.agents) or "Load the code that registers it."
             yield Finding((*path, "agent"), f"There is no agent `{agent}`.", hint)
+
+
+def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
+    for key, schema in (("inputSchema", step.input_schema), ("outputSchema", step.output_schema)):
+        if schema is None:
+            continue
+        if is_gate(step):
+            yield Finding((*path, key), f"`{key}` means nothing for a gate.", "Remove it.", key=True)
+        else:
+            yield from schema_findings(schema, (*path, key))
 
 
 def _retry_policy(policy: RetryPolicyBlock, path: Path) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import Retries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
+from stepkeep.definition.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"
 KIND = "Workflow"
@@ -159,6 +160,8 @@ class StepBlock(Block):
     action: Text
     depends_on: list[str] = Field(default=[], alias="dependsOn")
     timeout: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    input_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = Field(default=None, alias="inputSchema")
+    output_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = Field(default=None, alias="outputSchema")
     retry_policy: Annotated[RetryPolicyBlock | None, _given(RetryPolicyBlock)] = Field(
         default=None, alias="retryPolicy"
     )
