@@ -139,8 +139,8 @@ def test_every_dialects_example_runs_and_conforms_in_all_the_others(cli: Cli, ho
     for other in registry.names():
         assert cli("show", run["id"], "--as", other, "--json").status == 0
         assert cli("runs", "--as", other, "--json").status == 0
-        assert cli("log", "export", run["id"], "--as", other, "-o", "log.jsonl").status == 0
-        assert cli("log", "verify", "log.jsonl", "--as", other).out.endswith("no findings\n")
+        assert cli("log", "export", run["id"], "--as", other, "-o", f"{other}.jsonl").status == 0
+        assert cli("log", "verify", f"{other}.jsonl", "--as", other).out.endswith("no findings\n")
 
 
 # -- telling about dialects ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import re
 from pathlib import Path
 
@@ -293,6 +294,24 @@ def test_a_python_file_may_hold_the_workflow(cli: Cli, home: Path) -> None:
     assert (said.status, said.json["run"]["output"]) == (0, "Hello, Ada")
     assert cli("check", "onboarding_flow.py:hello").status == 0
     assert cli("run", "onboarding_flow.py:goodbye").status == 2
+
+
+def test_an_existing_file_is_replaced_or_added_to_only_when_that_is_asked_for(cli: Cli, home: Path) -> None:
+    first, second = (cli("run", "flow.yaml", "--app", HANDLERS, "--json").json["run"]["id"] for _ in range(2))
+    assert cli("log", "export", first, "--output", "log.jsonl").status == 0
+    before = (home / "log.jsonl").read_bytes()
+    refused = cli("log", "export", second, "--output", "log.jsonl")
+    assert refused.status == 2
+    assert "log.jsonl exists. Give --append to add to it, or --force to replace it." in refused.err
+    assert (home / "log.jsonl").read_bytes() == before
+    assert cli("log", "export", second, "--output", "log.jsonl", "--append").status == 0
+    assert (home / "log.jsonl").read_bytes().startswith(before)
+    assert cli("log", "verify", "log.jsonl", "--json").json["runs"] == 2
+    assert cli("log", "export", second, "--output", "log.jsonl", "--force").status == 0
+    assert cli("log", "verify", "log.jsonl", "--json").json["runs"] == 1
+    assert cli("log", "export", second, "--output", os.devnull).status == 0, "a device holds nothing that could be lost"
+    assert cli("log", "export", second, "--append").status == 2
+    assert cli("log", "export", second, "--output", "log.jsonl", "--append", "--force").status == 2
 
 
 def test_logs_are_exported_and_verified(cli: Cli, home: Path) -> None:

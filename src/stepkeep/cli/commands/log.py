@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
@@ -32,17 +32,24 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; standard output by default.")
     ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add to FILE if it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     as_: As = None,
 ) -> int:
     """Write journals as lines of JSON: one per change of state, and a closing one per run.
 
+    An existing FILE is refused without --append or --force.
     With --as, the lines are in a dialect's words, and changes that it does not see are left out.
     """
+    if append and force:
+        raise InvalidInput("--append keeps the lines of FILE, --force replaces them; give one of them.")
+    if output is None and (append or force):
+        raise InvalidInput("--append and --force are about a file: name it with --output.")
     if bool(runs) == every:
         raise InvalidInput("Say which runs to export: name them, or give --all.")
     if settings.json and output is None:
         raise InvalidInput("log export writes lines, not one object: with --json, name a file with --output.")
-    count = asyncio.run(_export(settings, runs or [], output, as_))
+    count = asyncio.run(_export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_))
     if settings.json:
         answer({"export": {"file": output, "lines": count}})
     elif output is not None:
@@ -97,16 +104,23 @@ def _count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-async def _export(settings: Settings, runs: list[str], output: str | None, as_: str | None) -> int:
+async def _export(settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None) -> int:
     async with open_engine(settings) as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
             return await write_log(engine, chosen, binary_output(), as_)
         try:
-            with Path(output).open("wb") as file:  # noqa: ASYNC230 - nothing else goes on in this process
+            with _opened(Path(output), mode) as file:
                 return await write_log(engine, chosen, file, as_)
+        except FileExistsError:
+            raise InvalidInput(f"{output} exists. Give --append to add to it, or --force to replace it.") from None
         except OSError as error:
             raise InvalidInput(f"{output} cannot be written: {error.strerror}.") from None
+
+
+def _opened(path: Path, mode: str) -> BinaryIO:
+    """The file to write to. Devices and pipes hold no log that could be lost."""
+    return cast("BinaryIO", path.open(mode if path.is_file() or not path.exists() else "wb"))
 
 
 async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None) -> int:
