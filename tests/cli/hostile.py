@@ -216,7 +216,12 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("worker",): [["--name", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--grace", HOSTILE]],
         ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
         ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],
-        ("log", "export"): [["--all"], [HOSTILE], [runs["http"], "--as", "ioa"], ["--all", "--output", f"{FILE}/x"]],
+        ("log", "export"): [
+            ["--all"],
+            [HOSTILE],
+            [runs["http"], "--as", "ioa"],
+            ["--all", "--workers", "--output", f"{FILE}/x"],
+        ],
         ("log", "verify"): [["bad.log"], [FILE], [HOSTILE], ["bad.log", "--as", "ioa"]],
         ("db", "migrate"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
         ("db", "maintain"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],

@@ -314,6 +314,17 @@ def test_an_existing_file_is_replaced_or_added_to_only_when_that_is_asked_for(cl
     assert cli("log", "export", second, "--output", "log.jsonl", "--append", "--force").status == 2
 
 
+def test_a_log_with_workers_is_exported_and_verified(cli: Cli, home: Path) -> None:
+    run = cli("run", "flow.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    for given in ([run], ["--all"], [run, "--as", "workstream"]):
+        assert cli("log", "export", *given, "--workers", "--output", "log.jsonl", "--force").status == 0
+        assert cli("log", "verify", "log.jsonl", "--json").json["runs"] == 2
+        assert "worker_state_transition" in (home / "log.jsonl").read_text()
+        assert cli("log", "verify", "log.jsonl").status == 0
+    refused = cli("log", "export", run, "--workers", "--as", "ioa")
+    assert (refused.status, "no words for workers" in refused.err) == (2, True)
+
+
 def test_logs_are_exported_and_verified(cli: Cli, home: Path) -> None:
     runs = [cli("run", f"{file}.yaml", "--app", HANDLERS, "--json").json["run"]["id"] for file in ("flow", "undone")]
     assert cli("log", "export", runs[0], "--output", "one.jsonl").status == 0

@@ -13,14 +13,19 @@ from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.seeds.workstream import Floor, Line, broken_by, judged, lines_of, on_floor, task, together, workstream
 from tests.workbench import SECOND, TENANT
 
+from stepkeep.conformance.replay import replay_lines
+from stepkeep.conformance.validate import validate
 from stepkeep.definition.registry import Registry
-from stepkeep.errors import Fenced
+from stepkeep.dialects.workstream.machine import JUDGED
+from stepkeep.errors import Fenced, InvalidInput
 from stepkeep.kernel.rows import Worker as Row
 from stepkeep.kernel.states import RUN_TERMINAL, StepState, WorkerState
 from stepkeep.kernel.tables import WorkerTrigger
 from stepkeep.kernel.workers import move_worker
 from stepkeep.operations import workers
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log_together import export_together
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 
@@ -311,6 +316,53 @@ def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifi
             assert judged(log[:place] + log[place + 1 :]), f"dropping line {place + 1} goes unseen"
 
     on_floor(database_url, act)
+
+
+def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(database_url: str) -> None:  # noqa: F811
+    async def act(floor: Floor) -> None:
+        runs = [await floor.start(workstream(*(task(f"t{n}") for n in range(4)))) for _ in range(2)]
+
+        async def ended() -> bool:
+            found = [await floor.store.read_run(TENANT, run_id) for run_id in runs]
+            return all(one is not None and one.run.state in RUN_TERMINAL for one in found)
+
+        worker = Worker(floor.transactor, Registry(), settings=QUICK, tenant=TENANT)
+        await worker.run_until(ended)
+        unused = await registered(floor)
+        for chosen in (runs, None):
+            canonical = [one async for one in export_together(floor.transactor, chosen, tenant=TENANT)]
+            _, report = validate(encode_line(line) for line in canonical)
+            assert (report.findings, report.runs) == ((), 3 if chosen else 4)
+            assert any(line["entity_id"] == unused.id for line in canonical) is (chosen is None)
+            lines = [
+                one async for one in export_together(floor.transactor, chosen, tenant=TENANT, dialect="workstream")
+            ]
+            times = [line["metadata"]["at"] for line in lines]
+            assert times == sorted(times)
+            assert {line["event_type"].partition("_")[0] for line in lines} >= {"task", "workstream", "worker"}
+            assert judged(lines) == []
+        forged = [{**line, "metadata": {**line["metadata"]}} for line in lines]
+        for line in forged:
+            if "capacity" in line["metadata"]:
+                line["metadata"]["capacity"] = 1
+        assert any("capacity-limit" in finding for finding in judged(forged))
+        with pytest.raises(InvalidInput, match="no words for workers"):
+            await anext(export_together(floor.transactor, runs, tenant=TENANT, dialect="ioa"))
+
+    on_floor(database_url, act)
+
+
+def test_workers_and_runs_out_of_the_order_of_time_are_noted(url: str) -> None:
+    async def act(floor: Floor) -> None:
+        await floor.start(workstream(task("build")))
+        await floor.do("build")
+        assert floor.bench.registered is not None
+        log = [*await floor.log(), *await floor.worker_log(floor.bench.registered.id)]
+        report = replay_lines((encode_line(line) for line in log), JUDGED)
+        assert report.ok
+        assert "not in the order of time" in " ".join(report.notes)
+
+    on_floor(url, act)
 
 
 def test_the_clock_alone_decides_whether_a_worker_is_silent(url: str) -> None:

@@ -42,6 +42,7 @@ def replay_lines(
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
     number = undefined = 0
+    spanning = Spanning(judged)
     for number, raw in enumerate(lines, 1):
         reading = read_dialect_line(raw, judged.name, nouns, sealed=sealed)
         owner = reading.owner if sealed else ("run", "")
@@ -70,16 +71,45 @@ def replay_lines(
             ledger.open(reading.opening, say, first=first)
         elif reading.line is None:
             ledger.damage()
-        elif ledger.take(reading.line, say):
-            del ledgers[owner]
-            closed.add(owner)
+        else:
+            if sealed:
+                spanning.hear(reading.line, say)
+            if ledger.take(reading.line, say):
+                del ledgers[owner]
+                closed.add(owner)
     for (_, name), ledger in ledgers.items() if sealed else ():
         findings.add(ledger.last_line, Code.INCOMPLETE, name, "the journal ends here without its closing line")
     if number == 0:
         findings.add(0, Code.EMPTY, None, "there is not a single line, so there is nothing to verify")
     kept = tuple(sorted(findings.kept, key=lambda finding: finding.line))
-    notes = (undefined_note(undefined),) if undefined else ()
+    notes = (*((undefined_note(undefined),) if undefined else ()), *spanning.notes)
     return Report(kept, len(ledgers) + len(closed), number, findings.omitted, notes)
+
+
+class Spanning:
+    """The invariants that span journals, checked as long as the log is in the order of time."""
+
+    def __init__(self, judged: Judged) -> None:
+        self._name, self._at, self._ordered = judged.name, 0, True
+        self._invariants = [one for one in judged.invariants if one.spans]
+        self._oath = Oath(self._invariants)
+        self._owners: set[str] = set()
+
+    def hear(self, line: DialectLine, say: Say) -> None:
+        if not self._invariants:
+            return
+        self._owners.add(line.owner[0])
+        self._ordered = self._ordered and line.at >= self._at
+        self._at = line.at
+        if self._ordered and line.raw["metadata"].get("written_in") == self._name:
+            self._oath.hear(line.raw, say)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self._ordered or len(self._owners) < 2:
+            return ()
+        names = ", ".join(one.name for one in self._invariants)
+        return (f"workers and runs are not in the order of time, so this was not checked to the end: {names}",)
 
 
 class Ledger:
@@ -97,7 +127,7 @@ class Ledger:
         self._seq = 0
         self._at: int | None = None
         self._written_in: str | None = None
-        self._oath = Oath(judged.invariants)
+        self._oath = Oath(one for one in judged.invariants if not (sealed and one.spans))
         self.last_line = 0
         self.opening: Opening | None = None
         self.retelling: Retelling | None = None

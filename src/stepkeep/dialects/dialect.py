@@ -23,11 +23,13 @@ Say = Callable[[str], None]
 
 class Invariant(NamedTuple):
     """An invariant of the seed. `check` creates a checker for one run: a function that is called with each line of
-    the run's dialect log in order (the closing `journal_head` line included) and reports violations."""
+    the run's dialect log in order (the closing `journal_head` line included) and reports violations. With `spans`, it
+    is checked over all journals of a log that holds workers and runs in the order of time."""
 
     name: str
     cites: str
     check: Callable[[Say], Callable[[Line], None]]
+    spans: bool = False
 
 
 class Default(NamedTuple):

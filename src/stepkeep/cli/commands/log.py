@@ -32,6 +32,9 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; standard output by default.")
     ] = None,
+    workers: Annotated[
+        bool, typer.Option("--workers", help="With the workers, all journals in the order of time.")
+    ] = False,
     append: Annotated[bool, typer.Option("--append", help="Add to FILE if it exists.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
     as_: As = None,
@@ -49,7 +52,9 @@ def export(
         raise InvalidInput("Say which runs to export: name them, or give --all.")
     if settings.json and output is None:
         raise InvalidInput("log export writes lines, not one object: with --json, name a file with --output.")
-    count = asyncio.run(_export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_))
+    count = asyncio.run(
+        _export(settings, runs or [], output, "ab" if append else "wb" if force else "xb", as_, workers)
+    )
     if settings.json:
         answer({"export": {"file": output, "lines": count}})
     elif output is not None:
@@ -104,14 +109,16 @@ def _count(number: int, noun: str) -> str:
     return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-async def _export(settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None) -> int:
+async def _export(
+    settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None, workers: bool
+) -> int:
     async with open_engine(settings) as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
-            return await write_log(engine, chosen, binary_output(), as_)
+            return await write_log(engine, chosen, binary_output(), as_, workers=workers)
         try:
             with _opened(Path(output), mode) as file:
-                return await write_log(engine, chosen, file, as_)
+                return await write_log(engine, chosen, file, as_, workers=workers)
         except FileExistsError:
             raise InvalidInput(f"{output} exists. Give --append to add to it, or --force to replace it.") from None
         except OSError as error:
@@ -123,15 +130,20 @@ def _opened(path: Path, mode: str) -> BinaryIO:
     return cast("BinaryIO", path.open(mode if path.is_file() or not path.exists() else "wb"))
 
 
-async def write_log(engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None) -> int:
-    """Write the logs of these runs (none named: of all); returns how many lines that made."""
+async def write_log(
+    engine: AsyncEngine, runs: list[str], file: BinaryIO, as_: str | None = None, *, workers: bool = False
+) -> int:
+    """Write the logs of these runs (none named: of all), or one log with their workers; returns how many lines."""
     from stepkeep.operations.lines import encode_line
     from stepkeep.operations.log import export_all, export_run
+    from stepkeep.operations.log_together import export_together
     from stepkeep.safe_text import inert_json
     from stepkeep.store.protocol import RunFilter
 
     count = 0
     journals = [export_run(engine.transactor, run, tenant=engine.tenant, dialect=as_) for run in runs]
+    if workers:
+        journals = [export_together(engine.transactor, runs or None, tenant=engine.tenant, dialect=as_)]
     for journal in journals or [export_all(engine.transactor, RunFilter(tenant=engine.tenant), dialect=as_)]:
         async for line in journal:
             # Logs are looked at on terminals. JSON's own escapes leave the values as they are, and the chain is made

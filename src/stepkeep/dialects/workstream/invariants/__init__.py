@@ -25,7 +25,7 @@ INVARIANTS = (
     Invariant("completion-requirement", f"{W} 2", streams.watching(streams.completion)),
     Invariant("failure-propagation", f"{W} 3", streams.watching(streams.propagation)),
     Invariant("archive-preservation", f"{W} 4", streams.watching(streams.preservation, before=True)),
-    Invariant("capacity-limit", f"{K} 1", workers.capacity_limit),
+    Invariant("capacity-limit", f"{K} 1", workers.capacity_limit, spans=True),
     Invariant("health-monitoring", f"{K} 2", workers.health_monitoring),
     Invariant("graceful-shutdown", f"{K} 3", workers.graceful_shutdown),
     Invariant("resource-cleanup", f"{K} 4", workers.resource_cleanup),
