@@ -524,7 +524,7 @@ class AsyncEngine:
             limit=limit,
         )
         terms = Terms(
-            labels=validate.labels(labels or {}),
+            labels=validate.labels({} if labels is None else labels),
             since=_moment("runs: since", since),
             until=_moment("runs: until", until),
             error=None if error is None else validate.words("the error to look for", error),
@@ -643,7 +643,7 @@ class AsyncEngine:
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it.
 
-        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never believed.
+        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never trusted.
         """
         accepted = await decisions.complete(
             self.transactor,
@@ -656,7 +656,7 @@ class AsyncEngine:
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(arguments.items("complete: evidence", evidence)),
-            claim=None if claim is None else encode_payload(dict(claim)),
+            claim=None if claim is None else encode_payload(dict(arguments.mapping("complete: claim", claim))),
         )
         return decisions.record_of(accepted)
 

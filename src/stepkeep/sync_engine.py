@@ -522,7 +522,7 @@ class Engine:
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it.
 
-        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never believed.
+        `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never trusted.
 
         >>> waiting = engine.run(packing)
         >>> engine.complete(waiting.run_id, "pack", token=tokens.pop(), output={"boxes": 2}, by="bea")["by"]

@@ -132,13 +132,13 @@ def test_those_that_wait_for_other_runs_do_not_hear_of_it(database_url: str) -> 
         plan = await bench.publish(chain("one", 1))
         bad, good = await bench.start(plan), await bench.start(plan)
         await damage(database_url, DAMAGES["runs"].format(run=bad))
-        waiting = RunWaiter(bench.store)
+        waiting = RunWaiter(bench.transactor)
         lost = asyncio.create_task(waiting.until(TENANT, bad, RUN_TERMINAL))
         found = asyncio.create_task(waiting.until(TENANT, good, RUN_TERMINAL))
         with pytest.raises(Unreadable, match=bad):
             await lost
         await bench.work_off()
-        assert await found is RunState.SUCCEEDED
+        assert (await found).state is RunState.SUCCEEDED
         await waiting.close()
 
     on(database_url, act)

@@ -165,6 +165,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "quarantined": {},
         "explain": {"what": run},
         "status": {},
+        "definitions": {},
         "workers": {},
         "release": {"run_id": run, "reason": "why"},
         "wait": {"run_id": run, "seconds": 0.01},
@@ -215,7 +216,7 @@ def test_an_engine_is_opened_by_a_path_and_by_nothing_that_is_no_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sk.open(tmp_path / "by-path.db") as engine:
-        assert engine.runs() == {"runs": []}
+        assert engine.runs()["runs"] == []
     assert (tmp_path / "by-path.db").exists()
     monkeypatch.chdir(tmp_path)
     for number, value in enumerate(WRONG):

@@ -274,7 +274,7 @@ def test_the_example_is_correct_and_fits_the_published_schema() -> None:
     shape = Shape(published_schema())
     assert shape.complaints(read_document(path).data) == []
     assert shape.complaints(document(task("a", command=["x", "y"], critical=True))) == []
-    for wrong in (document(), document(task("a", max_retries=99)), document(task("a", typo=1)), {"tasks": []}):
+    for wrong in (document(), document(task("a", max_retries=99_999)), document(task("a", typo=1)), {"tasks": []}):
         assert shape.complaints(wrong)
 
 
