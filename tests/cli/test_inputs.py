@@ -45,7 +45,7 @@ def test_json_that_cannot_be_taken_whole_is_refused(cli: Cli, home: Path, text: 
         said = cli(*command, "--input", "@given.json")
         assert (said.status, said.out) == (2, "")
         assert says in said.err
-    assert cli("runs", "--json").json == {"runs": []}
+    assert not (home / ".stepkeep" / "stepkeep.db").exists()
 
 
 def test_files_without_an_end_and_pipes_without_a_writer_are_refused_at_once(home: Path) -> None:

@@ -11,7 +11,6 @@ from stepkeep.cli.arguments import By
 from stepkeep.cli.commands.decide import decided
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
-from stepkeep.dialects.action.signal import read_signal
 from stepkeep.errors import InvalidInput
 
 MAX_TOKEN_BYTES = 4096
@@ -78,6 +77,8 @@ def complete(
 
 def _signalled(settings: Settings, file: str, output: str | None, by: str | None) -> int:
     """Complete the action that a signal names. What it says about its actor and its time is kept as a claim."""
+    from stepkeep.dialects.action.signal import read_signal
+
     value = json_value(output, "--output")
     raw = read_file(file, "--signal", MAX_SIGNAL_BYTES)
     try:

@@ -49,7 +49,7 @@ def _place(directory: str | None) -> Path:
 async def _show(settings: Settings, place: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     stage = Stage(settings)
     log = place / "log.jsonl"
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, creates=True) as engine:
         runs = [
             await acts.roll_back(engine, stage),
             await acts.crash(engine, stage, place),
