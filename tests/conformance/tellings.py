@@ -54,8 +54,15 @@ def walks(count: int, seed: int = 0) -> Iterator[World]:
 
 
 def told(world: World, judged: Judged, *, written_in: str = "native") -> list[Line]:
-    """The run's log in a dialect's words, as lines; `written_in` pretends that its definition came from there."""
-    return told_entries(entries_of(world), world, judged, written_in)
+    """The run's log in a dialect's words, as lines; `written_in` pretends that its definition came from there.
+
+    It is a log of format 1: it has no definition, and its creation names none.
+    """
+    lines = told_entries(entries_of(world), world, judged, written_in)
+    for line in lines:
+        if line["metadata"].get("event") == "run_created" and "detail" in line["metadata"]:
+            line["metadata"]["detail"] = {"input": line["metadata"]["detail"]["input"]}
+    return resealed(lines)
 
 
 def told_entries(entries: Sequence[Entry], world: World, judged: Judged, written_in: str = "native") -> list[Line]:

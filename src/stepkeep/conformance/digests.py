@@ -1,7 +1,7 @@
 """Compares the digests in a journal with the definition in its log, and with stored inputs and outputs.
 
 A journal holds SHA-256 digests of its run's definition and input, of each output, and of what each gate showed.
-It must not read a store: the caller passes the stored bytes. `journal.py` and `certificate.py` call it.
+It must not read a store: the caller passes the stored bytes. `journal.py`, `replay.py` and `certificate.py` call it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,22 @@ FROM_ATTEMPTS = "step_reported"
 class Digests:
     """Checks the digests of one run against the definition on the first line of its log."""
 
-    def __init__(self, opening: Opening | None) -> None:
-        self._opening = opening
+    def __init__(self, opening: Opening | None, *, known: str | None = None, defers: bool = False) -> None:
+        """`known` is the digest of a definition from elsewhere, for a log without that line.
+
+        In a log that `defers` outputs, a hidden hop leaves its digest to the next line of its step.
+        """
+        self._opening, self._defers = opening, defers
+        self._digest = known if opening is None else opening.digest
         self._recorded = False
         self._gates = {} if opening is None else dict(_gates(opening.definition))
 
     def check(self, line: Line, say: Say) -> None:
-        if line.event == "run_created" and line.about == "run":
+        if line.event == "run_created" and line.detail is not None:
             self._check_origin(line, say)
         if line.trigger in GATES and line.about == "step":
             self._check_gate(line, say)
-        elif line.digest is not None and line.trigger not in OUTPUTS:
+        elif line.digest is not None and line.trigger not in OUTPUTS and not self._defers:
             say(Code.CONTRADICTION, f"metadata.digest has no place on {quoted(line.trigger)}: it brings no output")
 
     def _check_origin(self, line: Line, say: Say) -> None:
@@ -55,9 +60,9 @@ class Digests:
         self._recorded = "definition" in origin
         if not self._recorded:
             return
-        if self._opening is None:
+        if self._digest is None:
             say(Code.DEFINITION, "the run was created from a definition that this log must begin with; it is missing")
-        elif origin["definition"] != self._opening.digest:
+        elif origin["definition"] != self._digest:
             say(Code.DEFINITION, "the definition on the first line is not the one that the run was created from")
 
     def _check_gate(self, line: Line, say: Say) -> None:

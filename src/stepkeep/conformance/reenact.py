@@ -38,6 +38,21 @@ RUN_EVENTS = {
 }
 """The only event that leads to a trigger of the run."""
 
+BEGINNINGS = {"run_created": "created", "run_started": "started"}
+"""The first hop of a cause, where its event determines it."""
+
+FOLLOWING = frozenset(
+    {("step", "planned"), ("step", "dependency_unmet")}
+    | {
+        ("run", trigger)
+        for trigger in (
+            "steps_settled", "rules_passed", "step_failed", "steps_failed", "rules_failed", "stopped_failed",
+            "stopped_cancelled", "undo_started", "undone", "undo_failed", "waiting",
+        )
+    }
+)  # fmt: skip
+"""Hops that follow from another hop of the same cause."""
+
 NOTED = ("message_arrived",)
 """Events that may be on record without a hop."""
 
@@ -87,6 +102,11 @@ class Reenactment:
             return
         self._cause = line.seq, line.by
         self.asked = {} if line.detail is None else json.loads(line.detail)
+        begins = BEGINNINGS.get(line.event)
+        if line.about != "note" and (
+            (line.about, line.trigger) in FOLLOWING if begins is None else line.trigger != begins
+        ):
+            say(Code.CAUSE, f"a cause cannot begin with {quoted(line.trigger)}, which follows from another hop")
         if line.about == "note" and line.event not in NOTED:
             say(Code.CAUSE, wrong_field("event", line.event, " or ".join(NOTED), "nothing else moves nothing"))
         if line.event == "message_arrived":
@@ -151,13 +171,25 @@ class Reenactment:
         if place.no not in self.to_open:
             tell(Code.DEPENDENCY, f"it is {quoted(line.trigger)} before the steps it depends on allow that")
             return
-        self._check_of(line, self.to_open.pop(place.no), tell)
+        wanted = self.to_open.pop(place.no)
+        if wanted is None and place.phase == "main" and line.event != "run_started":
+            tell(Code.CAUSE, wrong_field("event", line.event, "run_started", "it depends on no step"))
+        self._check_opener(line, wanted, tell)
 
     def _skip(self, place: Place, line: Line, tell: Say) -> None:
         if place.no not in self.to_skip:
             tell(Code.DEPENDENCY, "it is skipped, but no step it depends on makes that necessary")
             return
-        self._check_of(line, self.to_skip.pop(place.no), tell)
+        self._check_opener(line, self.to_skip.pop(place.no), tell)
+
+    def _check_opener(self, line: Line, wanted: int | None, tell: Say) -> None:
+        """What the end of a step leads to happens in its entry and has its cause."""
+        self._check_of(line, wanted, tell)
+        step = None if wanted is None else self.steps.get(wanted)
+        cause = line.seq, line.event, line.actor
+        if step is not None and step.ended_by not in (None, cause):
+            said = f"it has another entry, event or actor than the end of {quoted(step.name)}"
+            tell(Code.CAUSE, f"{said}, which led to it")
 
     def _check_of(self, line: Line, wanted: int | None, tell: Say) -> None:
         expected = None if wanted is None else self._name(wanted)
@@ -207,6 +239,7 @@ class Reenactment:
         if line.target not in ENDED:
             return
         step.category, step.error = line.category, line.error
+        step.ended_by = line.seq, line.event, line.actor
         step.is_hard = _is_hard(step, line, self.steps, self.contract)
         if place.phase == "undo":
             self._hook_ended(place, line)
@@ -389,6 +422,8 @@ class Reenactment:
             say(Code.ENDING, f"the run: {wrong_field('category', line.category, expected, 'its first failure')}")
         if line.target == "succeeded" and line.error is not None:
             say(Code.ENDING, f"the run: {wrong_field('error', line.error, None, 'it succeeded')}")
+        if self.error is ANY_TEXT and line.target != "succeeded" and line.error is None:
+            say(Code.ENDING, f"the run: {wrong_field('error', None, 'a text', 'it says why it ended')}")
         if self.error is not ANY_TEXT and line.target != "succeeded" and line.error != self.error:
             say(Code.ENDING, f"the run: {wrong_field('error', line.error, self.error, 'its first failure')}")
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable
 
 from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.dialect_line import DialectLine, has_hash, read_dialect_line
+from stepkeep.conformance.digests import Digests
 from stepkeep.conformance.machines import UNKNOWN, Say
 from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.plain import PlainStory
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, quoted
-from stepkeep.conformance.retell import Retelling, Views
+from stepkeep.conformance.retell import Retelling, Views, as_canonical
 from stepkeep.conformance.verify import pinned, undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, Extension, MachineView
@@ -38,7 +39,7 @@ def replay_lines(
     findings = Findings(most)
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
     nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
-    views = Views(judged.step)
+    views = {kind: Views(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
     number = undefined = 0
@@ -128,6 +129,7 @@ class Ledger:
         self._at: int | None = None
         self._written_in: str | None = None
         self._oath = Oath(one for one in judged.invariants if not (sealed and one.spans))
+        self._digests: Digests | None = None
         self.last_line = 0
         self.opening: Opening | None = None
         self.retelling: Retelling | None = None
@@ -146,7 +148,12 @@ class Ledger:
             self._close(line, say)
         else:
             self._follow(line, say)
-        if self.retelling is not None and line.kind != "undo":
+        if self._digests is None:
+            known = None if self.retelling is None else self.retelling.contract.digest
+            self._digests = Digests(self.opening, known=known, defers=True)
+        if self._sealed and line.owner[0] == "run" and line.kind != "head":
+            self._digests.check(as_canonical(line, line.raw["metadata"]), say)
+        if self.retelling is not None:
             self.retelling.take(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"

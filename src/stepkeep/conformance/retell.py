@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from stepkeep.conformance.arrows import REFERENCE
+from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import wrong_field
@@ -123,10 +124,11 @@ def _was_leased(trigger: str, wanted: Wanted) -> bool:
 class Retelling:
     """One run in a dialect's words, and the canonical run behind it."""
 
-    def __init__(self, contract: Contract, judged: Judged, views: Views) -> None:
+    def __init__(self, contract: Contract, judged: Judged, views: Mapping[str, Views]) -> None:
         self.contract, self._judged, self._views = contract, judged, views
         self.steps: dict[int, Step] = {}
         self.run = Reenactment(contract, self.steps, derives=True)
+        self._causes = Causes(judged.run, is_checked=bool(contract.document.rules))
         self.shown: dict[int, str] = {}
         self.state = "idle"
         self.settled = 0
@@ -141,13 +143,10 @@ class Retelling:
         if told.kind == "head":
             self._close(told, metadata, say)
             return
-        line = _canonical(told, metadata)
+        line = as_canonical(told, metadata)
         self.run.hear(line, say)
-        pinned = self.run.asked.get("definition")
-        if line.event == "run_created" and pinned not in (None, self.contract.digest):
-            said = wrong_field("detail.definition", pinned, self.contract.digest, "the definition on the first line")
-            say(Code.DEFINITION, said)
-        if told.kind == "step":
+        self._causes.check(told, line, self._hop, say)
+        if told.kind in self._views:
             self._step(told, line, metadata, say)
         else:
             self._run(told, line, metadata, say)
@@ -181,7 +180,9 @@ class Retelling:
         if place.phase != "main" or (place.rule is not None and place.rule.condition is not None):
             return False
         row = next((row for row in STEP_ROWS["pending"] if row[1] == place.opens_by), None)
-        return row is not None and no in self.shown and not self._views.is_hidden(self.shown[no], row[1], row[2])
+        if row is None or no not in self.shown:
+            return False
+        return not self._views["step"].is_hidden(self.shown[no], row[1], row[2])
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def _step(self, told: DialectLine, line: Line, metadata: Mapping[str, Any], say: Say) -> None:
@@ -220,7 +221,7 @@ class Retelling:
         retries = 0 if line.attempt is None else line.attempt - step.attempt
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
-        return self._views.path(
+        return self._views[told.kind].path(
             Wanted(
                 shown=self.shown.get(step.no),
                 state=step.state,
@@ -249,7 +250,7 @@ class Retelling:
     def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
         """Record a hop that the dialect does not show."""
         _, trigger, target = row
-        if trigger in OPENINGS and place.phase == "main":
+        if trigger in OPENINGS and place.phase != "check":
             self._derive_start(line)
             if self.run.to_open.pop(place.no, self.run) is self.run:
                 said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"
@@ -284,10 +285,8 @@ class Retelling:
             return
         if hop.trigger != "cancelled":
             self._derive_start(hop)
-            if place.phase == "undo" and self.state == "stopping":
-                self.run.is_stop_unseen |= self.may_have_stopped
-                self._derive_run("undo_started", hop, None, say)
-                self.state = "compensating"
+            if place.phase == "undo" and self.state != "compensating":
+                self._derive_undo(hop, say)
             return
         if self.state in ("stopping", "compensating", *RUN_ENDED):
             return
@@ -300,6 +299,16 @@ class Retelling:
         else:
             self._derive_run("timed_out" if hop.event == "time_came" else "undo_requested", hop, None, say)
         self.state = "stopping"
+
+    def _derive_undo(self, hop: Line, say: Say) -> None:
+        """The run began to undo its steps; why it stopped may be hidden."""
+        if self.state != "stopping":
+            self.run.stop_unseen()
+        self.run.is_stop_unseen |= self.may_have_stopped
+        if self.run.is_stop_unseen:
+            self.run.policy, self.run.are_hooks_unseen = "compensate", True
+        self._derive_run("undo_started", hop, None, say)
+        self.state = "compensating"
 
     def _derive_after(self, hop: Line, say: Say) -> None:
         if self.run.must_stop is not None and self.state != "stopping":
@@ -389,9 +398,9 @@ class Retelling:
                 self.run.stop_unseen()
             self.state = "stopping"
         if self.state == "stopping" and line.trigger.startswith("undo"):
-            self._derive_run("undo_started", line, None, say)
-            self.run.hooks, self.run.are_hooks_unseen = [], True
-            self.state = "compensating"
+            self._derive_undo(line, say)
+            if "undo" not in self._views:
+                self.run.hooks, self.run.are_hooks_unseen = [], True
 
     def _check_unseen_stop(self, line: Line, say: Say) -> None:
         """No step led to this end, so it was the timeout, the final rules or a request for compensation."""
@@ -415,7 +424,7 @@ class Retelling:
             "worker": hop.actor if hop.trigger == "claimed" else None,
         }
         if told.source is None and place.rule is not None:
-            expected |= _facts(place)
+            expected |= dict.fromkeys(FACTS) | _facts(place)
         for name, follows in expected.items():
             if said.get(name) != follows:
                 why = "the definition" if name in FACTS else "the rest of the line"
@@ -468,25 +477,25 @@ FACTS = ("kind", "order", "depends_on", "max_attempts", "on_failure", "completio
 def _facts(place: Place) -> dict[str, Any]:
     rule = place.rule
     assert rule is not None
-    kind = "approval" if rule.approval else "wait" if rule.wait else rule.executor.kind if rule.executor else "none"
     if place.phase == "undo" and rule.undo is not None:
-        kind = kind if kind in ("approval", "wait") else rule.undo.executor.kind
+        return {"kind": rule.undo.executor.kind, "max_attempts": place.retry.max_attempts}
+    kind = "approval" if rule.approval else "wait" if rule.wait else rule.executor.kind if rule.executor else "none"
     return {
         "kind": kind,
         "order": rule.order,
         "depends_on": [edge.step for edge in rule.depends_on],
         "max_attempts": place.retry.max_attempts,
-        "on_failure": rule.on_failure if place.phase == "main" else "continue",
+        "on_failure": rule.on_failure,
         "completion": rule.completion,
     }
 
 
-def _canonical(told: DialectLine, metadata: Mapping[str, Any]) -> Line:
+def as_canonical(told: DialectLine, metadata: Mapping[str, Any]) -> Line:
     """A dialect's line as a canonical one; its canonical states are filled in later."""
     detail, lasted = metadata.get("detail"), metadata.get("duration_seconds")
     return Line(
         journal=told.owner[0],
-        about=told.kind,
+        about="step" if told.kind == "undo" else told.kind,
         owner=told.owner[1],
         tenant=metadata["tenant"],
         correlation_id=metadata.get("correlation_id"),
@@ -507,6 +516,7 @@ def _canonical(told: DialectLine, metadata: Mapping[str, Any]) -> Line:
         due_at=metadata.get("due_at"),
         category=metadata.get("category"),
         error=metadata.get("error"),
+        digest=metadata.get("digest"),
     )
 
 

@@ -37,6 +37,7 @@ class Step:
         self.attempt = 1
         self.due_at: int | None = None
         self.settled = 0
+        self.ended_by: tuple[int, str, str] | None = None
         self.completed_by_hand: int | None = None
         self.moved_in: int | None = 0
         self.is_claim_known = self.is_timer_known = True

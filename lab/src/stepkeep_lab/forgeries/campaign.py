@@ -119,18 +119,20 @@ def _tally(kind: Kind, logs: Sequence[TrueLog], tries: int, random: Random) -> T
         forged = kind.forge(log.parsed(), random)
         if forged is None:
             continue
-        plain = [compact(line) for line in forged]
-        true = [compact(line) for line in log.parsed()]
-        if plain == true:
+        true = log.parsed()
+        if forged == true:
             continue
+        plain = [compact(line) for line in forged]
         tally.unchained += 1
         tally.unchained_found += bool(findings_in(kind.words, plain))
         try:
-            chained = [compact(line) for line in resealed(forged, canonical=kind.words == CANONICAL)]
+            rechained = resealed(forged, canonical=kind.words == CANONICAL)
         except (LookupError, TypeError, ValueError):
             chained = plain  # an entry that cannot be encoded has no hash: a field that it needs is missing
-        if chained == true:
-            continue  # the field is part of the chain: recomputing it restores the truth
+        else:
+            if rechained == true:
+                continue  # the field is part of the chain: recomputing it restores the truth
+            chained = [compact(line) for line in rechained]
         tally.tried += 1
         if findings_in(kind.words, chained):
             tally.found += 1

@@ -1,0 +1,124 @@
+"""Checks the cause of each line of a dialect log: its event, its actor, and the hop that it repeats for the run.
+
+One hop of a step may give two lines: one of the step and one of the run. Both must tell the same hop. It reads only
+lines of one entry and the creation, and must not follow steps. `retell.py` calls it.
+"""
+
+from __future__ import annotations
+
+from stepkeep.conformance.arrows import RUN, STEP
+from stepkeep.conformance.dialect_line import DialectLine
+from stepkeep.conformance.enabled import EVENTS, wrong_field
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.machines import Say
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.dialects.machine import MachineView
+
+SETTLING = (
+    "run_started", "step_reported", "time_came", "gate_decided", "completion_signalled", "message_arrived",
+    "cancel_requested",
+)  # fmt: skip
+"""Events that can end or open a step, and so move whatever follows from that."""
+
+RUN_CAUSES = {
+    "created": ("run_created",),
+    "started": ("run_started",),
+    "progressed": ("run_started", "step_claimed"),
+    "resumed": (*SETTLING[1:], "step_claimed"),
+}
+"""The events that can lead to a trigger of the run; the others follow from the end of a step."""
+
+FOLLOWING = frozenset(
+    {
+        "steps_settled", "rules_passed", "step_failed", "steps_failed", "stopped_failed", "stopped_cancelled", "undone",
+        "undo_failed",
+    }
+)  # fmt: skip
+"""Triggers of the run that follow from the hop of a step in the same entry, and have its cause."""
+
+BEGINNINGS = ("created", "started", "progressed")
+"""Triggers after which every dialect shows the state of the run itself."""
+
+RUN_TRIGGERS = frozenset(trigger for trigger, _ in RUN)
+STEP_TRIGGERS = frozenset(trigger for trigger, _ in STEP)
+ECHOED = ("trigger", "event", "actor", "category", "error")
+
+
+class Causes:
+    """The causes of one run's lines so far."""
+
+    def __init__(self, run: MachineView, *, is_checked: bool) -> None:
+        """Where a final check may run, its hops are hidden between the last step and the end of the run."""
+        self._run, self._is_checked = run, is_checked
+        self._origin: tuple[int, str] | None = None
+        self._before: tuple[str, Line, int] | None = None
+
+    def check(self, told: DialectLine, line: Line, hop: int, say: Say) -> None:
+        before, self._before = self._before, (told.kind, line, hop)
+        self._check_origin(line, say)
+        if told.kind == "run":
+            self._check_run(told, line, say)
+            if before is not None and before[1].seq == line.seq and line.trigger in FOLLOWING and not self._is_checked:
+                self._check_same_cause(before[1], line, say)
+        elif line.trigger not in EVENTS:
+            self._check_event(line, ("run_created",) if _is_created(line) else SETTLING, say)
+        if before is not None and before[1].seq == line.seq and before[2] == hop:
+            self._check_echo(before, told, line, say)
+
+    def _check_origin(self, line: Line, say: Say) -> None:
+        if line.event != "run_created":
+            return
+        origin = line.seq, line.actor
+        if self._origin not in (None, origin):
+            say(Code.CAUSE, f"the run was created in entry {line.seq} by {quoted(line.actor)}, and before that already")
+        self._origin = self._origin or origin
+
+    def _check_event(self, line: Line, allowed: tuple[str, ...], say: Say) -> None:
+        if line.event not in allowed:
+            why = f"only that leads to {quoted(line.trigger)}"
+            say(Code.CAUSE, wrong_field("event", line.event, " or ".join(allowed), why))
+
+    def _check_same_cause(self, before: Line, line: Line, say: Say) -> None:
+        if (before.event, before.actor) != (line.event, line.actor):
+            said = f"{quoted(line.trigger)} has another event or actor than the hop before it, which led to it"
+            say(Code.CAUSE, f"the run: {said}")
+
+    def _check_run(self, told: DialectLine, line: Line, say: Say) -> None:
+        if line.trigger not in RUN_TRIGGERS | STEP_TRIGGERS:
+            say(Code.ILLEGAL, wrong_field("because", line.trigger, "a canonical trigger", "a line has one"))
+            return
+        if told.source is None and line.trigger not in ("created", "started", "cancelled"):
+            expected = "created, started or cancelled"
+            say(Code.ILLEGAL, wrong_field("because", line.trigger, expected, "the run begins here"))
+        if line.trigger not in RUN_TRIGGERS and line.of is None:
+            say(Code.CONTRADICTION, wrong_field("of", None, "a step", f"a step is {quoted(line.trigger)}"))
+        if line.trigger in BEGINNINGS and told.target not in self._shown_by(told, line.trigger):
+            say(
+                Code.ILLEGAL, f"the run is shown as {quoted(told.target)}, where {quoted(line.trigger)} leads elsewhere"
+            )
+        of_step = line.of is not None and line.trigger in EVENTS
+        self._check_event(line, EVENTS[line.trigger] if of_step else RUN_CAUSES.get(line.trigger, SETTLING), say)
+
+    def _shown_by(self, told: DialectLine, trigger: str) -> set[str | None]:
+        return {self._run.next_shown(told.source, target, trigger) for name, target in RUN if name == trigger}
+
+    def _check_echo(self, before: tuple[str, Line, int], told: DialectLine, line: Line, say: Say) -> None:
+        """Two lines of one hop: first the step's, then the run's."""
+        kind, step, hop = before
+        if kind == "run" or told.kind != "run":
+            say(Code.ORDER, wrong_field("hop", hop, f"more than {hop}", "the line before it has that hop"))
+            return
+        if line.of != step.step:
+            say(Code.CONTRADICTION, wrong_field("of", line.of, step.step, "the line before it is the same hop"))
+        for name in ECHOED:
+            if getattr(line, name) != getattr(step, name):
+                shown, found, expected = (
+                    "because" if name == "trigger" else name,
+                    getattr(line, name),
+                    getattr(step, name),
+                )
+                say(Code.CONTRADICTION, wrong_field(shown, found, expected, "the line before it is the same hop"))
+
+
+def _is_created(line: Line) -> bool:
+    return line.trigger == "planned" and not (line.step or "").startswith(("undo:", "check:"))
