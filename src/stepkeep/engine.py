@@ -113,7 +113,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def waiting_for(self) -> list[dict[str, Any]]:
         """What the run waits for: one entry per open gate, awaited message and manual step."""
-        return list(self.view["run"]["waiting_for"])
+        return [] if self.finished else list(self.view["run"]["waiting_for"])
 
     def raise_for_state(self) -> Self:
         """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
