@@ -61,7 +61,7 @@ def test_a_failed_attempt_keeps_its_worker_its_inputs_and_its_traceback(
     assert "abcdef" not in said.replace("abcdef-from-env", "")
     assert "mine.py" in said
     whole = cli("show", run, *db).out
-    assert 'input = {"order": {"id": 7}' in whole
+    assert 'input = {"order": {"id": 7}, "key": "***"}' in whole
     assert attempt["worker"] in whole
     assert cli("show", run, "--step", "none", *db).status == 1
 

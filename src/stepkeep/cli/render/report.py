@@ -19,6 +19,7 @@ from stepkeep.cli.render.remarks import began, shorten
 from stepkeep.cli.render.tables import attempts_table
 from stepkeep.cli.render.timeline import draw_timeline
 from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.redaction import hide_secrets
 from stepkeep.safe_text import inert_json, inert_line
 
 OUTPUT_LINES, OUTPUT_WIDTH = 20, 500
@@ -42,13 +43,13 @@ def report(
 
 
 def _payloads(view: Mapping[str, Any]) -> list[RenderableType]:
-    """The input of the run and the outputs of its steps, one line each."""
+    """The input of the run and the outputs of its steps, one line each. Texts under secret names are hidden."""
     told = [("input", view["run"]["input"])] if view["run"]["input"] else []
     told += [(step["name"], step["output"]) for step in view["steps"] if step["output"] is not None]
     if not told:
         return []
-    shown = [f"{name} = {inert_json(json.dumps(value, ensure_ascii=False))}" for name, value in told[:MOST_PAYLOADS]]
-    lines = [Text(shorten(line), "dim") for line in shown]
+    public = [(name, json.dumps(hide_secrets(value), ensure_ascii=False)) for name, value in told[:MOST_PAYLOADS]]
+    lines = [Text(shorten(f"{name} = {inert_json(text)}"), "dim") for name, text in public]
     if len(told) > MOST_PAYLOADS:
         lines.append(Text(f"… and {len(told) - MOST_PAYLOADS:,} more outputs; --json has them all", "dim"))
     return [Text(), *lines]
