@@ -174,7 +174,8 @@ async def _workers(bench: Bench) -> None:
     assert await bench.store.has_ready(queues)
     assert (await bench.store.find_claimable(Propose(queues=tuple(queues), limit=1))).proposed
     bench.transactor._locked_claims_until = inf
-    assert await bench.claim()
+    [claimed] = await bench.claim()
+    await bench.transactor.claim(await bench.claimer(), limit=1, run=(TENANT, claimed.run_id))
     bench.transactor._locked_claims_until = -inf
 
 
@@ -187,6 +188,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
             await store.list_runs(RunFilter(tenant=TENANT, states=some, **given))
     await views.describe_run(bench.transactor, run, tenant=TENANT)
     await store.read_attempts(TENANT, run)
+    assert await store.read_steps(TENANT, run)
     assert [line async for line in export_run(bench.transactor, run, tenant=TENANT)]
     await store.read_messages(TENANT, run)
     await store.read_outbox(TENANT, run)

@@ -13,7 +13,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled, Why
 from stepkeep.worker.context import Context
-from stepkeep.worker.results import outcome_of_exception, outcome_of_return
+from stepkeep.worker.results import FailedWithTraceback, outcome_of_exception, outcome_of_return
 
 
 def a_context() -> Context:
@@ -80,9 +80,9 @@ def test_events_go_with_a_result_and_costs_are_kept_even_without_one() -> None:
     assert outcome_of_return({"ok": True}, context) == Completed(
         output=b'{"ok":true}', cost=cost, emit=(Emitted("charged", b'{"n":1}'),)
     )
-    assert outcome_of_exception(ValueError("x"), context, Cancellation()) == Failed(
-        category=Category.UNKNOWN, error="ValueError: x", cost=cost
-    )
+    raised = outcome_of_exception(ValueError("x"), context, Cancellation())
+    assert isinstance(raised, FailedWithTraceback)
+    assert raised.without_traceback() == Failed(category=Category.UNKNOWN, error="ValueError: x", cost=cost)
 
 
 def test_a_result_that_cannot_be_stored_is_a_failure_that_can() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
 
 import pytest
 from tests.store.postgres.conftest import session, until_somebody_waits
@@ -10,7 +9,7 @@ from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, 
 
 from stepkeep.kernel.states import StepState
 from stepkeep.store.postgres.load import Loading
-from stepkeep.store.protocol import Loaded, More, Propose, Store, Want, Write
+from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Store, Write
 
 pytestmark = pytest.mark.postgres
 
@@ -56,20 +55,20 @@ async def test_a_step_claimed_between_being_found_and_being_locked_is_not_propos
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await save(store, new_run(1, [ready(1)]), new_run(2, [ready(2)]))
-    load_rows = Loading._load
+    load_claimable = Loading._load_claimable
 
     async with session(url) as rival:
 
-        async def too_late(self: Loading, wants: Sequence[Want], proposed: Sequence[tuple[str, str, int]]) -> None:
-            assert len(proposed) == 2
+        async def too_late(self: Loading, shares: list[RunKey], asked: Propose) -> None:
+            assert len(shares) == 2
             await rival.execute(
                 "update steps set state = 'running', ready_at = null, fence = 1, worker = 1, claimed_at = 1,"
                 " due_at = 9 where run_id = $1",
                 run_id(1),
             )
-            await load_rows(self, wants, proposed)
+            await load_claimable(self, shares, asked)
 
-        monkeypatch.setattr(Loading, "_load", too_late)
+        monkeypatch.setattr(Loading, "_load_claimable", too_late)
         assert await propose(store, limit=5) == [(*key(2), 0)]
 
 
