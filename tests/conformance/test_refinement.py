@@ -134,6 +134,8 @@ def test_what_real_runs_show_is_among_what_was_explored(judged: Judged) -> None:
     """The model of a run's conduct must allow all that the engine does, or the proof proves nothing."""
     explored = refine(judged, MACHINES).told
     nouns = {f"{view.noun}_state_transition": name for name, view in views(judged).items()}
+    if judged.undo is not None:
+        nouns[f"{judged.undo.noun}_state_transition"] = "undo"
     for world in [*stories(), *walks(150, seed=7)]:
         for line in told(world, judged)[:-1]:
             said = line["metadata"]
