@@ -71,14 +71,22 @@ class Town:
 
     def told(self, run: str, code: str) -> dict[str, Any]:
         """The most urgent cause, once it is this one: what workers publish arrives a moment after they start."""
-        wait_until(lambda: self.explain(run)["causes"][0]["code"] == code)
-        explained = self.explain(run)
-        assert not explained["stuck"]
-        cause: dict[str, Any] = explained["causes"][0]
-        said = without_times(cause["sentence"])
-        assert said in without_times(self._cli("explain", run, "--db", self.url).out)
-        assert f"why: {said}" in without_times(self._cli("show", run, "--db", self.url).out)
-        return cause
+        causes: list[dict[str, Any]] = []
+
+        def agree() -> bool:
+            """Whether all three commands say the same: a worker may change between two of them."""
+            explained = self.explain(run)
+            assert not explained["stuck"]
+            causes[:] = explained["causes"]
+            said = without_times(causes[0]["sentence"])
+            return (
+                causes[0]["code"] == code
+                and said in without_times(self._cli("explain", run, "--db", self.url).out)
+                and f"why: {said}" in without_times(self._cli("show", run, "--db", self.url).out)
+            )
+
+        wait_until(agree)
+        return causes[0]
 
     def obey(self, command: str) -> subprocess.Popen[str] | None:
         """Type what was printed; a worker goes on in a process of its own."""

@@ -117,19 +117,14 @@ def test_json_is_alone_on_standard_output_even_when_handlers_print(process: Star
     assert "a handler prints this" in said.err
 
 
-def test_help_is_there_at_once_and_loads_nothing_heavy(home: Path) -> None:
+def test_help_loads_nothing_heavy(home: Path) -> None:
     code = (
-        "import sys, time; from stepkeep.cli.main import main; status = main(['--help']); "
+        "import sys; from stepkeep.cli.main import main; status = main(['--help']); "
         "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine'}; "
-        "print(sorted(heavy & sys.modules.keys()), time.process_time(), file=sys.stderr); sys.exit(status)"
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr); sys.exit(status)"
     )
-    fastest = float("inf")
-    for _ in range(3):  # the machine may be busy with something else
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        heavy, _, seconds = done.stderr.strip().rpartition(" ")
-        assert (done.returncode, heavy) == (0, "[]")
-        fastest = min(fastest, float(seconds))
-    assert fastest < 0.5
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (0, "[]")
 
 
 def test_a_pipe_that_closes_early_is_no_error(cli: Cli, process: Start) -> None:
