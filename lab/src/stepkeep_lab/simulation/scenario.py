@@ -268,7 +268,7 @@ DEAR_CORNERS: dict[str, dict[str, Any]] = {
         "reply_lost": 0.01,
         "request_lost": 0.01,
         "restart": 0.1,
-        "letters": 5050,
+        "letters": 5400,
         "runs": 2,
         "workers": 2,
         "concurrency": 4,
