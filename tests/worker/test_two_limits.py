@@ -297,9 +297,9 @@ def test_one_kind_of_work_is_looked_for_and_claimed_by_one_look(on_store: On) ->
         transactor: Any = bed.transactor
         real = transactor.claim
 
-        async def claim(claimer: Claimer, *, limit: int, after: int | None = None) -> list[Claim]:
+        async def claim(claimer: Claimer, **asked_for: Any) -> list[Claim]:
             asked.append(claimer.queues)
-            found: list[Claim] = await real(claimer, limit=limit, after=after)
+            found: list[Claim] = await real(claimer, **asked_for)
             return found
 
         transactor.claim = claim
