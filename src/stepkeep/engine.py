@@ -154,7 +154,7 @@ class AsyncEngine:
     Async handlers run on one event loop for the life of the engine: in a thread of its own, or with `loop="mine"` on
     the loop of the program. `lifespan` opens what they share (`ctx.shared`), once, before the first step.
 
-    `http`, `commands` and `process_memory` (bytes) say what steps may do that this engine's own workers run. With
+    `http`, `commands` and `process_memory_bytes` say what steps may do that this engine's own workers run. With
     `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
 
     An SQLite file is migrated when it is opened. A PostgreSQL database that lacks a migration is refused, unless
@@ -178,7 +178,7 @@ class AsyncEngine:
         registry: Registry | None = None,
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
-        process_memory: int | None = None,
+        process_memory_bytes: int | None = None,
         wait_for_database: bool = False,
         auto_migrate: bool = False,
         lifespan: Lifespan | None = None,
@@ -186,7 +186,7 @@ class AsyncEngine:
     ) -> None:
         self._waits = arguments.flag("wait_for_database", wait_for_database)
         self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
-        policies = {"http": http, "commands": commands, "process_memory": process_memory}
+        policies = {"http": http, "commands": commands, "process_memory_bytes": process_memory_bytes}
         self.policies = {name: value for name, value in policies.items() if value is not None}
         self._lifespan, self._loop = lifespan, loop
         handler_loop(Registry(), lifespan)

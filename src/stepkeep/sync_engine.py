@@ -52,7 +52,7 @@ class EngineOptions(TypedDict, total=False):
     registry: Registry | None
     http: HttpPolicy | None
     commands: CommandPolicy | None
-    process_memory: int | None
+    process_memory_bytes: int | None
     wait_for_database: bool
     auto_migrate: bool
     lifespan: Lifespan | None

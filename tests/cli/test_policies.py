@@ -117,7 +117,11 @@ def test_sizes_are_read_as_people_write_them() -> None:
 
 
 def test_without_options_steps_may_do_what_the_policies_allow_by_default() -> None:
-    assert Policies().options() == {"http": sk.HttpPolicy(), "commands": sk.CommandPolicy(), "process_memory": None}
+    assert Policies().options() == {
+        "http": sk.HttpPolicy(),
+        "commands": sk.CommandPolicy(),
+        "process_memory_bytes": None,
+    }
     assert not sk.HttpPolicy().allow_internal
     assert sk.HttpPolicy().allow == ()
 
@@ -140,7 +144,7 @@ def test_an_engine_in_python_holds_its_workers_to_its_policies(database_url: str
         lambda: sk.CommandPolicy(environment="REGION"),  # type: ignore[arg-type]
         lambda: sk.open("sqlite:///x.db", http="open"),
         lambda: sk.open("sqlite:///x.db", commands=sk.HttpPolicy()),
-        lambda: sk.open("sqlite:///x.db", process_memory=1),
+        lambda: sk.open("sqlite:///x.db", process_memory_bytes=1),
     ],
 )
 def test_policies_that_make_no_sense_are_refused_at_once(wrong: Callable[[], object]) -> None:
@@ -155,7 +159,7 @@ def test_a_worker_in_python_may_have_policies_of_its_own(tmp_path: Path, server:
     async def whole() -> str:
         async with sk.AsyncEngine(f"sqlite:///{tmp_path}/test.db") as engine:
             started = await engine.start(workflow)
-            worker = engine.worker(http=sk.HttpPolicy(allow_internal=True), process_memory=1 << 30)
+            worker = engine.worker(http=sk.HttpPolicy(allow_internal=True), process_memory_bytes=1 << 30)
 
             async def ended() -> bool:
                 return (await engine.result(started.run_id)).finished

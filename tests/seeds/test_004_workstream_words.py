@@ -236,7 +236,7 @@ def test_the_example_does_what_it_says(url: str, mode: str, monkeypatch: pytest.
 
     async def go() -> tuple[dict[str, Any], list[dict[str, Any]]]:
         async with AsyncEngine(url, registry=Registry()) as engine:
-            quick = Settings(sweep=0.05, idle_poll=0.05)
+            quick = Settings(sweep_seconds=0.05, idle_poll_seconds=0.05)
             started = await engine.start("examples/workstream.yaml", {"mode": mode})
 
             async def ended() -> bool:

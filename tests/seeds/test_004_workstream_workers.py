@@ -29,7 +29,14 @@ from stepkeep.operations.log_together import export_together
 from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 
-QUICK = Settings(concurrency=2, sweep=0.02, idle_poll=0.02, heartbeat=0.02, refresh_queues=0.02, grace=20.0)
+QUICK = Settings(
+    concurrency=2,
+    sweep_seconds=0.02,
+    idle_poll_seconds=0.02,
+    heartbeat_seconds=0.02,
+    refresh_queues_seconds=0.02,
+    grace_seconds=20.0,
+)
 
 
 @pytest.fixture

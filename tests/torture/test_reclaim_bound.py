@@ -13,4 +13,4 @@ class Unlucky(Runtime):
 
 
 def test_the_longest_pause_between_two_sweeps_leaves_room_for_the_claim_within_a_second() -> None:
-    assert Unlucky().spread(Settings().sweep, by=SWEEP_SPREAD) <= 0.9
+    assert Unlucky().spread(Settings().sweep_seconds, by=SWEEP_SPREAD) <= 0.9

@@ -20,7 +20,14 @@ from stepkeep.worker.loop import Worker
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.storecheck import bench
 
-QUICK = Settings(concurrency=16, sweep=0.02, idle_poll=0.02, heartbeat=0.2, refresh_queues=0.2, grace=5.0)
+QUICK = Settings(
+    concurrency=16,
+    sweep_seconds=0.02,
+    idle_poll_seconds=0.02,
+    heartbeat_seconds=0.2,
+    refresh_queues_seconds=0.2,
+    grace_seconds=5.0,
+)
 
 
 def step(name: str, *after: str, order: int = 0, uses: str | None = None, **fields: Any) -> StepDefinition:

@@ -26,7 +26,7 @@ async def main(url: str, directory: Path, lease: int) -> None:
 
         bed.handler("slow", slow)
         bed.handler("endless", endless)
-        await bed.worker(replace(QUICK, lease=lease, grace=1.0)).serve(signals=True)
+        await bed.worker(replace(QUICK, lease_us=lease, grace_seconds=1.0)).serve(signals=True)
 
 
 asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))

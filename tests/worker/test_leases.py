@@ -22,7 +22,7 @@ from stepkeep.worker.cancellation import Why
 from stepkeep.worker.loop import WATCH, Worker
 from stepkeep.worker.runtime import Runtime
 
-SHORT = replace(QUICK, lease=600_000)
+SHORT = replace(QUICK, lease_us=600_000)
 RENEWALS = 4
 """A lease is renewed when a third of it has passed: after so many it would have expired without them."""
 ONCE = Retry(max_attempts=1)
@@ -132,7 +132,7 @@ def test_a_result_that_comes_after_the_lease_ran_out_is_refused_even_if_nobody_t
 
         bed.handler("late", late)
         run_id = await bed.start(step("late", retry=ONCE))
-        settings = replace(QUICK, sweep=3600.0)
+        settings = replace(QUICK, sweep_seconds=3600.0)
 
         reports = results_of(bed.transactor, "report")
 
@@ -226,7 +226,7 @@ def test_a_worker_that_was_given_up_for_lost_comes_back_as_a_new_incarnation_and
             await eventually(bed.ended(run_id))
             await eventually(lambda: incarnation_is(bed, 2))
 
-        await serving(bed.worker(replace(SHORT, sweep=3600.0)), give_up)
+        await serving(bed.worker(replace(SHORT, sweep_seconds=3600.0)), give_up)
         assert await bed.output(run_id, 0) == "second"
 
     on_store(body)

@@ -30,7 +30,7 @@ def test_a_short_pause_before_a_retry_does_not_wait_for_the_regular_sweep(tmp_pa
             async def ended() -> bool:
                 return (await engine.result(run_id)).finished
 
-            worker = engine.worker(settings=Settings(sweep=3600.0))
+            worker = engine.worker(settings=Settings(sweep_seconds=3600.0))
             await asyncio.wait_for(worker.run_until(ended), 30)
             assert (await engine.result(run_id)).output == 3
 

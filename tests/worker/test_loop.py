@@ -300,7 +300,7 @@ def test_a_fan_wider_than_the_worker_is_worked_off_without_waiting_for_idle_poll
         bed.handler("work", work)
         leaves = [step(f"leaf-{n}", "root", order=1, uses="work") for n in range(200)]
         run_id = await bed.start(step("root", uses="work"), *leaves)
-        patient = replace(QUICK, concurrency=4, idle_poll=30.0)
+        patient = replace(QUICK, concurrency=4, idle_poll_seconds=30.0)
         before = time.monotonic()
         assert await bed.finish(run_id, settings=patient) is RunState.SUCCEEDED
         assert time.monotonic() - before < 25
@@ -468,7 +468,7 @@ def test_a_worker_has_its_store_maintained_now_and_then(on_store: On) -> None:
             return len(calls) >= 2
 
         async with asyncio.timeout(30):
-            await bed.worker(replace(QUICK, first_maintain=0.01, maintain=0.01)).run_until(often)
+            await bed.worker(replace(QUICK, first_maintain_seconds=0.01, maintain_seconds=0.01)).run_until(often)
 
     on_store(body)
 
@@ -487,7 +487,7 @@ def test_no_sweep_waits_for_the_maintenance_of_the_store(on_store: On) -> None:
             return begun.is_set() and len(swept) >= 3
 
         async with asyncio.timeout(30):
-            await bed.worker(replace(QUICK, first_maintain=0.01)).run_until(enough)
+            await bed.worker(replace(QUICK, first_maintain_seconds=0.01)).run_until(enough)
 
     on_store(body)
 

@@ -72,7 +72,7 @@ def test_what_a_killed_worker_held_is_run_by_another_after_its_lease(tmp_path: P
         await until((tmp_path / "started-1").exists)
         process.kill()
         process.wait()
-        assert await bed.finish(run_id, settings=replace(QUICK, lease=500_000)) is RunState.SUCCEEDED
+        assert await bed.finish(run_id, settings=replace(QUICK, lease_us=500_000)) is RunState.SUCCEEDED
         assert seen == [2]
         states = [attempt.state for attempt in await bed.attempts(run_id)]
         assert states == [AttemptState.LOST, AttemptState.SUCCEEDED]
@@ -87,7 +87,7 @@ def test_a_worker_that_was_stopped_past_its_lease_is_fenced_when_it_comes_back(t
         process = worker_process(tmp_path, lease=500_000)
         await until((tmp_path / "started-1").exists)
         await asyncio.to_thread(stop_between_transactions, process, tmp_path)
-        assert await bed.finish(run_id, settings=replace(QUICK, lease=500_000)) is RunState.SUCCEEDED
+        assert await bed.finish(run_id, settings=replace(QUICK, lease_us=500_000)) is RunState.SUCCEEDED
         (tmp_path / "release").touch()
         process.send_signal(signal.SIGCONT)
         await eventually(lambda: heard_again(bed))

@@ -254,7 +254,7 @@ def test_outputs_that_were_not_loaded_are_fetched_when_asked_for() -> None:
         return [ctx.outputs["before"], ctx.outputs["before"]]
 
     job = handler_job(handler)
-    job.code._upstream = ("before",)  # type: ignore[attr-defined]
+    job.prepared._upstream = ("before",)  # type: ignore[attr-defined]
 
     def fetch(job: object, name: str) -> bytes:
         asked.append(name)
@@ -342,7 +342,7 @@ def test_categories_and_waits_cross_from_the_process() -> None:
 
 
 def test_a_process_cannot_take_more_memory_than_it_was_allowed() -> None:
-    outcome = outcome_of(process_job(process_handlers.eat_memory), Settings(process_memory=1024**3))
+    outcome = outcome_of(process_job(process_handlers.eat_memory), Settings(process_memory_bytes=1024**3))
     assert "MemoryError" in failure(outcome).error
 
 

@@ -157,7 +157,7 @@ def test_a_thread_that_comes_free_is_filled_at_once_although_nobody_calls(on_sto
     async def body(bed: Bed) -> None:
         crowd = Crowd(bed)
         runs = await start_many(bed, "brisk", 40)
-        patient = replace(FIFTY, idle_poll=30.0, rare_poll=30.0)
+        patient = replace(FIFTY, idle_poll_seconds=30.0, rare_poll_seconds=30.0)
 
         async def watch() -> None:
             async with asyncio.timeout(20):

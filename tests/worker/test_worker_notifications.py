@@ -16,7 +16,15 @@ from stepkeep.worker.polling import Pace
 from stepkeep.worker.runtime import Runtime
 
 HOUR = 3600.0
-SLEEPY = replace(QUICK, busy_poll=HOUR, idle_poll=HOUR, rare_poll=HOUR, refresh_queues=HOUR, sweep=HOUR, heartbeat=HOUR)
+SLEEPY = replace(
+    QUICK,
+    busy_poll_seconds=HOUR,
+    idle_poll_seconds=HOUR,
+    rare_poll_seconds=HOUR,
+    refresh_queues_seconds=HOUR,
+    sweep_seconds=HOUR,
+    heartbeat_seconds=HOUR,
+)
 """After its first look it looks for work only when it is called."""
 
 
@@ -67,7 +75,7 @@ def test_a_worker_finds_what_no_hint_told_it_of(database_url: str, monkeypatch: 
         async with bed_on(database_url) as mine, bed_on(database_url) as theirs:
             monkeypatch.setattr(mine.store.notifier, "publish", lambda topics: None)
             theirs.handler("work", lambda: 1)
-            worker = theirs.worker(replace(QUICK, rare_poll=0.05))
+            worker = theirs.worker(replace(QUICK, rare_poll_seconds=0.05))
             serving = asyncio.create_task(worker.serve())
             try:
                 await until_ended(mine, await mine.start(step("work")))
@@ -97,7 +105,7 @@ def test_an_idle_worker_looks_without_a_transaction(database_url: str) -> None:
             bed.handler("work", lambda: 1)
             await bed.finish(await bed.start(step("work")))
             looks, changes = count_calls(bed, "has_ready"), count_calls(bed, "change")
-            worker = bed.worker(replace(QUICK, idle_poll=0.01, rare_poll=0.01, sweep=HOUR))
+            worker = bed.worker(replace(QUICK, idle_poll_seconds=0.01, rare_poll_seconds=0.01, sweep_seconds=HOUR))
             serving = asyncio.create_task(worker.serve())
             try:
                 await until(lambda: len(looks) > 5)
@@ -111,8 +119,8 @@ def test_an_idle_worker_looks_without_a_transaction(database_url: str) -> None:
     asyncio.run(go())
 
 
-def test_looks_grow_rarer_and_rarer_still_where_hints_are_heard() -> None:
-    for heard, longest in ((False, QUICK.idle_poll), (True, QUICK.rare_poll)):
+def test_polls_grow_rarer_and_rarer_still_where_notifications_arrive() -> None:
+    for heard, longest in ((False, QUICK.idle_poll_seconds), (True, QUICK.rare_poll_seconds)):
         pace = Pace(QUICK, Steady(), lambda heard=heard: heard)
         pauses = []
         for _ in range(20):
@@ -121,9 +129,9 @@ def test_looks_grow_rarer_and_rarer_still_where_hints_are_heard() -> None:
         assert pauses == sorted(pauses)
         assert pauses[-1] == longest
         pace.found(1, 16)
-        assert pace.seconds == QUICK.busy_poll
+        assert pace.seconds == QUICK.busy_poll_seconds
         pace.found(1, 16, was_called=True)
-        assert (pace.seconds > QUICK.busy_poll) is heard
+        assert (pace.seconds > QUICK.busy_poll_seconds) is heard
         pace.found(16, 16, was_called=True)
         assert pace.found_all
 

@@ -97,7 +97,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         False,
     ),
     "no_commands": (Annotated[bool, _option("--no-commands", help="Run no commands here.")], False),
-    "process_memory": (
+    "process_memory_bytes": (
         Annotated[
             str | None, _option("--process-memory", metavar="SIZE", help="Address space of a handler's process: 2GiB.")
         ],
@@ -119,14 +119,14 @@ class Policies(NamedTuple):
     command_user: int | None = None
     command_private: bool = False
     no_commands: bool = False
-    process_memory: str | None = None
+    process_memory_bytes: str | None = None
 
     def options(self) -> dict[str, Any]:
         """The same as engine values; raises InvalidInput."""
         return {
             "http": self._http(),
             "commands": self._commands(),
-            "process_memory": parse_size("--process-memory", self.process_memory),
+            "process_memory_bytes": parse_size("--process-memory", self.process_memory_bytes),
         }
 
     def _http(self) -> HttpPolicy:

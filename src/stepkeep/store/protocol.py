@@ -427,13 +427,13 @@ class Store(Protocol):
     """A database that stores runs. All methods are safe to call concurrently from one event loop.
 
     `clock_offset` (microseconds) is added to every reading of the database clock, for tests. The store sends
-    notifications through `notifier` after each commit that concerns other processes. `lanes` is how many changes it can
-    make in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading without locks and
-    writing if unchanged costs less than one transaction with locks. `migrates_itself` tells that opening an engine also
-    migrates; otherwise a database that lacks a migration is refused.
+    notifications through `notifier` after each commit that concerns other processes. `parallel_commits` is how many
+    groups it commits in parallel; more would only be smaller. `prefers_optimistic_claims` tells that reading
+    without locks and writing if unchanged costs less than one transaction with locks. `migrates_itself` tells that
+    opening an engine also migrates; otherwise a database that lacks a migration is refused.
     """
 
-    lanes: int
+    parallel_commits: int
     prefers_optimistic_claims: bool
     migrates_itself: bool
     clock_offset: int

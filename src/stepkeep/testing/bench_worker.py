@@ -130,15 +130,15 @@ class BenchWorker:
         known = None if replacement is None else self._known(job.claim)
 
         def act() -> Any:
-            return job.code.executor.run(job) if replacement is None else replacement.answer(job, known)
+            return job.prepared.executor.run(job) if replacement is None else replacement.answer(job, known)
 
         return await self._hand.do(job, act)
 
     async def _tell(self, job: Job, outcome: Outcome) -> None:
         """Report; if the step has rules, they are evaluated next under the same lease."""
         claim = job.claim
-        reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.code.is_rules)
-        if not isinstance(reply, Accepted) or job.code.is_rules or not isinstance(outcome, Completed):
+        reply = await self._report(claim, results.attach_token_digest(outcome, job), judging=job.prepared.is_rules)
+        if not isinstance(reply, Accepted) or job.prepared.is_rules or not isinstance(outcome, Completed):
             return
         if reply.record.get("state") != StepState.VALIDATING:
             return
@@ -241,12 +241,12 @@ class _Hand:
             if inspect.isawaitable(answer):
                 answer = self._own_loop().run_until_complete(_awaited(answer))
         except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
-            failed = results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
+            failed = results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)
             # A workbench keeps no evidence of attempts: the test sees the exception.
             return failed.without_traceback() if isinstance(failed, results.FailedWithTraceback) else failed
         if isinstance(answer, Silence):
             return answer
-        ours, category = job.code.spec is None, job.code.default_category
+        ours, category = job.prepared.spec is None, job.prepared.default_category
         outcome = results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
         return results.check_output(outcome, job)
 
@@ -263,7 +263,7 @@ class _Hand:
             task.add_done_callback(self._tasks.discard)
 
     async def _carry(self, job: Job) -> None:
-        outcome = await self.do(job, lambda: job.code.executor.run(job))
+        outcome = await self.do(job, lambda: job.prepared.executor.run(job))
         assert isinstance(outcome, Outcome)
         assert job.waiter is not None
         job.waiter.set_result(outcome)

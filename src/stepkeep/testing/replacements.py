@@ -92,7 +92,7 @@ class Replacement:
 
     def answer(self, job: Job, known: HandlerSpec | None) -> Any:
         """The result of this attempt: a value, a wait or retry, a Silence, or an exception that is raised."""
-        context, inputs = job.make_context(), job.code.render(job)
+        context, inputs = job.make_context(), job.prepared.render(job)
         if known is not None and not isinstance(job.claim.planned.executor, Agent):
             check_fit(known, inputs)
         here = (context.run_id, context.step, context.undoing)

@@ -109,10 +109,10 @@ def _redacted(text: str) -> str:
 
 def _inputs(job: Job) -> dict[str, Any]:
     """What the handler was given, if it is small; otherwise the beginning of it."""
-    if job.code.is_rules or job.code.planned.executor is None:
+    if job.prepared.is_rules or job.prepared.planned.executor is None:
         return {}
     try:
-        encoded = _encode(hide_secrets(job.code.render(job)))
+        encoded = _encode(hide_secrets(job.prepared.render(job)))
     except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered are why the attempt failed
         return {"inputs_problem": inert_line(str(problem), limit=MAX_LINE)}
     if len(encoded) <= MAX_INPUTS_BYTES:

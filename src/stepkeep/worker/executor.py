@@ -98,7 +98,7 @@ class Pool(Protocol):
         ...
 
 
-class Code(Protocol):
+class Prepared(Protocol):
     """Everything known about a step before its attempts. `needs_…` tells what must be read for one."""
 
     planned: PlannedStep
@@ -151,7 +151,7 @@ class Job(msgspec.Struct, eq=False):
     """
 
     claim: Claim
-    code: Code
+    prepared: Prepared
     attempt_deadline: float = float("inf")
     renewed_at: float = 0.0
     fetch: Callable[[Job, str], bytes | None] | None = None
@@ -223,7 +223,7 @@ class Job(msgspec.Struct, eq=False):
             attempt=claim.step.attempts + 1,
             input=None if details is None else msgspec.Raw(details.input),
             outputs=Outputs(
-                self.code.upstream_steps,
+                self.prepared.upstream_steps,
                 self.outputs,
                 None if fetch is None else lambda name: fetch(self, name),
             ),

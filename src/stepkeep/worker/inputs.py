@@ -42,7 +42,7 @@ class Inputs:
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Fill jobs from the caches; returns the jobs that still lack something."""
-        return [job for job in jobs if job.code.needs_anything and not self._fill(job)]
+        return [job for job in jobs if job.prepared.needs_anything and not self._fill(job)]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
         """A step succeeded: cache its output for later steps, if any step has ever asked for it."""
@@ -61,7 +61,7 @@ class Inputs:
         runs = {
             key: None
             for job in jobs
-            if job.code.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
+            if job.prepared.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
         }
         wants = {want: None for job in jobs for want in self._wanted(job) if want not in self._outputs}
         details = await self._store.read_details(list(runs)) if runs else {}
@@ -94,19 +94,19 @@ class Inputs:
         return (await self._store.read_outputs([want])).get(want)
 
     def _fill(self, job: Job) -> bool:
-        code = job.code
-        if code.needs_states:
+        prepared = job.prepared
+        if prepared.needs_states:
             return False
-        if code.needs_details and job.details is None:
+        if prepared.needs_details and job.details is None:
             job.details = self._details.get((job.claim.tenant, job.claim.run_id))
             if job.details is None:
                 return False
-        if code.needs_outputs:
+        if prepared.needs_outputs:
             outputs = {}
-            for name, no in code.needs_outputs:
+            for name, no in prepared.needs_outputs:
                 known = self._at_hand(job, no)
                 if known is None:
-                    self._read.update((job.claim.plan.definition_id, number) for _, number in code.needs_outputs)
+                    self._read.update((job.claim.plan.definition_id, number) for _, number in prepared.needs_outputs)
                     return False
                 outputs[name] = known[0]
             job.outputs = outputs
@@ -121,21 +121,21 @@ class Inputs:
         claim = job.claim
         return [
             (claim.tenant, claim.run_id, no)
-            for _, no in job.code.needs_outputs
+            for _, no in job.prepared.needs_outputs
             if not (no == claim.step.no and job.own_output is not None)
         ]
 
     async def _give(self, job: Job, details: dict[RunKey, Details], outputs: dict[OutputKey, bytes | None]) -> None:
-        claim, code = job.claim, job.code
+        claim, prepared = job.claim, job.prepared
         key = (claim.tenant, claim.run_id)
-        if code.needs_details:
+        if prepared.needs_details:
             job.details = job.details or details.get(key) or self._details.get(key)
         given: dict[str, bytes | None] = {}
-        for name, no in code.needs_outputs:
+        for name, no in prepared.needs_outputs:
             known = self._at_hand(job, no)
             given[name] = known[0] if known is not None else outputs.get((*key, no))
         job.outputs = given
-        if code.needs_states:
+        if prepared.needs_states:
             steps = await self._store.read_steps(claim.tenant, claim.run_id)
             states = {claim.plan.at(step.no).name: step.state for step in steps}
             # The step under evaluation has completed, and rules see it in that state.

@@ -105,11 +105,11 @@ class LeaseKeeper:
                     self._lose(job, "another claim, an expiry or a cancel came first")
                 continue
             job.renewed_at = now
-            if state is RunState.STOPPING and not job.code.is_rules and not job.cancelled.is_set():
+            if state is RunState.STOPPING and not job.prepared.is_rules and not job.cancelled.is_set():
                 self._stop(job, Why.RUN_STOPPING)
 
     def _time_out(self, job: Job) -> None:
-        seconds = job.code.planned.timeout / SECOND
+        seconds = job.prepared.planned.timeout / SECOND
         log.warning("step %s of run %s ran past its timeout of %g s", job.claim.planned.name, job.claim.run_id, seconds)
         spent = None if job.context is None else job.context.spent
         self._report(job, TimedOut(error=f"the attempt ran past its timeout of {seconds:g} s", cost=spent))

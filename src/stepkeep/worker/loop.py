@@ -119,7 +119,7 @@ class Worker:
         queues: Iterable[str] | None = None,
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
-        process_memory: int | None = None,
+        process_memory_bytes: int | None = None,
         settings: Settings | None = None,
         runtime: Runtime | None = None,
         runner: HandlerRunner | None = None,
@@ -130,7 +130,7 @@ class Worker:
         only_run: str | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
-        policies = {"http": http, "commands": commands, "process_memory": process_memory}
+        policies = {"http": http, "commands": commands, "process_memory_bytes": process_memory_bytes}
         given = {name: value for name, value in (asked | policies).items() if value is not None}
         self._settings = replace(settings or Settings(), **given)
         if self._settings.pool < 1:
@@ -178,9 +178,9 @@ class Worker:
         self._queues_read_at = float("-inf")
         self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED})
         self._queues_known: Sequence[tuple[int, QueueSpec]] = ()
-        self._maintain_in = self._settings.first_maintain
-        self._publish_in = self._settings.first_publish
-        self._grace = self._settings.grace
+        self._maintain_in = self._settings.first_maintain_seconds
+        self._publish_in = self._settings.first_publish_seconds
+        self._grace = self._settings.grace_seconds
         self.loop_lag = 0.0
 
     # -- what others call --------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ class Worker:
         self._attempts.keeper.release_rest()
         with suppress(StoreError):
             await self._attempts.claiming.release_unconfirmed()
-        until = self._runtime.monotonic() + (self._settings.closing if self._outage.gone is None else 0.0)
+        until = self._runtime.monotonic() + (self._settings.closing_seconds if self._outage.gone is None else 0.0)
         while not self._attempts.reporting.commits.idle and (left := until - self._runtime.monotonic()) > 0:
             self._progress.clear()
             await self._runtime.wait(self._progress, min(left, WATCH))
@@ -393,14 +393,14 @@ class Worker:
             await self._runtime.sleep(WATCH)
             return
         if self._held.slots.free.of(kind) <= 0:
-            await self._runtime.wait(poller.slot_freed, self._settings.idle_poll)
+            await self._runtime.wait(poller.slot_freed, self._settings.idle_poll_seconds)
             return
         was_busy = self.held > 0
         async with self._claiming:
             if self._stopping.is_set():
                 # It was set during the wait; the drain waits for this lock too.
                 return
-            if self._queue_news_age >= self._settings.refresh_queues:
+            if self._queue_news_age >= self._settings.refresh_queues_seconds:
                 await self._read_queues()
             sure = summoned or poller.pace.found_all or self._attempts.claiming.has_unconfirmed
             may_find = sure or await self._has_ready(kind)
@@ -441,7 +441,7 @@ class Worker:
         seconds = poller.pace.seconds
         if self.held and self._held.slots.free.of(kind) < self._held.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
-            deaf = self._settings.busy_poll * 5
+            deaf = self._settings.busy_poll_seconds * 5
             await self._runtime.sleep(deaf)
             seconds -= deaf
         await self._runtime.wait(poller.awake, seconds)
@@ -488,7 +488,7 @@ class Worker:
             self._has_blocking.set()
 
     async def _beat(self) -> None:
-        await self._runtime.sleep(self._runtime.spread(self._settings.heartbeat, by=0.05))
+        await self._runtime.sleep(self._runtime.spread(self._settings.heartbeat_seconds, by=0.05))
         if not await self._membership.beat():
             self._attempts.keeper.lose_all("this worker had been given up for lost")
         if not self.held and not self._stopping.is_set():
@@ -498,11 +498,13 @@ class Worker:
     async def _publish(self) -> None:
         """Publish what it serves and how much it holds. Not at once: a worker that lives for one run need not."""
         await self._runtime.sleep(self._publish_in)
-        self._publish_in = self._settings.heartbeat
+        self._publish_in = self._settings.heartbeat_seconds
         await self._membership.publish(self._offer())
 
     async def _sweep(self) -> None:
-        self.loop_lag = max(0.0, await self._timers.sleep(self._runtime.spread(self._settings.sweep, by=SWEEP_SPREAD)))
+        self.loop_lag = max(
+            0.0, await self._timers.sleep(self._runtime.spread(self._settings.sweep_seconds, by=SWEEP_SPREAD))
+        )
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         self._runner.check()
@@ -512,5 +514,5 @@ class Worker:
     async def _maintain(self) -> None:
         """Have the store maintain itself. A task of its own, so that no sweep waits for it."""
         await self._runtime.sleep(self._maintain_in)
-        self._maintain_in = self._settings.maintain
+        self._maintain_in = self._settings.maintain_seconds
         await maintain(self._transactor.store)

@@ -33,17 +33,17 @@ class Pace:
 
     def __init__(self, settings: Settings, runtime: Runtime, are_notified: Callable[[], bool] = lambda: False) -> None:
         self._settings, self._runtime, self._are_notified = settings, runtime, are_notified
-        self._pause = settings.busy_poll
+        self._pause = settings.busy_poll_seconds
 
     def found(self, count: int, asked: int, *, was_called: bool = False) -> None:
         """A poll found `count` of the `asked` steps. If a notification had triggered it, the next one will too. Work
         found without a notification shows that notifications are being coalesced, as they are under load."""
         if count:
-            often = self._settings.busy_poll * (CALM if was_called and self._are_notified() else 1)
+            often = self._settings.busy_poll_seconds * (CALM if was_called and self._are_notified() else 1)
             self._pause = often if count < asked else 0.0
         else:
-            longest = self._settings.rare_poll if self._are_notified() else self._settings.idle_poll
-            self._pause = min(longest, max(self._pause, self._settings.busy_poll) * 2)
+            longest = self._settings.rare_poll_seconds if self._are_notified() else self._settings.idle_poll_seconds
+            self._pause = min(longest, max(self._pause, self._settings.busy_poll_seconds) * 2)
 
     @property
     def found_all(self) -> bool:
@@ -51,7 +51,7 @@ class Pace:
         return self._pause == 0.0
 
     def woken(self) -> None:
-        self._pause = self._settings.busy_poll
+        self._pause = self._settings.busy_poll_seconds
 
     @property
     def seconds(self) -> float:
@@ -124,7 +124,7 @@ class ReadyWatermark:
 
     def after(self) -> int | None:
         now = self._runtime.monotonic()
-        if self._mark is None or now - self._full_at >= self._settings.full_scan:
+        if self._mark is None or now - self._full_at >= self._settings.full_scan_seconds:
             self._full_at = now
             return None
         return self._mark

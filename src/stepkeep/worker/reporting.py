@@ -52,7 +52,7 @@ class Reporting:
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
         self.commits: GroupCommit[Report] = GroupCommit(
             self._commit,
-            lanes=shared.transactor.store.lanes,
+            lanes=shared.transactor.store.parallel_commits,
             lane_of=lambda report: report[0].lane,
             size_bytes=lambda report: outcome_bytes(report[1]),
             sleep=shared.runtime.sleep,
@@ -69,7 +69,7 @@ class Reporting:
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome to report; its evidence is kept apart."""
-        return _of_rules(outcome) if job.code.is_rules else self.evidence.take(job, outcome)
+        return _of_rules(outcome) if job.prepared.is_rules else self.evidence.take(job, outcome)
 
     # -- one commit --------------------------------------------------------------------------------------------------
     async def _commit(self, batch: list[Report]) -> int:
@@ -151,7 +151,7 @@ class Reporting:
         state = reply.record.get("state")
         if state == StepState.SUCCEEDED:
             self._succeeded(job, outcome)
-        elif state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.code.is_rules:
+        elif state == StepState.VALIDATING and isinstance(outcome, Completed) and not job.prepared.is_rules:
             if job in self._shared.leases:
                 # A job that was given up meanwhile has lost its slot too; its lease is left to expire.
                 self._run_rules(job, outcome)
@@ -192,4 +192,4 @@ def _frees_slot(job: Job, outcome: Outcome) -> bool:
     """Whether a report frees a slot: its handler has ended, and no rules run in the same slot."""
     if job.running:
         return False
-    return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)
+    return not job.claim.planned.has_rules or job.prepared.is_rules or not isinstance(outcome, Completed)

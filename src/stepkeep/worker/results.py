@@ -131,13 +131,13 @@ def attach_token_digest(outcome: Outcome, job: Job) -> Outcome:
 
 def check_output(outcome: Outcome, job: Job) -> Outcome:
     """The outcome itself, or a failure for good if its output does not match the schema of its step."""
-    shape = job.code.output_shape
+    shape = job.prepared.output_shape
     if shape is None or not isinstance(outcome, Completed):
         return outcome
     wrong = shape.complaints(None if outcome.output is None else _decode(outcome.output))
     if not wrong:
         return outcome
-    said = f"the output of {job.code.planned.name} does not fit its schema: {'; '.join(wrong)}"
+    said = f"the output of {job.prepared.planned.name} does not fit its schema: {'; '.join(wrong)}"
     return Failed(category=Category.VALIDATION, error=storable_text(said), final=True, cost=outcome.cost)
 
 

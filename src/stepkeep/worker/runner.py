@@ -67,12 +67,12 @@ class PooledRunner:
         on_close: Sequence[Callable[[], object]] = (),
         on_replaced: Sequence[Callable[[], object]] = (),
     ) -> None:
-        size, limit = settings.pool, settings.result_limit
+        size, limit = settings.pool, settings.result_bytes
         self._pools: dict[PoolKind, Pool] = {
             PoolKind.LOOP: LoopPool(result_limit=limit, home=home, on_close=on_close, on_replaced=on_replaced),
             PoolKind.THREAD: ThreadPool(size, result_limit=limit),
             PoolKind.RULES: RulesPool(size, result_limit=limit),
-            PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory),
+            PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory_bytes),
         }
         self._done: deque[tuple[Job, Outcome]] = deque()
         self._signalled = False
@@ -99,17 +99,17 @@ class PooledRunner:
             pool.check()
 
     def start(self, jobs: Sequence[Job]) -> None:
-        first = jobs[0].code.pool
-        if all(job.code.pool is first for job in jobs):
+        first = jobs[0].prepared.pool
+        if all(job.prepared.pool is first for job in jobs):
             self._pools[first].start(jobs)
             return
         for kind, pool in self._pools.items():
-            chosen = [job for job in jobs if job.code.pool is kind]
+            chosen = [job for job in jobs if job.prepared.pool is kind]
             if chosen:
                 pool.start(chosen)
 
     def stop(self, job: Job) -> None:
-        self._pools[job.code.pool].stop(job)
+        self._pools[job.prepared.pool].stop(job)
 
     def close(self) -> None:
         for kind, pool in self._pools.items():
@@ -121,7 +121,7 @@ class PooledRunner:
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
         # Here and not in `_collect`: a large output must not delay the worker's loop.
-        self._done.extend([one if one[0].code.output_shape is None else _checked(*one) for one in ended])
+        self._done.extend([one if one[0].prepared.output_shape is None else _checked(*one) for one in ended])
         if not self._signalled and self._engine is not None:
             self._signalled = True
             # The worker has ended before this handler.

@@ -96,7 +96,7 @@ class Running:
         return job
 
     def _refuse(self, job: Job, problem: Exception) -> None:
-        if job.code.is_rules:
+        if job.prepared.is_rules:
             self._report(job, RulesFailed(error=storable_text(exception_text(problem))))
         else:
             self._report(job, failure_of(problem))
@@ -159,7 +159,7 @@ class Running:
         apart = []
         for job in jobs:
             job.running = True
-            if job.code.is_transactional:
+            if job.prepared.is_transactional:
                 self._shared.spawn(self._transact(job))
             else:
                 apart.append(job)
@@ -171,7 +171,7 @@ class Running:
         job.cancelled.set(why)
         if not job.running:
             return
-        if why is Why.RUN_STOPPING and job.context is not None and job.code.spec is not None:
+        if why is Why.RUN_STOPPING and job.context is not None and job.prepared.spec is not None:
             self._shared.spawn(self._stop_soon(job))
         else:
             self._shared.runner.stop(job)

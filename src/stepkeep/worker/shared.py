@@ -60,7 +60,7 @@ class Shared:
     ) -> None:
         self.transactor, self.runner, self.membership = transactor, runner, membership
         self.settings, self.runtime, self.outage, self.signals = settings, runtime, outage, signals
-        self.leases = Leases(settings.lease)
+        self.leases = Leases(settings.lease_us)
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_claim = True
@@ -73,7 +73,7 @@ class Shared:
         return Claimer(
             actor=row.id,
             worker=row.no,
-            lease=self.settings.lease,
+            lease=self.settings.lease_us,
             slots=slots,
             queues=queues,
             blocking=self.slots.queues.blocking,

@@ -192,17 +192,17 @@ class SimulatedRunner:
             if job.cancelled.why is not None:
                 outcome = Stopped()
             else:
-                if job.code.is_rules:
+                if job.prepared.is_rules:
                     await asyncio.sleep(self._stage.judging_time(job))
-                answer = job.code.executor.run(job)
+                answer = job.prepared.executor.run(job)
                 if inspect.isawaitable(answer):
                     answer = await answer
                 outcome = results.outcome_of_return(
-                    answer, job.context, MAX_RESULT, may_be_outcome=job.code.spec is None
+                    answer, job.context, MAX_RESULT, may_be_outcome=job.prepared.spec is None
                 )
         except (SimulationOver, GeneratorExit):
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
-            outcome = results.outcome_of_exception(problem, job.context, job.cancelled, job.code.default_category)
+            outcome = results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)
         del self._running[job]
         self._finished([(job, results.attach_token_digest(results.check_output(outcome, job), job))])

@@ -113,7 +113,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "judged-holds-no-slot",
         "a step whose rules run next is thought to have left its slot",
         "worker.reporting:_frees_slot",
-        "return not job.claim.planned.has_rules or job.code.is_rules or not isinstance(outcome, Completed)",
+        "return not job.claim.planned.has_rules or job.prepared.is_rules or not isinstance(outcome, Completed)",
         "return True",
     ),
     _one(

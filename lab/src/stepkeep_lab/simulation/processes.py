@@ -136,14 +136,14 @@ class Workplace:
         settings = Settings(
             concurrency=scenario.concurrency,
             threads=scenario.threads,
-            heartbeat=random.choice((3.0, 10.0)),
-            sweep=random.choice((1.0, 3.0)),
-            busy_poll=random.choice((0.01, 0.1)),
-            idle_poll=random.choice((1.0, 4.0)),
-            refresh_queues=random.choice((1.0, 10.0)),
-            full_scan=random.choice((1.0, 4.0)),
-            grace=random.choice((0.5, 4.0)),
-            closing=3.0,
+            heartbeat_seconds=random.choice((3.0, 10.0)),
+            sweep_seconds=random.choice((1.0, 3.0)),
+            busy_poll_seconds=random.choice((0.01, 0.1)),
+            idle_poll_seconds=random.choice((1.0, 4.0)),
+            refresh_queues_seconds=random.choice((1.0, 10.0)),
+            full_scan_seconds=random.choice((1.0, 4.0)),
+            grace_seconds=random.choice((0.5, 4.0)),
+            closing_seconds=3.0,
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)

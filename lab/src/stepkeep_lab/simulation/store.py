@@ -217,7 +217,7 @@ class ModelTransaction:
 class ModelStore:
     """One client's view of a model database, at the end of its own wire."""
 
-    lanes = 2
+    parallel_commits = 2
     prefers_optimistic_claims = True
     migrates_itself = True
 

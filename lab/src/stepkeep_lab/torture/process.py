@@ -141,7 +141,9 @@ def request_for(plan: Plan, key: str, given: bytes = b"{}") -> StartRequest:
 
 
 async def _work(transactor: LateTransactor, task: Task, folder: Path) -> None:
-    settings = Settings(concurrency=task.concurrency, sweep=task.sweep, grace=task.grace, heartbeat=2.0)
+    settings = Settings(
+        concurrency=task.concurrency, sweep_seconds=task.sweep, grace_seconds=task.grace, heartbeat_seconds=2.0
+    )
     worker = Worker(transactor, handlers(folder), app="torture", settings=settings)
     if not task.until_done:
         await worker.serve(signals=True)

@@ -95,7 +95,7 @@ async def _serve(
                     threads=threads,
                     capabilities=capabilities,
                     queues=queues or None,
-                    settings=WorkerSettings(grace=grace, first_publish=0.0, log_lines=keep_log),
+                    settings=WorkerSettings(grace_seconds=grace, first_publish_seconds=0.0, log_lines=keep_log),
                     apps=apps,
                 )
                 handlers = ", ".join(spec.name for spec in engine.registry) or "none"

@@ -75,7 +75,7 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 class PostgresStore:
     """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
 
-    lanes = 3
+    parallel_commits = 3
     prefers_optimistic_claims = True
     migrates_itself = False
 

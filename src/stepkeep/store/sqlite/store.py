@@ -77,7 +77,7 @@ class SqliteStore:
     `read_us` is the source of its time, in microseconds since 1970; tests set another one.
     """
 
-    lanes = 2
+    parallel_commits = 2
     prefers_optimistic_claims = False
     migrates_itself = True
 

@@ -36,9 +36,9 @@ class AgentExecutor:
         return POOLS[self.spec(planned).runs_in]
 
     def call(self, job: Job) -> Call:
-        spec, executor = job.code.spec or self.spec(job.code.planned), job.code.render_executor(job)
+        spec, executor = job.prepared.spec or self.spec(job.prepared.planned), job.prepared.render_executor(job)
         assert isinstance(executor, Agent)
-        inputs = job.code.render(job)
+        inputs = job.prepared.render(job)
         return Call(
             spec.function, (job.make_context(self._shared), executor.action, {} if inputs is None else inputs), {}
         )

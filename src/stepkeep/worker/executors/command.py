@@ -83,9 +83,9 @@ class CommandExecutor:
         return PoolKind.LOOP
 
     async def run(self, job: Job) -> Any:
-        command = job.code.render_executor(job)
+        command = job.prepared.render_executor(job)
         assert isinstance(command, Command)
-        given = encode(job.code.render(job), what="the input of the command")
+        given = encode(job.prepared.render(job), what="the input of the command")
         if refusal := self._refusal(command):
             return refusal
         if not self._policy.private_cwd or command.cwd is not None:

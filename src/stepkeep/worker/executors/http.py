@@ -84,9 +84,9 @@ class HttpExecutor:
         self._transport = None
 
     async def run(self, job: Job) -> Any:
-        http = job.code.render_executor(job)
+        http = job.prepared.render_executor(job)
         assert isinstance(http, Http)
-        body = job.code.render(job) if http.body is None else http.body
+        body = job.prepared.render(job) if http.body is None else http.body
         content = None
         if body is not None and http.method.upper() not in ("GET", "HEAD"):
             content = encode(body, what="the body of the request")

@@ -38,12 +38,12 @@ class PythonExecutor:
         return POOLS[self.spec(planned).runs_in]
 
     def call(self, job: Job) -> Call:
-        spec = job.code.spec or self.spec(job.code.planned)
+        spec = job.prepared.spec or self.spec(job.prepared.planned)
         signature = spec.signature
         context = job.make_context(self._shared) if signature.takes_context else None
-        if not signature.names and not signature.takes_any and not job.code.checks_inputs:
+        if not signature.names and not signature.takes_any and not job.prepared.checks_inputs:
             return Call(spec.function, () if context is None else (context,), {})
-        inputs = job.code.render(job)
+        inputs = job.prepared.render(job)
         check_fit(spec, inputs)
         return Call(spec.function, *signature.arguments(context, inputs))
 

@@ -23,7 +23,7 @@ class RulesExecutor:
 
     def run(self, job: Job) -> Outcome:
         broken, view = [], job.view()
-        for rule, condition in job.code.rules:
+        for rule, condition in job.prepared.rules:
             try:
                 if not condition.holds(view):
                     broken.append(rule.message or f"the rule does not hold: {rule.expression}")

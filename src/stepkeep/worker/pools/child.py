@@ -95,7 +95,7 @@ def unpack(sent: bytes) -> tuple[int, Outcome]:
 
 def describe(job: Job, result_limit: int, number: int = 0) -> Task:
     """The task of a job. Raises BindingError if another process cannot find its function."""
-    executor = job.code.executor
+    executor = job.prepared.executor
     assert isinstance(executor, CallExecutor)
     call = executor.call(job)
     function = call.function
@@ -114,7 +114,7 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
         kwargs=call.kwargs,
         converts=isinstance(executor, PythonExecutor),
         context=_portable(job.context) if takes_context and job.context is not None else None,
-        default_category=job.code.default_category,
+        default_category=job.prepared.default_category,
         result_limit=result_limit,
         title=job.title,
         number=number,

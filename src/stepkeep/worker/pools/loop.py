@@ -157,7 +157,7 @@ class LoopPool:
                     self._end_one(
                         job,
                         results.outcome_of_exception(
-                            problem, None, job.cancelled, job.code.default_category, job.title
+                            problem, None, job.cancelled, job.prepared.default_category, job.title
                         ),
                     )
 
@@ -173,17 +173,17 @@ class LoopPool:
             if job.cancelled.why is not None:
                 outcome = Stopped()
             else:
-                answer = await job.code.executor.run(job)
+                answer = await job.prepared.executor.run(job)
                 end_copy(self._pid)
-                ours = job.code.spec is None
-                category = job.code.default_category
+                ours = job.prepared.spec is None
+                category = job.prepared.default_category
                 outcome = results.outcome_of_return(
                     answer, job.context, self._result_limit, may_be_outcome=ours, otherwise=category
                 )
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the loop
             end_copy(self._pid)
             outcome = results.outcome_of_exception(
-                problem, job.context, job.cancelled, job.code.default_category, job.title
+                problem, job.context, job.cancelled, job.prepared.default_category, job.title
             )
         self._end_one(job, outcome)
 

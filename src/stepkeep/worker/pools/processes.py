@@ -121,7 +121,7 @@ class ProcessPool(ThreadPool):
             child.kill()
             self._child_died(child, job)
             return results.outcome_of_exception(
-                problem, job.context, job.cancelled, job.code.default_category, job.title
+                problem, job.context, job.cancelled, job.prepared.default_category, job.title
             )
         finally:
             job.handle = None

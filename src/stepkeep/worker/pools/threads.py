@@ -160,24 +160,24 @@ class ThreadPool:
             return Stopped() if job.cancelled.why is not None else copy_context().run(self._attempt, job)
         except BaseException as problem:  # noqa: BLE001 - the place itself failed: the next job may fare better
             return results.outcome_of_exception(
-                problem, job.context, job.cancelled, job.code.default_category, job.title
+                problem, job.context, job.cancelled, job.prepared.default_category, job.title
             )
         finally:
             end_copy(self._pid)
 
     def _attempt(self, job: Job) -> Outcome:
         try:
-            answer = job.code.executor.run(job)
+            answer = job.prepared.executor.run(job)
             end_copy(self._pid)
-            ours = job.code.spec is None
-            category = job.code.default_category
+            ours = job.prepared.spec is None
+            category = job.prepared.default_category
             return results.outcome_of_return(
                 answer, job.context, self._result_limit, may_be_outcome=ours, otherwise=category
             )
         except BaseException as problem:  # noqa: BLE001 - whatever user code raises ends its attempt, never the thread
             end_copy(self._pid)
             return results.outcome_of_exception(
-                problem, job.context, job.cancelled, job.code.default_category, job.title
+                problem, job.context, job.cancelled, job.prepared.default_category, job.title
             )
 
 

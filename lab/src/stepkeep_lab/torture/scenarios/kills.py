@@ -15,7 +15,7 @@ from stepkeep_lab.torture.stage import Stage
 EVERY = 0.1
 WORKERS = 4
 PATIENCE = 20.0
-SWEEP = Settings().sweep
+SWEEP = Settings().sweep_seconds
 DEATHS = 25
 """In a thorough campaign; each leaves a dozen steps or more to be claimed again."""
 SAMPLES = 200
