@@ -25,7 +25,7 @@ def pay(ctx: sk.Context, order: str, patience: str = "1d") -> Any:
         asked = {"name": "payment.requested", "payload": {"order": order}}
         return sk.wait_for("payment.settled", timeout=patience, emit=[asked])
     if ctx.woken_by.timed_out:
-        raise sk.fail(f"nobody paid for {order} within {patience}", category="timeout")
+        raise sk.fail(f"no payment came for {order} within {patience}", category="timeout")
     return {"paid": ctx.woken_by.payload}
 
 

@@ -71,7 +71,7 @@ async def main(task: dict) -> None:
 
 
 async def run_all(connection, clients: list, steps: int, runs: int, before: int) -> int:
-    """Spawn so many tasks and wait until all have ended; returns how many have ended by then."""
+    """Spawn this many tasks and wait until all have ended; returns how many have ended by then."""
     left = iter(range(runs))
 
     async def caller(client: AsyncAbsurd) -> None:

@@ -70,7 +70,7 @@ async def main(task: dict) -> None:
 
 
 async def run_all(pool, queries: Queries, steps: int, runs: int, look: float) -> None:
-    """Enqueue the first job of so many runs and wait until the queue is empty: each job enqueues the next first."""
+    """Enqueue the first job of this many runs and wait until the queue is empty: each job enqueues the next first."""
     payload = b"%04d" % steps + KILOBYTE
     for begin in range(0, runs, BATCH):
         count = min(BATCH, runs - begin)

@@ -72,7 +72,7 @@ async def main(task: dict) -> None:
 
 
 async def run_all(connection, step, steps: int, runs: int, look: float) -> None:
-    """Defer the first job of so many runs and wait until none is left: each job defers the next before it ends."""
+    """Defer the first job of this many runs and wait until none is left: each job defers the next before it ends."""
     left = iter(range(runs))
 
     async def caller() -> None:

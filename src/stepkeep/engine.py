@@ -388,7 +388,7 @@ class AsyncEngine:
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        After so many `seconds` the current state is returned: check `finished`.
+        After this many `seconds` the current state is returned: check `finished`.
         """
         settled = RUN_TERMINAL | (
             {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()

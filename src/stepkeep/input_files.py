@@ -1,7 +1,7 @@
 """Reads files that people name: inputs, definitions, logs, tokens. Bounded, and never waiting for an absent writer.
 
 A regular file and a pipe with a writer (`<(command)` in a shell) can be read. Devices have no end, and a named pipe
-without a writer would block the program for ever, so both are refused. It must not interpret what it reads.
+without a writer would block the program forever, so both are refused. It must not interpret what it reads.
 Definitions, logs and the command line call it; each turns the OSError into its own words.
 """
 

@@ -102,7 +102,7 @@ class LoopThread:
         """Run the loop until `end`, then close it here: the thread that calls `end` may be running another loop."""
         asyncio.set_event_loop(self._loop)
         while not self._ending:
-            # Again after a callback has stopped the loop: otherwise every later call would wait for ever.
+            # Again after a callback has stopped the loop: otherwise every later call would wait forever.
             self._run(self._loop.run_forever)
         for last in (end_tasks(), self._loop.shutdown_asyncgens(), self._loop.shutdown_default_executor()):
             self._run(lambda last=last: self._loop.run_until_complete(last))

@@ -101,7 +101,7 @@ def is_a(value: object, *kinds: type) -> bool:
 
 
 def _escaped(text: str, limit: int, replace: Callable[[Callable[[re.Match[str]], str], str], str]) -> str:
-    """At most so many characters, escapes counted as they are written, and how many of the text were left out."""
+    """At most this many characters, escapes counted as they are written, and how many of the text were left out."""
     kept = text[:limit]
     shown = replace(_escape, kept)
     if len(shown) > limit:

@@ -183,7 +183,7 @@ class Engine:
         """Create a run and, unless `start_now` is False, start it. Workers do the rest.
 
         The same `idempotency_key` again returns the same run. At most one live run has a `business_key`. `by` names
-        the person for whom the program starts it; the engine's `actor` is on record without it.
+        the person in whose name the program starts it; the engine's `actor` is on record without it.
 
         With `connection`, the run starts in the caller's own transaction: both are committed, or neither. It is an open
         connection to the engine's database: of apsw on SQLite, of psycopg or SQLAlchemy on PostgreSQL, and in an
@@ -273,7 +273,7 @@ class Engine:
     def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        After so many `seconds` the current state is returned: check `finished`.
+        After this many `seconds` the current state is returned: check `finished`.
 
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> engine.wait(started.run_id, seconds=0).finished

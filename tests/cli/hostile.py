@@ -260,7 +260,7 @@ def play(directory: str, port: int) -> None:
     """Run all of it; a line with a mark on either stream comes before each."""
     from stepkeep.cli.main import main
 
-    signal.alarm(300)  # a command that takes hostile text and goes on for ever is a finding, too
+    signal.alarm(300)  # a command that takes hostile text and goes on forever is a finding, too
     os.chdir(directory)
     write_files(port)
     for path, every in cases().items():

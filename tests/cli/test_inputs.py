@@ -17,7 +17,7 @@ from tests.cli.conftest import HANDLERS, Cli, finish
 
 
 def run(*arguments: str, shell: str = '"$@"', **options: object) -> subprocess.CompletedProcess[str]:
-    """Run a command as `"$@"` in a shell; it hangs for ever where it waits for a writer, so time is bounded."""
+    """Run a command as `"$@"` in a shell; it hangs forever where it waits for a writer, so time is bounded."""
     command = ["bash", "-c", shell, "bash", sys.executable, "-m", "stepkeep.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)  # type: ignore[call-overload,no-any-return]
 

@@ -8,7 +8,7 @@ DAY = "2026-11-03T10:15:"
 
 
 def at(seconds: float) -> str:
-    """An instant, so many seconds after the run began."""
+    """An instant, this many seconds after the run began."""
     return f"{DAY}{seconds:06.3f}Z"
 
 

@@ -113,7 +113,7 @@ def test_an_extra_state_that_is_never_shown_and_an_unknown_canonical_one_are_fou
 
 
 class Forgetful(RunView):
-    """Counts for ever."""
+    """Counts forever."""
 
     def __init__(self, view: MachineView) -> None:
         super().__init__(view)

@@ -19,7 +19,7 @@ def test_a_calm_workflow_has_no_warnings() -> None:
 def test_guideline_1_a_run_without_timeout() -> None:
     assert warnings("workflow: demo\nsteps: [{ name: a, uses: x, timeout: 5s }]") == [
         (
-            "test.yaml:1:1: The workflow has no `timeout`: a run that is stuck stays so for ever. "
+            "test.yaml:1:1: The workflow has no `timeout`: a run that is stuck stays so forever. "
             "Add one, for example `timeout: 1h`."
         )
     ]
@@ -118,7 +118,7 @@ def test_guideline_7_irreversible_without_an_approval_before_it() -> None:
     pay = "  - { name: pay, uses: x, timeout: 1s, effect: irreversible }\n"
     gate = "  - { name: gate, approval: { deadline: 1h } }\n"
     (found,) = warnings(CALM + pay + gate)
-    assert "Step `pay` cannot be taken back and nobody approves it" in found
+    assert "Step `pay` cannot be taken back and no gate approves it" in found
     assert warnings(CALM + gate + pay) == []
 
 
@@ -126,4 +126,4 @@ def test_guideline_7_a_gate_is_settled_by_the_first_decision_whoever_makes_it() 
     gate = "  - { name: gate, approval: { deadline: 1h, roles: [finance], quorum: 2, not: [requester] } }\n"
     quorum, excluded = warnings(CALM + gate)
     assert "The first decision settles `gate`: its `quorum` of 2 is not enforced." in quorum
-    assert "Anybody may decide `gate`: who is named in `not` is not kept out." in excluded
+    assert "Any person may decide `gate`: the people named in `not` are not kept out." in excluded

@@ -229,7 +229,7 @@ def test_a_lease_is_good_to_its_last_moment_and_not_beyond() -> None:
 
 
 def test_a_step_that_keeps_losing_its_worker_is_poison() -> None:
-    """Design §4: "the step fails when attempts or max_losses run out"; 002 as written loops for ever."""
+    """Design §4: "the step fails when attempts or max_losses run out"; 002 as written loops forever."""
     world = World(work("a", retry=Retry(max_attempts=10, max_losses=3)))
     for _ in range(3):
         world.lose("a")

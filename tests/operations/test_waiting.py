@@ -1,4 +1,4 @@
-"""Waiting for a run that somebody else works on: told by a hint, found without one, never for ever in vain."""
+"""Waiting for a run that another process works on: told by a hint, found without one, never forever in vain."""
 
 from __future__ import annotations
 

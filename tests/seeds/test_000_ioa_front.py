@@ -306,9 +306,9 @@ class TestAdvice:
               - { name: b, agent: x, action: "GATE: ok?", dependsOn: [a] }
         """)
         assert [line.split(": ", 1)[1] for line in found] == [
-            'The workflow has no `timeout`: a run that is stuck stays so for ever. Add one, for example `timeout: "30m"`.',  # noqa: E501
+            'The workflow has no `timeout`: a run that is stuck stays so forever. Add one, for example `timeout: "30m"`.',  # noqa: E501
             "Step `a` has no `timeout` of its own; each attempt may take 5m. Add the time it should need at most.",
-            'The gate `b` has no `timeout`: it may wait for ever. Add one, for example `timeout: "24h"`.',
+            'The gate `b` has no `timeout`: it may wait forever. Add one, for example `timeout: "24h"`.',
         ]
 
     def test_a_timeout_that_never_comes(self) -> None:

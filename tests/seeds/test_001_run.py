@@ -378,7 +378,7 @@ def test_a_stale_running_step_is_reclaimed_as_running(url: str) -> None:
 
 
 def test_reclaims_use_up_attempts(url: str) -> None:
-    """The seed's own service reclaims for ever; here max_attempts holds (001 When attempts exceed max)."""
+    """The seed's own service reclaims forever; here max_attempts holds (001 When attempts exceed max)."""
 
     async def scene(bench: Bench) -> None:
         run_id = await begin(bench, template("LLM", max_attempts=2))

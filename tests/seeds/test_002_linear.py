@@ -183,7 +183,7 @@ def test_an_expired_lease_is_released_to_ready(url: str) -> None:
 
 
 def test_a_step_that_always_loses_its_lease_dies(url: str) -> None:
-    """The seed as written tries a poisonous step for ever; three losses are enough (design section 4)."""
+    """The seed as written tries a poisonous step forever; three losses are enough (design section 4)."""
 
     async def scene(bench: Bench) -> None:
         run_id = await begin(bench)

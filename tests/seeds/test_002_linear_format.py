@@ -417,7 +417,7 @@ def test_the_example_hands_the_timeout_of_its_wait_to_the_handler(url: str) -> N
             engine.store.clock_offset = 3601 * SECOND
             await sweep(engine.transactor)
             result = await engine.work_on(run_id)
-            assert result.error == "nobody paid for o-7 within 1h"
+            assert result.error == "no payment came for o-7 within 1h"
             assert await statuses(engine, run_id) == ("FAILED", ["DONE", "DEAD", "CANCELED"])
 
     asyncio.run(scene())

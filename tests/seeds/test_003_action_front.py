@@ -68,7 +68,7 @@ def test_the_registry_loads_the_example_and_finds_it_sound(monkeypatch: pytest.M
     assert report.problems == ()
     assert [warning.message for warning in report.warnings] == [
         "Action `notify` has a side effect that cannot be compensated: a rollback stays partial.",
-        "Action `notify` cannot be taken back and nobody approves it.",
+        "Action `notify` cannot be taken back and no gate approves it.",
     ]
     assert report.definition is not None
     assert report.definition.dialect == "action"
@@ -504,10 +504,13 @@ def test_a_capability_may_have_a_schema_for_what_its_operation_is_given_and_retu
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (first(executionTierOverride="HumanApprove"), "may wait for its approval for ever"),
-        (first(completionMode="ManualOnly"), "may wait for its manual completion for ever"),
+        (first(executionTierOverride="HumanApprove"), "may wait for its approval forever"),
+        (first(completionMode="ManualOnly"), "may wait for its manual completion forever"),
         (first(inputSchemaRef="invoice.json"), "nothing is checked against it yet"),
-        (document(*sequence("a"), capabilities={"a:do": side_effect()}), "cannot be taken back and nobody approves it"),
+        (
+            document(*sequence("a"), capabilities={"a:do": side_effect()}),
+            "cannot be taken back and no gate approves it",
+        ),
         (document(*sequence("a"), capabilities={"a:do": side_effect()}), "cannot be compensated"),
         (document(*sequence("a"), capabilities={"a:do": {"safety": {"idempotent": False}}}), "is not idempotent"),
         (first(), "There is no `capabilities` section"),

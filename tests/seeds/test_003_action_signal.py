@@ -99,7 +99,7 @@ def test_a_manual_success_counts_as_a_completed_side_effect(stage: Stage) -> Non
 
 
 def test_nobody_completes_it_in_time(tmp_path: Path) -> None:
-    """Design §3: the deadline fails the action; without one it waits for ever."""
+    """Design §3: the deadline fails the action; without one it waits forever."""
     manual = {"completionMode": "ManualOnly", "completionDeadlineMs": 60_000}
     with stage_on(f"sqlite:///{tmp_path}/deadline.db") as stage:
         stage.start(*sequence("a", a=manual)).finish("a").later(59)

@@ -244,7 +244,7 @@ def test_a_lost_lease_counts_as_a_retry_and_the_old_claim_is_refused(url: str) -
 
 
 def test_a_task_that_loses_three_workers_fails_even_with_retries_left(url: str) -> None:
-    """Design section 4: what kills every worker must not go on for ever."""
+    """Design section 4: what kills every worker must not go on forever."""
 
     async def act(floor: Floor) -> None:
         await floor.start(workstream(task("poison", max_retries=9)))

@@ -26,7 +26,7 @@ def kinds(text: str) -> set[tuple[str, str | None]]:
 def test_the_planted_stuck_path_is_found() -> None:
     report = simulate(load_file(EXAMPLES / "simulate" / "stuck.yaml"))
     assert [(one.kind, one.step) for one in report.serious] == [(Kind.STUCK, "second-look")]
-    assert report.serious[0].paths == ("nobody decides second-look",)
+    assert report.serious[0].paths == ("second-look is not decided",)
     (stuck,) = [ending for ending in report.endings if not ending.ended]
     assert (stuck.state, stuck.waits) == ("blocked", ("second-look",))
 

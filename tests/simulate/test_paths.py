@@ -114,9 +114,9 @@ steps:
     found = ends(walked(text))
     hour = 3600 * SECOND
     assert (found["gate is rejected"].state, found["gate is rejected"].elapsed) == (RunState.FAILED, 0)
-    assert (found["nobody decides gate"].state, found["nobody decides gate"].elapsed) == (RunState.FAILED, hour)
+    assert (found["gate is not decided"].state, found["gate is not decided"].elapsed) == (RunState.FAILED, hour)
     assert found["nothing arrives for news"].elapsed == 2 * hour
-    assert found["nobody completes hand"].elapsed == 3 * hour
+    assert found["hand is not completed"].elapsed == 3 * hour
     assert found["hand is completed as Failed"].state is RunState.FAILED
     assert found["hand is completed as Cancelled"].states == (S.SUCCEEDED, S.SUCCEEDED, S.CANCELLED)
 

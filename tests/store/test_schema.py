@@ -106,7 +106,7 @@ async def test_rules_that_anybody_may_run_again_are_claimable(store: Store, raw:
 
 
 ILLEGAL_STEPS = {
-    "a state nobody knows": setting("paused"),
+    "an unknown state": setting("paused"),
     "no state": "update steps set state = null where no = 0",
     "a category nobody knows": setting("pending", "category = 'weather'"),
     "pending and claimable": setting("pending", "ready_at = 1"),
@@ -171,7 +171,7 @@ async def test_a_legal_run_of_each_state_is_taken(store: Store, raw: Raw) -> Non
 
 
 ILLEGAL_RUNS = {
-    "a state nobody knows": setting_run("paused"),
+    "an unknown state": setting_run("paused"),
     "a cause nobody knows": setting_run("stopping", "cause = 'whim'"),
     "a policy nobody knows": setting_run("running", "policy = 'hope'"),
     "a category nobody knows": setting_run("running", "category = 'weather'"),

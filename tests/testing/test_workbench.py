@@ -170,7 +170,7 @@ def test_a_deadline_passes_when_the_clock_is_moved_past_it(bench: Workbench, ord
     run.assert_waits("sign-off")
     bench.advance(timedelta(hours=1))
     run.assert_state("rolled_back")
-    assert "nobody decided before the deadline" in str(run.step("sign-off")["error"])
+    assert "no decision came before the deadline" in str(run.step("sign-off")["error"])
 
 
 def test_what_falls_due_on_the_way_happens_at_its_time(bench: Workbench) -> None:

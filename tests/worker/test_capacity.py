@@ -35,7 +35,7 @@ def some_slots(concurrency: int, threads: int, queues: Served = BOTH) -> tuple[S
 
 
 def jobs(count: int, queue: int, dependents: int = 0) -> list[Job]:
-    """Attempts of a step of this queue, which so many others wait for."""
+    """Attempts of a step of this queue, which this many others wait for."""
     work = Handler(name="work")
     after = [
         StepDefinition(name=f"after-{n}", order=1, executor=work, depends_on=(Dependency(step="first"),))

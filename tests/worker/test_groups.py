@@ -105,7 +105,7 @@ def test_a_report_under_way_holds_no_slot_that_it_cannot_fill(on_store: On) -> N
 
 
 def test_a_job_that_is_stopped_before_it_began_is_heard_of_all_the_same() -> None:
-    """Else its slot would be held for ever by a handler that nobody runs."""
+    """Else its slot would be held forever by a handler that nobody runs."""
 
     async def quick() -> int:
         return 1

@@ -24,7 +24,7 @@ from stepkeep.worker.runtime import Runtime
 
 SHORT = replace(QUICK, lease_us=600_000)
 RENEWALS = 4
-"""A lease is renewed when a third of it has passed: after so many it would have expired without them."""
+"""A lease is renewed when a third of it has passed: after this many it would have expired without them."""
 ONCE = Retry(max_attempts=1)
 
 

@@ -43,7 +43,7 @@ UNFIT: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an outcome without end": (lambda ctx: Waiting(event="x", timeout=10**30), NO_VALUE),
     "an outcome that is no JSON": (lambda ctx: Completed(output=b"{"), NO_VALUE),
     "an outcome with a bad name": (lambda ctx: Completed(output=b"1", emit=(Emitted("\n", b"1"),)), NO_VALUE),
-    "a failure for ever": (lambda ctx: Failed(category=Category.UNKNOWN, error="x", delay=10**30), NO_VALUE),
+    "a failure forever": (lambda ctx: Failed(category=Category.UNKNOWN, error="x", delay=10**30), NO_VALUE),
     "a failure with NUL": (lambda ctx: Failed(category=Category.UNKNOWN, error="\x00"), NO_VALUE),
 }
 

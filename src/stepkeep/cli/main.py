@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise
     except (OutputFailed, BrokenPipeError) as problem:
         return _unheard(problem)
-    except BaseException as error:  # noqa: BLE001 - nobody above could say it better
+    except BaseException as error:  # noqa: BLE001 - no caller has a better message
         return _unheard(unwritten) if (unwritten := _unwritten(error)) is not None else _fail(error, given)
     return ended if isinstance(ended, int) else 0
 

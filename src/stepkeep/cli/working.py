@@ -87,7 +87,7 @@ async def work_on(
 
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
-    """Refuse to work on a run without its handlers: it would wait for ever."""
+    """Refuse to work on a run without its handlers: it would wait forever."""
     from stepkeep.kernel.definition import Agent, Command, Handler, Http
     from stepkeep.kernel.states import STEP_TERMINAL
 

@@ -108,7 +108,7 @@ class PlainStory:
         if type(count) is int and line.source is not None and count not in allowed:
             expected = " or ".join(str(one) for one in sorted(set(allowed)))
             said = f"{name}: metadata.retry_count is {count}, expected {expected}"
-            say(Code.ATTEMPT, f"{said}: so many retries are in this log")
+            say(Code.ATTEMPT, f"{said}: this many retries are in this log")
             task.retries = count
         if task.most is None:
             return

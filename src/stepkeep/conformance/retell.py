@@ -83,7 +83,7 @@ class Views:
         return view.next_shown(shown, target, trigger) == shown and not view.repeated(shown, trigger)
 
     def _path(self, wanted: Wanted) -> Path | None:
-        """The shortest hidden way to a hop like this one, with so many claims and retries on it; the hop comes last."""
+        """The shortest hidden way to a hop like this one, with its claims and retries; the hop comes last."""
         shown = wanted.shown
         start = (wanted.state, 0, 0, wanted.is_leased)
         ways: dict[tuple[str, int, int, bool], Path] = {start: ()}

@@ -157,7 +157,7 @@ def compile_condition(source: str, definition: Definition) -> CompiledCondition:
 def compile_rule(source: str, definition: Definition, step: str, among: int = 1) -> CompiledCondition:
     """Compile a rule of a step, whose result it calls `output`. For the final check that is the run's own output.
 
-    It is one `among` so many, which are evaluated together.
+    It is one `among` this many, which are evaluated together.
     """
     scopes, max_cost = _scopes(definition), rule_cost(among)
     try:

@@ -71,5 +71,5 @@ def text_cost(source: str) -> int:
 
 
 def pattern_cost(instructions: int) -> int:
-    """The cost of compiling a regular expression of so many instructions."""
+    """The cost of compiling a regular expression of this many instructions."""
     return _INSTRUCTION * instructions

@@ -59,7 +59,7 @@ _COPIED_ITEM: Final = 80
 _SCANNED: Final = 35
 _SEARCHED: Final = 10
 _SEARCHED_TWICE: Final = 60
-"""`contains` compares so many characters in one unit, at each place of the text."""
+"""`contains` compares this many characters in one unit, at each place of the text."""
 _BUILT_LIST: Final = 35
 _PATTERN: Final = 15_000
 _PATTERN_COMPILED: Final = 1_000
@@ -121,12 +121,12 @@ _CONDITION_REFUSAL: Final = (
 
 
 def condition_cost(conditions: int) -> int:
-    """What each of so many conditions of a definition may cost."""
+    """What each of this many conditions of a definition may cost."""
     return max(MIN_CONDITION_COST, min(MAX_CONDITION_COST, MAX_CONDITIONS_COST // max(conditions, 1)))
 
 
 def rule_cost(rules: int) -> int:
-    """What each of so many rules of a step may cost."""
+    """What each of this many rules of a step may cost."""
     return max(MIN_CONDITION_COST, min(MAX_COST, MAX_RULES_COST // max(rules, 1)))
 
 
@@ -148,7 +148,7 @@ def data_weight(data: object) -> Weight:
 
 
 def _items(encoded: bytes) -> int:
-    """At most so many values are in this JSON, a mapping for four. What looks like one inside a text counts, too."""
+    """At most this many values are in this JSON, a mapping for four. What looks like one inside a text counts, too."""
     return encoded.count(b",") + encoded.count(b"[") + 4 * encoded.count(b"{") + 1
 
 

@@ -45,7 +45,7 @@ def _at(number: int, *rest: str) -> Path:
 def _run_without_timeout(written: WorkflowBlock) -> Iterator[Finding]:
     """Guideline 1: set timeouts for everything."""
     if written.timeout is None:
-        said = "The workflow has no `timeout`: a run that is stuck stays so for ever."
+        said = "The workflow has no `timeout`: a run that is stuck stays so forever."
         yield Finding(("workflow",), said, "Add one, for example `timeout: 1h`.", key=True)
 
 
@@ -63,10 +63,10 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
     for number, step in enumerate(definition.steps):
         for key, waiting in (("approval", step.approval), ("wait", step.wait)):
             if waiting is not None and waiting.deadline is None:
-                said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait for ever."
+                said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."
                 yield Finding(_at(number, key), said, "Add one, for example `deadline: 24h`.", key=True)
         if step.completion == "manual" and step.completion_deadline is None:
-            said = f"The manual completion of step `{step.name}` has no `deadline`: it may wait for ever."
+            said = f"The manual completion of step `{step.name}` has no `deadline`: it may wait forever."
             hint = "Write `completion: {mode: manual, deadline: 24h}`."
             yield Finding(_at(number, "completion"), said, hint, key=True)
 
@@ -127,7 +127,7 @@ def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -
     for number, step in enumerate(definition.steps):
         guarded = any(ancestry.precedes(gate, step.name) for gate in gates)
         if step.effect is Effect.IRREVERSIBLE and not guarded:
-            said = f"Step `{step.name}` cannot be taken back and nobody approves it."
+            said = f"Step `{step.name}` cannot be taken back and no gate approves it."
             yield Finding(_at(number, "effect"), said, "Put an `approval` step before it.", key=True)
 
 
@@ -141,7 +141,7 @@ def _gate_that_promises_more(definition: Definition) -> Iterator[Finding]:
             hint = f"For {step.approval.quorum} signatures, write as many `approval` steps."
             yield Finding((*_at(number, "approval"), "quorum"), said, hint, key=True)
         if step.approval.excluded:
-            said = f"Anybody may decide `{step.name}`: who is named in `not` is not kept out."
+            said = f"Any person may decide `{step.name}`: the people named in `not` are not kept out."
             hint = "Let only the right people reach the command line or your own front."
             yield Finding((*_at(number, "approval"), "not"), said, hint, key=True)
 

@@ -59,11 +59,11 @@ def _awaiting_event(step: Step) -> str | None:
 
 
 def _awaiting_completion(step: Step) -> str | None:
-    return "waits for a token that nobody has" if step.note is None or step.note.token is None else None
+    return "waits for a token that does not exist" if step.note is None or step.note.token is None else None
 
 
 def _validating(step: Step) -> str | None:
-    return "is checked by nobody" if (step.worker is None) == (step.ready_at is None) else None
+    return "is checked by no worker" if (step.worker is None) == (step.ready_at is None) else None
 
 
 def _nothing(step: Step) -> str | None:

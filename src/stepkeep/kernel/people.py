@@ -146,7 +146,7 @@ def _completed_before(step: Step, name: str, event: CompletionSignalled) -> Repl
         return Accepted({"step": name, **record}, repeated=True)
     how = f"was already {step.state}"
     if record.get("outcome") == "expired":
-        how += ": nobody completed it before its deadline"
+        how += ": it was not completed before its deadline"
     elif "outcome" in record:
         how = f"was completed as {record['outcome']} by {record['by']}"
     raise Conflict(f"step {name} of run {step.run_id} {how}", {"step": name, "state": step.state, **record})

@@ -94,13 +94,13 @@ def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
     definition = draft.planned(step).definition
     approval = definition.approval or definition.hold
     rejects = approval is None or approval.on_deadline is OnDeadline.REJECT
-    said = ("rejected: " if rejects else "") + "nobody decided before the deadline"
+    said = ("rejected: " if rejects else "") + "no decision came before the deadline"
     category = Category.GOVERNANCE if rejects else Category.TIMEOUT
     return fail_for_good(draft, step, DEADLINE, category, said, hard=True, note=_expired(draft, step))
 
 
 def _nobody_completed(draft: Draft, step: Step) -> Settled | None:
-    said = "nobody completed the step before the deadline"
+    said = "the step was not completed before the deadline"
     return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, note=_expired(draft, step, "outcome"))
 
 

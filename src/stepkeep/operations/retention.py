@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Which finished runs are deleted: those that match every limit that is set.
 
     `older_than` (microseconds) counts from a run's end; `keep` excludes the newest; `workflow` excludes all others.
-    Idempotency keys outlive their runs: for ever, or until `forget_keys` (microseconds) after the run was started.
+    Idempotency keys outlive their runs: forever, or until `forget_keys` (microseconds) after the run was started.
     """
 
     older_than: int | None = None
@@ -65,7 +65,7 @@ MOST_KEPT = 2_147_483_647
 def accept(policy: Policy) -> Policy:
     """Refuse a policy without limits, or with senseless ones."""
     if policy.older_than is None and policy.keep is None:
-        raise InvalidInput("say which finished runs go: those older than a time, all but the newest so many, or both")
+        raise InvalidInput("say which finished runs go: those older than a time, all but the newest N, or both")
     if policy.older_than is not None and policy.older_than < 0:
         raise InvalidInput("the age of runs to delete is never negative")
     if policy.keep is not None and not (type(policy.keep) is int and 0 <= policy.keep <= MOST_KEPT):

@@ -18,7 +18,7 @@ from stepkeep.store.protocol import RunFilter, RunRecord
 
 PAGE = 500
 MOST_READ = 20_000
-"""So many runs are looked at for one page of results."""
+"""This many runs are looked at for one page of results."""
 MOST_COUNTED = 1_000
 """Totals are counted up to here where an index answers the search."""
 

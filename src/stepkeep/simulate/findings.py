@@ -1,6 +1,6 @@
 """Derives findings from the endings of a definition, one function per kind.
 
-Serious findings leave a run waiting for ever or an effect behind; they fail a check in CI. The others are advice.
+Serious findings leave a run waiting forever or an effect behind; they fail a check in CI. The others are advice.
 Effects of a plain cancel or of a failing undo step are shown, but are not findings.
 """
 
@@ -75,7 +75,7 @@ def _stuck(definition: Definition, endings: Sequence[Ending]) -> Iterator[Findin
             said = f"A run that stays {RunState.RUNNING} was not at its end after very many events."
             yield _finding(Kind.STUCK, None, said, "Bound its retries.", paths)
             continue
-        said = f"{what} may wait for ever: it has no deadline, and the run has no timeout."
+        said = f"{what} may wait forever: it has no deadline, and the run has no timeout."
         hint = f"Give {what} a `deadline`, for example 24h; and the run a `timeout`."
         yield _finding(Kind.STUCK, waits[0], said, hint, paths)
 
@@ -165,7 +165,7 @@ def _hooks_without_retry(definition: Definition) -> Iterator[Finding]:
 
 def _without_timeout(definition: Definition) -> Iterator[Finding]:
     if definition.timeout is None:
-        said = "The run has no timeout: where no worker comes, it waits for ever."
+        said = "The run has no timeout: where no worker comes, it waits forever."
         yield _finding(Kind.NO_RUN_TIMEOUT, None, said, "Add `timeout`, for example 1h.")
 
 

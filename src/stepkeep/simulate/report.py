@@ -104,7 +104,7 @@ def simulate(
     >>> text = "{workflow: w, timeout: 1h, steps: [{name: ask, approval: {deadline: 30m}}]}"
     >>> report = simulate(load_text(text, "w.yaml"))
     >>> [f"{ending.path}: {ending.state}" for ending in report.endings if "ask" in ending.path][:2]
-    ['ask is rejected: failed', 'nobody decides ask: failed']
+    ['ask is rejected: failed', 'ask is not decided: failed']
     >>> report.serious
     ()
     """

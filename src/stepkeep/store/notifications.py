@@ -36,7 +36,7 @@ SHORTEST, LONGEST = 0.004, 0.05
 """Seconds between two notifications on one topic: while there are few, and while there are many."""
 
 QUIET = 0.5
-"""After so many seconds without a notification, a topic counts as one with few."""
+"""After this many seconds without a notification, a topic counts as one with few."""
 
 CLOSE_SECONDS = 2.0
 """How long (seconds) the last notifications may take when a store is being closed."""

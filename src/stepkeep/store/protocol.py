@@ -569,7 +569,7 @@ class Store(Protocol):
     # -- retention -------------------------------------------------------------------------------------------
     async def find_finished(self, which: Finished) -> list[str]: ...
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
-        """The finished run (of a workflow) that has so many finished ones after it; None if there are fewer."""
+        """The finished run (of a workflow) that has this many finished ones after it; None if there are fewer."""
         ...
 
     async def read_whole(

@@ -207,7 +207,7 @@ class BenchRun:
             self._fail(f"step {name} should have failed for {category}, and did for {found['category']}")
 
     def assert_attempts(self, name: str, number: int) -> None:
-        """This step had so many attempts; wake-ups after a wait do not count."""
+        """This step had this many attempts; wake-ups after a wait do not count."""
         __tracebackhide__ = True
         found = self.step(name)
         if found["attempts"] != number:

@@ -180,7 +180,7 @@ class Workbench:
 
         A function is called as the handler would be. Otherwise say what an attempt comes to: `returns` a value;
         `raises` an error, always or, with `fails_times`, for the first attempts only; `times_out` and
-        `loses_worker` for so many attempts (True: all); `waits_for` an event (and `wait_timeout`) before it
+        `loses_worker` for this many attempts (True: all); `waits_for` an event (and `wait_timeout`) before it
         returns; `takes` this long on the clock. `script` lists what single attempts come to, in order: values, errors,
         `TIMES_OUT`, `LOSES_WORKER`, `stepkeep.wait_for(…)`; what follows is as said above. Each step of each run
         counts by itself.
@@ -342,7 +342,7 @@ class Workbench:
         store.clock_offset += max(0, moment - await store.now())
 
     async def _next_due(self, *, everything: bool) -> int | None:
-        """When time moves something next; without `everything`, only what needs nobody: retries, leases, grace."""
+        """When time moves something next; without `everything`, only what needs no person: retries, leases, grace."""
         store, tenant = self._engine.store, self._engine.tenant
         found: list[int] = []
         for record in await store.list_runs(RunFilter(tenant=tenant, states=LIVE, limit=MOST_RUNS)):

@@ -17,7 +17,7 @@ from stepkeep.worker.queues import Kind, Served
 from stepkeep.worker.settings import Settings
 
 SHARE = 4
-"""One slot in so many is reserved for blocking work, if the worker serves any. Otherwise many waiting coroutines
+"""One slot in this many is reserved for blocking work, if the worker serves any. Otherwise many waiting coroutines
 would keep it out."""
 
 

@@ -31,7 +31,7 @@ class Signals(NamedTuple):
     """What the parts tell the loop. Each call returns at once.
 
     `changed`: a report was recorded or a slot became free. `more_work`: unclaimed steps are known to be ready.
-    `due_in`: a timer is due in so many seconds. `ability_changed`: a kind of handler can no longer be run, or can be
+    `due_in`: a timer is due in this many seconds. `ability_changed`: a kind of handler can no longer be run, or can be
     run again.
     """
 
@@ -68,7 +68,7 @@ class Shared:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:
-        """This worker with so many slots for steps of these queues."""
+        """This worker with this many slots for steps of these queues."""
         row = self.membership.row
         return Claimer(
             actor=row.id,

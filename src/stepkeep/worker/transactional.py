@@ -27,7 +27,7 @@ log = logging.getLogger("stepkeep.worker")
 
 MAX_UNCOUNTED = 20
 """How many claims of a step may remain uncounted before an outage counts as a failure. Otherwise a handler whose own
-statement ends the connection, or the server, would run for ever."""
+statement ends the connection, or the server, would run forever."""
 
 BY_THE_OUTAGE = (Category.TRANSIENT, Category.UNKNOWN)
 """Categories that a handler may report when the database fails under it. Any other category is its own result and is

@@ -1,4 +1,4 @@
-"""Plans: made once per connection, perhaps on empty tables, and right for ever after."""
+"""Plans: made once per connection, perhaps on empty tables, and right forever after."""
 
 import re
 

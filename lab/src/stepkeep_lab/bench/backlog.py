@@ -31,14 +31,14 @@ TIDY = {"postgres": ("vacuum analyze",), "sqlite": ("analyze", "pragma wal_check
 
 
 async def claims(ground: Ground, *, ready: int, finished: int = 0, probes: int = 40) -> Figures:
-    """A claim of 100 steps from a queue of so many ready runs, beside so many finished ones."""
+    """A claim of 100 steps from a queue of this many ready runs, beside this many finished ones."""
     async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         await _fill(ground, engine, ready, finished)
         return await _claim(engine, ground.server_pid, probes)
 
 
 async def memory(ground: Ground, *, ready: int, seconds: float) -> Figures:
-    """A worker's memory after some time at work on a queue of so many ready runs."""
+    """A worker's memory after some time at work on a queue of this many ready runs."""
     async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         await _fill(ground, engine, ready, 0)
         async with workers(ground, engine) as pids:

@@ -253,7 +253,7 @@ class _Crowd:
 
 
 def _told(peer: Peer, work: str, store: str, number: int, account: Account | str, steps: int | None) -> Turn:
-    """What a peer's account says about its runs of so many steps, or (None) about one run alone."""
+    """What a peer's account says about its runs of this many steps, or (None) about one run alone."""
     turn = Turn(subject=peer.title, work=work, store=store, number=number)
     if isinstance(account, str):
         return replace(turn, why=account)

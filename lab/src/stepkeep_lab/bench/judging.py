@@ -55,5 +55,5 @@ async def certify(ground: Ground, *, certificates: int, runs: int, steps: int = 
 
 
 async def _ended(engine: AsyncEngine, runs: int, steps: int) -> list[str]:
-    """So many runs that have ended."""
+    """This many runs that have ended."""
     return [[run_id async for run_id in stages(engine, steps, {})][-1] for _ in range(runs)]

@@ -21,7 +21,7 @@ PATIENCE = 600.0
 
 
 async def start_runs(engine: AsyncEngine, plan: Plan, count: int) -> list[str]:
-    """Start so many runs as fast as they are accepted, never more than CALLERS at once."""
+    """Start this many runs as fast as they are accepted, never more than CALLERS at once."""
     left = iter(range(count))
 
     async def caller() -> list[str]:
@@ -50,7 +50,7 @@ async def all_ended(engine: AsyncEngine, run_ids: Sequence[str], look: float = L
 
 
 async def ended(engine: AsyncEngine, run_id: str, look: float = LOOK) -> None:
-    """Return once this run has ended; it is looked at again and again, so many seconds apart."""
+    """Return once this run has ended; it is looked at again and again, this many seconds apart."""
     until = time.monotonic() + PATIENCE
     while True:
         found = await engine.store.read_run(engine.tenant, run_id)

@@ -36,7 +36,7 @@ ADDRESS = re.compile(r"\w+://\S+|(?<![\w.])/[\w./+-]+")
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a peer's file says about itself. `runs` is how many runs of so many steps take a few seconds."""
+    """What a peer's file says about itself. `runs` is how many runs of this many steps take a few seconds."""
 
     file: Path
     title: str
@@ -148,7 +148,7 @@ def run_peer(peer: Peer, environment: Environment, task: Task) -> Account:
     """One round of a peer; NotMeasured when it does not come to its end."""
     command = [str(environment.python), str(peer.file.resolve()), msgspec.json.encode(task).decode()]
     folder = Path(task.folder)
-    # Into files: a process that the peer started and forgot would keep a pipe open for ever.
+    # Into files: a process that the peer started and forgot would keep a pipe open forever.
     with (folder / "said").open("wb") as said, (folder / "complaints").open("wb") as complaints:
         process = subprocess.Popen(
             command,

@@ -69,7 +69,7 @@ def mutants(
         list[str] | None, typer.Option("--only", metavar="NAME", help="Only this bug (repeatable).")
     ] = None,
     most: Annotated[
-        int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after so many seeds.")
+        int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after this many seeds.")
     ] = 1000,
     jobs: Jobs = 1,
 ) -> int:

@@ -26,7 +26,7 @@ def campaign(
     settings: Settings,
     report: Annotated[str, typer.Option("--report", metavar="DIR", help="Where the report goes, and what to resume.")],
     runs: Annotated[
-        int, typer.Option("--runs", min=1, max=LARGEST, help="Play seeds until there were so many runs.")
+        int, typer.Option("--runs", min=1, max=LARGEST, help="Play seeds until there were this many runs.")
     ] = 1_000_000,
     first: Annotated[int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The first seed.")] = 0,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,

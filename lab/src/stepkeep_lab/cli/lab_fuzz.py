@@ -14,7 +14,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep_lab.cli.lab_campaign import commit
 
 PIECE = 3_000
-"""A long input is told in lines of so many characters; the printer cuts longer ones."""
+"""A long input is told in lines of this many characters; the printer cuts longer ones."""
 
 
 def fuzz(
@@ -25,7 +25,7 @@ def fuzz(
     count: Annotated[int, typer.Option("--count", min=1, max=LARGEST, help="How many cases of each target.")] = 1_000,
     seconds: Annotated[
         float | None,
-        typer.Option("--seconds", min=1, max=86_400, callback=finite, help="Stop each target after so many seconds."),
+        typer.Option("--seconds", min=1, max=86_400, callback=finite, help="Stop each target after this many seconds."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, max=LARGEST, help="What the cases are drawn from.")] = 0,
     first: Annotated[int, typer.Option("--from", metavar="NUMBER", min=0, max=LARGEST, help="The first case.")] = 0,

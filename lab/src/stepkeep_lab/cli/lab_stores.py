@@ -22,7 +22,7 @@ def stores(
     first: Annotated[
         int, typer.Option("--from", metavar="SEED", min=0, max=LARGEST, help="The seed of the first life.")
     ] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after so many lives.")] = 40,
+    most: Annotated[int, typer.Option("--most", min=1, max=LARGEST, help="Give up on a bug after N lives.")] = 40,
     jobs: Annotated[int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work.")] = 1,
     report: Annotated[
         str | None, typer.Option("--report", metavar="DIR", help="Write planted-sql.json and planted-sql.md there.")

@@ -142,7 +142,7 @@ def _tally(kind: Kind, logs: Sequence[TrueLog], tries: int, random: Random) -> T
 
 
 def judge_seeds(seeds: int, *, first: int = 0) -> Corpus:
-    """The true logs of so many seeds alone."""
+    """The true logs of this many seeds alone."""
     corpus = Corpus(logs=0, endings={}, accused=[], kinds=[])
     for seed in range(first, first + seeds):
         part = forge_all(list(true_logs([seed])), tries=0)
@@ -156,5 +156,5 @@ def judge_seeds(seeds: int, *, first: int = 0) -> Corpus:
 def forge_seeds(
     seeds: int, *, first: int = 0, tries: int = 4, told: Callable[[int, int], None] = lambda d, o: None
 ) -> Corpus:
-    """The corpus over the runs of so many seeds of the simulator."""
+    """The corpus over the runs of this many seeds of the simulator."""
     return forge_all(list(true_logs(range(first, first + seeds))), tries=tries, seed=first, told=told)

@@ -39,7 +39,7 @@ MOST_KEPT = 5
 """How many findings of one target that break the same promise are kept; all are counted."""
 
 MOST_LOST = 10
-"""After so many children that died or hung, a target is given up."""
+"""After this many children that died or hung, a target is given up."""
 
 MOST_FINDINGS = 500
 

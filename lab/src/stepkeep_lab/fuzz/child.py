@@ -26,7 +26,7 @@ from stepkeep_lab.fuzz.target import Limits, Target
 
 MB = 1 << 20
 MADE_SMALLER = 1
-"""So many cases of a batch that break the same promise are made smaller."""
+"""This many cases of a batch that break the same promise are made smaller."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -246,7 +246,7 @@ class Explorer:
     # -- what went wrong ---------------------------------------------------------------------------------------------
     def _endless(self, place: int) -> _Found:
         state = self.codec.unpack(self.states[place]).run.state
-        return self._found(Violation("an end is reachable from everywhere", f"{state} for ever"), place)
+        return self._found(Violation("an end is reachable from everywhere", f"{state} forever"), place)
 
     def _found(self, problem: Broken | Violation, place: int, *last: str) -> _Found:
         name = problem.name if isinstance(problem, Violation) else type(problem).__name__

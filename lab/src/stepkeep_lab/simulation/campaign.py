@@ -28,7 +28,7 @@ from stepkeep_lab.simulation.scenario import draw, with_changes
 from stepkeep_lab.simulation.shrink import replay_command, shrink
 
 MOST_FAILURES = 5
-"""After so many failing seeds a campaign ends: more of them say nothing new."""
+"""After this many failing seeds a campaign ends: more of them say nothing new."""
 
 BATCH = 10
 AHEAD = 3
@@ -141,7 +141,7 @@ def run_campaign(
     campaign: Campaign | None = None,
     told: Callable[[Campaign], None] = lambda campaign: None,
 ) -> Campaign:
-    """Play so many seeds, or as many as make so many runs, from `first` on or where `campaign` left off.
+    """Play this many seeds, or as many as make this many runs, from `first` on or where `campaign` left off.
 
     `changes` are laid over each scenario; `told` hears of the progress now and then.
     """
@@ -232,7 +232,7 @@ def _catch(most: int, name: str) -> Score:
 
 
 def _spread(work: Callable[[T], R], parts: Iterable[T], jobs: int) -> Iterator[R]:
-    """The results in order, made here or by so many processes, which are kept busy but not far ahead."""
+    """The results in order, made here or by this many processes, which are kept busy but not far ahead."""
     if jobs <= 1:
         yield from map(work, parts)
         return

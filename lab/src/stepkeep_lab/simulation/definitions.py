@@ -65,7 +65,7 @@ def maybe(random: Random, chance: float) -> bool:
 def draw_definition(
     random: Random, name: str, most: int, *, shape: str = "", bias: Mapping[str, float] | None = None
 ) -> Definition:
-    """A workflow of at most so many steps; a shape and shares of kinds of steps may be given."""
+    """A workflow of at most this many steps; a shape and shares of kinds of steps may be given."""
     size = random.randint((most + 1) // 2, most)
     names = [f"s{place}" for place in range(size)]
     drawn = random.choice(SHAPES)

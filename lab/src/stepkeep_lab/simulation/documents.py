@@ -22,7 +22,7 @@ Doc = dict[str, Any]
 
 
 def draw_in_dialect(random: Random, dialect: str, name: str, most: int) -> Definition:
-    """A workflow of at most so many steps that was written in this dialect."""
+    """A workflow of at most this many steps that was written in this dialect."""
     document = DRAWERS[dialect](random, name, random.randint((most + 1) // 2, most))
     report = registry.dialect(dialect).front.examine(document, _Nowhere(), None)
     assert isinstance(report, CheckReport)

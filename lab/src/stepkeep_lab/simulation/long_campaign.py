@@ -42,7 +42,7 @@ def explore(
     with_mutants: bool = True,
     told: Callable[[Progress], None] = lambda progress: None,
 ) -> Report:
-    """Play until there were so many runs, then hunt the planted bugs; write down what came of it."""
+    """Play until there were this many runs, then hunt the planted bugs; write down what came of it."""
     folder.mkdir(parents=True, exist_ok=True)
     saved = folder / LEFT_OFF
     progress = _left_off(saved, commit, first)

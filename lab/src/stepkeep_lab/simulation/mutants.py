@@ -188,7 +188,7 @@ MUTANTS: tuple[Mutant, ...] = (
     # -- attempts
     _in_kernel(
         "no-loss-cap",
-        "a step that kills its worker is tried for ever",
+        "a step that kills its worker is tried forever",
         "retry:may_retry_lost",
         " and losses < retry.max_losses",
         "",

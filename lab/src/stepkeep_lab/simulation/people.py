@@ -34,7 +34,7 @@ STARTED_WITHIN = 0.8
 LETTER = "letter"
 
 ONE_IN = 4
-"""Of so many runs one is looked at, one run again, and one shares its business key with others."""
+"""Of this many runs one is looked at, one run again, and one shares its business key with others."""
 
 
 class People:

@@ -72,7 +72,7 @@ class SimulatedRuntime(Runtime):
 
 MOMENT = 1e-6
 """The least that a clock here can tell (seconds): added to the time of day, much less would be nothing, and a worker
-whose own clock is a little ahead of its waiting would wait for that nothing for ever."""
+whose own clock is a little ahead of its waiting would wait for that nothing forever."""
 
 
 def _wake(waiter: asyncio.Future[bool]) -> None:
@@ -110,7 +110,7 @@ class Workplace:
         self._stage, self._registry, self._place = stage, registry, place
         self._random = stage.random(f"workplace:{place}")
         self._generation = 0
-        # The first place can run everything, so that nothing waits for ever for a worker that does not exist.
+        # The first place can run everything, so that nothing waits forever for a worker that does not exist.
         gifted = place == 0 or self._random.random() < 0.4
         self._capabilities = frozenset({CAPABILITY}) if gifted else frozenset[str]()
         self.process: Process | None = None

@@ -24,7 +24,7 @@ def kind_of(violation: str) -> str:
 
 
 def shrink(scenario: Scenario, *, most: int = MOST_TRIES, player: Callable[[Scenario], Result] = run_seed) -> Result:
-    """The smallest failing relative that was found within so many plays."""
+    """The smallest failing relative that was found within this many plays."""
     best = player(scenario)
     if best.ok:
         return best

@@ -45,15 +45,15 @@ FIRST_HOLDERS = {"people": BUSINESS[0], "letters": BUSINESS[1]}
 MESSAGES = ("m1", "m2", "m3", "m4")
 LENGTH = 80
 EVERY = 10
-"""After so many operations everything is read."""
+"""After this many operations everything is read."""
 
 INVALID_AT_ONCE = 5
 
 FEWEST = 4
-"""So many runs of a tenant are never deleted, or there would be nothing left to do."""
+"""This many runs of a tenant are never deleted, or there would be nothing left to do."""
 
 AGED = 6
-"""In one life of so many, runs have thousands of journal entries before anything else happens to them."""
+"""In one life of this many, runs have thousands of journal entries before anything else happens to them."""
 
 AGES = (2046, 2047, 5000, 2**31)
 """How many entries: around the last sequence whose message numbers fit into 32 bits, many, and more than 32 bits count.
@@ -153,7 +153,7 @@ class Comparison:
                 await self.grow_old(run, entries)
 
     async def grow_old(self, run: str, entries: int) -> None:
-        """Let a run have so many more entries of which none moved anything; then it is sent a message."""
+        """Let a run have this many more entries of which none moved anything; then it is sent a message."""
         tenant = self.tenancy.name
 
         async def act(bench: Bench, place: int) -> Any:

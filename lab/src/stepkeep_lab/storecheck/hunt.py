@@ -29,7 +29,7 @@ STORES = (SQLITE, POSTGRES)
 MOST_LIVES = 40
 RIVALS, LIVES = "rivals", "lives"
 TOGETHER = 5
-"""So many bugs are hunted in one go by one of several processes, on one server."""
+"""This many bugs are hunted in one go by one of several processes, on one server."""
 
 
 class Catch(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +118,7 @@ Task = tuple[str, SqlMutant | None]
 
 
 def _results(tasks: list[Task], first: int, most: int, jobs: int) -> Iterator[tuple[Task, Catch]]:
-    """What the hunters came to on each, in order, made here or by so many processes, each with its own planted bug."""
+    """What the hunters came to on each, in order, made here or by `jobs` processes, each with its own bug."""
     work = partial(_seek_all, first, most)
     if jobs <= 1:
         yield from work(tasks)

@@ -755,7 +755,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
         POSTGRES,
         "silent_workers",
         "dead-are-silent",
-        "workers that were shut down are found silent for ever",
+        "workers that were shut down are found silent forever",
         "state <> 'shutdown' and ",
         "",
     ),

@@ -1,7 +1,7 @@
 """Everything that can be read from a store, as values that can be compared between two stores.
 
 Two things may differ: the numbers that a store gives to queues and definitions, and the order of timers that are due at
-the same time. All else must be equal to the byte.
+the same time. All else must be equal byte for byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stepkeep.store.protocol import Due, Finished, Loaded, RunFilter, RunRecord,
 
 SILENCE = 30 * SECOND
 CLOSELY = 3
-"""So many runs of each tenant are looked at through every door."""
+"""This many runs of each tenant are looked at through every door."""
 
 PLACES = range(5)
 """Numbers of steps whose outputs are asked for."""

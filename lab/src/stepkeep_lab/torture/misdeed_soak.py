@@ -85,7 +85,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_soak(url: str, *, runs: int, seed: int, told: Callable[[Held], None] = lambda held: None) -> Soak:
-    """Serve so many runs; the seed repeats what is drawn, not how it is scheduled."""
+    """Serve this many runs; the seed repeats what is drawn, not how it is scheduled."""
     with _overheard() as logged:
         return asyncio.run(_Soaking(url, runs, seed, told, logged).whole())
 

@@ -33,7 +33,7 @@ def quarantine(
 ) -> int:
     """Set a run aside: nothing claims, moves, sweeps or deletes it until it is released.
 
-    It works on a run whose rows cannot be read, too. What was decided, by whom and why, is kept for good.
+    It works on a run whose rows cannot be read, too. The decision, its actor and its reason are kept permanently.
     """
     if sum((run is not None, release is not None, listed)) != 1:
         raise InvalidInput("Say what to do: name a RUN, or give --release RUN, or --list.")

@@ -42,7 +42,7 @@ def send(
 
 
 def _fate(record: Mapping[str, Any]) -> str:
-    """What became of a message: people who mistype an event's name should see that nobody waited for it."""
+    """What became of a message: people who mistype an event's name should see that no step waited for it."""
     if record["repeated"]:
         return f"was sent before as {record['id']}, and nothing changed"
     if record.get("consumed_by") is None:

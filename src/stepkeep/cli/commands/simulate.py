@@ -41,7 +41,7 @@ def simulate(
 
     No handler runs and no database is opened. Every step fails, times out and loses its workers; gates are rejected
     and left alone; hooks fail; the run is cancelled and times out at every point. Shows how each path ends and after
-    what time. Exits 1 when a run may wait for ever or leave its effects behind, for CI.
+    what time. Exits 1 when a run may wait forever or leave its effects behind, for CI.
     """
     allowed = frozenset(allow or ())
     if unknown := allowed - set(KINDS):

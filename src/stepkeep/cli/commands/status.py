@@ -53,7 +53,7 @@ def _counts(told: dict[str, Any]) -> Iterator[str]:
     late = told["late_timers"]
     yield f"late timers: {late['count']:,}" + (f", since {late['since']}" if late["count"] else "")
     stuck = told["stuck_runs"]
-    yield f"stuck runs: {'not searched for among so many' if stuck is None else len(stuck)}"
+    yield f"stuck runs: {'not searched for: too many runs' if stuck is None else len(stuck)}"
     if not told["workers"]:
         yield "workers: none"
 

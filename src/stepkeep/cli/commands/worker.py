@@ -53,9 +53,7 @@ def worker(
     ] = "text",
     keep_log: Annotated[
         int,
-        typer.Option(
-            "--keep-log", min=0, max=1000, help="Keep the last so many lines of ctx.logger with each attempt."
-        ),
+        typer.Option("--keep-log", min=0, max=1000, help="Keep the last N lines of ctx.logger with each attempt."),
     ] = 0,
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""

@@ -57,7 +57,7 @@ async def crash(engine: AsyncEngine, stage: Stage, directory: Path) -> str:
         await _until(lambda: "convert" in _executions(ledger), first)
         first.send_signal(signal.SIGKILL)
         first.wait()
-    stage.say(f"Worker {first.pid} is dead (exit status {first.returncode}). Nobody told the database.", "bold red")
+    stage.say(f"Worker {first.pid} is dead (exit status {first.returncode}). The database was not told.", "bold red")
     with _worker(engine, directory, "second") as second:
         stage.say(f"Another worker ({second.pid}) waits until the lease of 1 s has run out, and goes on.")
         await _follow(engine, stage, started.run_id, second)
@@ -71,7 +71,7 @@ async def crash(engine: AsyncEngine, stage: Stage, directory: Path) -> str:
 async def approve(engine: AsyncEngine, stage: Stage) -> str:
     """A run that waits for a person, and costs nothing while it does."""
     stage.heading("3  A decision in between")
-    stage.say("A draft is written; then the run waits, in the database, until somebody decides.")
+    stage.say("A draft is written; then the run waits, in the database, until a person decides.")
     started = await engine.start(definition(engine, "publication.yaml"), {"title": "Hello"})
     worked = await work_on(engine, started.run_id, stage.screen(), concurrency=4)
     gate = worked.view["run"]["waiting_for"][0]["step"]

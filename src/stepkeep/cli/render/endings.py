@@ -98,7 +98,7 @@ def _state(ending: Ending) -> Text:
     shown = look(ending.state)
     text = Text(f"{shown.mark} {shown.words}", shown.style)
     if not ending.ended:
-        return Text(f"{shown.mark} {shown.words} for ever", "bold red")
+        return Text(f"{shown.mark} {shown.words} forever", "bold red")
     if ending.rollback == "partial":
         text.append(", partly undone", "bold red")
     return text

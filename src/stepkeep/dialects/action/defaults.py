@@ -30,7 +30,7 @@ DEFAULTS = (
     Default("Order within a run", "order, then actionId", "003 §1.2"),
     Default("Run shows it waits", "WaitingForApproval when nothing else can move and an approval is open; a manual completion leaves it Running with controlState waiting", "RunV1; design §4"),
     Default("Manual completion is terminal?", "no: it has exits", "003 §2; design §4"),
-    Default("How long may a manual completion wait?", "completionDeadlineMs; for ever unless written", "design §3"),
+    Default("How long may a manual completion wait?", "completionDeadlineMs; forever unless written", "design §3"),
     Default("Actor of a signal", "the authenticated one; actorUserId and completedAtIso are kept as claims", "design §4"),
     Default("What does a tier do?", "HumanApprove holds the action for approval, ManualOnly completes it by hand; the strictest of workflow, override and capability counts", "WorkflowV1; design §3"),
 )

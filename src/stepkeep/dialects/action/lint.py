@@ -26,10 +26,10 @@ def _waits_without_end(definition: Definition) -> Iterator[Finding]:
     """The format has no limit on how long people may take."""
     for place, step in enumerate(definition.steps):
         if step.hold is not None and step.hold.deadline is None:
-            said = f"Action `{step.name}` may wait for its approval for ever."
+            said = f"Action `{step.name}` may wait for its approval forever."
             yield Finding(("actions", place, "actionId"), said, "Add `approvalDeadlineMs`.")
         if step.completion == "manual" and step.completion_deadline is None:
-            said = f"Action `{step.name}` may wait for its manual completion for ever."
+            said = f"Action `{step.name}` may wait for its manual completion forever."
             yield Finding(("actions", place, "actionId"), said, "Add `completionDeadlineMs`.")
 
 
@@ -47,7 +47,7 @@ def _irreversible_without_approval(written: WorkflowV1, definition: Definition, 
     for place, (action, step) in enumerate(zip(written.actions, definition.steps, strict=True)):
         stays = is_side_effecting(parts.capability_of(action)) and step.undo is None
         if stays and step.hold is None and step.completion != "manual":
-            said = f"Action `{step.name}` cannot be taken back and nobody approves it."
+            said = f"Action `{step.name}` cannot be taken back and no gate approves it."
             hint = "Ask for `executionTierOverride: HumanApprove`, or `requiresApproval` of its capability."
             yield Finding(("actions", place, "actionId"), said, hint)
 

@@ -72,7 +72,7 @@ STEP = MachineView(
         Extension("Running", "Cancelled", "A failure that other formats tolerate ends the action without failing its run."),
         Extension(
             "WaitingForManualCompletion", "Failed",
-            "The deadline passed, or rules failed after the signal; without a deadline the action could wait for ever.",
+            "The deadline passed, or rules failed after the signal; without a deadline the action could wait forever.",
         ),
         Extension(
             "WaitingForManualCompletion", "Cancelled",

@@ -36,7 +36,7 @@ Reference = Annotated[str, StringConstraints(min_length=1, max_length=1000)]
 
 
 class SignalBlock(Block):
-    """The signal of a person who has finished a manual action."""
+    """The signal that a person finished a manual action."""
 
     schema_version: Annotated[Literal[1], WholeNumber]
     run_id: Opaque

@@ -12,7 +12,7 @@ DEFAULTS = (
     Default("Is a timeout retried?", "no, straight to onFailure", "000 §3.1, §3.4"),
     Default("Are unknown errors retried?", "agent, external and unknown errors only where a retryPolicy is written; transient ones always", "000 §3.1"),
     Default("Which policy applies?", "the step's onFailure, else failurePolicy, else abort; failurePolicy: retry is refused, retries belong to retryPolicy", "000 §3.3"),
-    Default("Is a skipped dependency satisfied?", "yes: a fan-in copes with missing results; a rejected gate satisfies nobody", "000 §3.3, §5.1"),
+    Default("Is a skipped dependency satisfied?", "yes: a fan-in copes with missing results; a rejected gate satisfies no step after it", "000 §3.3, §5.1"),
     Default("Sequence or graph?", "always a graph: steps without dependsOn start immediately", "000 §5.1"),
     Default("What is a side effect?", "a step with a compensation entry writes, any other reads", "000 §4.2 rule 5"),
     Default("Which steps are undone?", "completed ones with a compensation entry, in reverse order of completion", "000 §4.1, §4.2"),

@@ -61,24 +61,24 @@ def _at(place: int, *rest: str) -> Path:
 
 def _status(written: WorkflowResource) -> Iterator[Finding]:
     if "status" in written.model_fields_set:
-        said = "`status` is written by whoever runs the workflow; it is ignored here."
+        said = "`status` is written by the program that runs the workflow; it is ignored here."
         yield Finding(("status",), said, "Remove it.", key=True)
 
 
 def _workflow_without_timeout(spec: SpecBlock) -> Iterator[Finding]:
     """Guideline 1: set timeouts for everything."""
     if spec.timeout is None:
-        said = "The workflow has no `timeout`: a run that is stuck stays so for ever."
+        said = "The workflow has no `timeout`: a run that is stuck stays so forever."
         yield Finding(("spec",), said, 'Add one, for example `timeout: "30m"`.', key=True)
 
 
 def _step_without_timeout(spec: SpecBlock, definition: Definition) -> Iterator[Finding]:
-    """Guideline 1; a gate without a timeout waits for ever."""
+    """Guideline 1; a gate without a timeout waits forever."""
     for place, (step, built) in enumerate(zip(spec.steps, definition.steps, strict=True)):
         if step.timeout is not None:
             continue
         if is_gate(step):
-            said = f"The gate `{step.name}` has no `timeout`: it may wait for ever."
+            said = f"The gate `{step.name}` has no `timeout`: it may wait forever."
             yield Finding(_at(place, "name"), said, 'Add one, for example `timeout: "24h"`.')
         elif built.timeout == USUAL_TIMEOUT:
             said = f"Step `{step.name}` has no `timeout` of its own; each attempt may take 5m."

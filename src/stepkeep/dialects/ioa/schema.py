@@ -37,7 +37,7 @@ def schema_text() -> str:
 
 
 def _tidied(node: Any, *, names: bool = False) -> Any:
-    """Without the titles that repeat each key, and without nulls that nobody may write."""
+    """Without the titles that repeat each key, and without nulls that a file may not hold."""
     if isinstance(node, list):
         return [_tidied(item) for item in node]
     if not isinstance(node, dict):

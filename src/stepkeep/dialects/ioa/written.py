@@ -200,4 +200,4 @@ class WorkflowResource(Block):
     kind: Literal["Workflow"]
     metadata: MetadataBlock
     spec: SpecBlock
-    status: Any = Field(default=None, description="Written by whoever runs the workflow; ignored in a definition.")
+    status: Any = Field(default=None, description="Written where the workflow runs; ignored in a definition.")

@@ -14,7 +14,7 @@ DEFAULTS = (
     ),
     Default("What counts as an attempt?", "retries, lost leases and the death of a step; a wait does not", RETRY),
     Default("Does a lost lease use an attempt?", "yes; three losses end the step, where the seed would go on", LEASE),
-    Default("Right fence, lease expired, nobody took over yet", "refused: locked_until >= now", "002 Execution"),
+    Default("Right fence, lease expired, no takeover yet", "refused: locked_until >= now", "002 Execution"),
     Default("When does rollback start?", "never", "002 Non-goals"),
     Default("Full rollback ends as", "FAILED; a linear workflow has no rollback", "002 Instance States"),
     Default("May a sequence go on after a failure?", "no: DEAD fails the instance", "002 D) Dead"),

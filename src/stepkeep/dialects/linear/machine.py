@@ -100,7 +100,7 @@ STEP = MachineView(
     },
     extra={
         "SKIPPED": "a step that was left out, or whose failure was tolerated, is neither DONE nor DEAD",
-        "CANCELED": "the seed reserves the word for instances; their steps must end too, not stay RUNNING for ever",
+        "CANCELED": "the seed reserves the word for instances; their steps must end too, not stay RUNNING forever",
     },
     extensions=(
         Extension("PENDING", "CANCELED", "the instance was cancelled, or a step before it is DEAD"),

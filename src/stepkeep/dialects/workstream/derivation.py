@@ -1,7 +1,7 @@
 """Derives the state of a workstream from its tasks: seed 004's `derive_workstream_state`, with its mistake corrected.
 
 The seed's order is kept. The original tests for a failed critical task with an undefined variable; it lets a workstream
-without tasks be finished, and one whose tasks have all ended continue for ever. Plain data, no engine.
+without tasks be finished, and one whose tasks have all ended continue forever. Plain data, no engine.
 """
 
 from __future__ import annotations

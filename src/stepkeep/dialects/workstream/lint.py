@@ -22,7 +22,7 @@ def lint(written: WorkstreamBlock) -> list[Finding]:
 
 def _endless(written: WorkstreamBlock) -> Iterator[Finding]:
     if written.max_duration_seconds is None:
-        said = "The workstream has no `max_duration_seconds`: one that is stuck stays so for ever."
+        said = "The workstream has no `max_duration_seconds`: one that is stuck stays so forever."
         yield Finding(("workstream_id",), said, "Add one, for example `max_duration_seconds: 3600`.", key=True)
 
 

@@ -50,7 +50,7 @@ STEP = MachineView(
         "skipped":    "cancelled",
     },
     extensions=(
-        Extension("pending",    "cancelled", "A workstream is cancelled or fails before this task had its turn, or a task it depends on did not complete: the seed leaves such a task blocked for ever, and a workstream must end."),
+        Extension("pending",    "cancelled", "A workstream is cancelled or fails before this task had its turn, or a task it depends on did not complete: the seed leaves such a task blocked forever, and a workstream must end."),
         Extension("queued",     "cancelled", "The seed cancels running tasks only; a cancelled or failed workstream cannot leave tasks in its queue."),
         Extension("retrying",   "cancelled", "The same for a task that waits for its next attempt."),
         Extension("validating", "cancelled", "The same for a task whose rules are being checked; also a validation that failed and is tolerated, in other formats."),
@@ -132,7 +132,7 @@ WORKER = MachineView(
         "shutdown":     "shutdown",
     },
     extensions=(
-        Extension("idle",         "unresponsive", "A worker that holds nothing can fall silent, too; nobody may count on it."),
+        Extension("idle",         "unresponsive", "A worker that holds nothing can fall silent, too; it is not given new tasks."),
         Extension("initializing", "shutdown",     "A worker that cannot start has nothing to recover from."),
     ),
 )

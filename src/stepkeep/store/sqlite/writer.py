@@ -50,7 +50,7 @@ class _Call:
         if self.error is None:
             self.future.set_result(self.result)
         elif isinstance(self.error, StopIteration):
-            # A future does not accept this exception, and its caller would wait for ever.
+            # A future does not accept this exception, and its caller would wait forever.
             self.future.set_exception(RuntimeError(f"a decision raised {self.error!r}"))
         else:
             self.future.set_exception(self.error)
@@ -98,7 +98,7 @@ class Writer:
                 try:
                     self._transact(batch)
                 except BaseException as error:
-                    # If this thread died, every later caller would wait for ever.
+                    # If this thread died, every later caller would wait forever.
                     log.exception("the writer of %s met what it does not know", self._path)
                     for call in batch:
                         call.error = error

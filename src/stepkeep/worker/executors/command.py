@@ -32,7 +32,7 @@ from stepkeep.worker.payloads import encode, storable_text
 CAPTURE = 32 * 1024
 TERM_SECONDS = 2.0
 PIPE_SECONDS = 1.0
-"""How long pipes are read after the program has ended: processes that left its group may keep them open for ever."""
+"""How long pipes are read after the program has ended: processes that left its group may keep them open forever."""
 LEAST_MEMORY = 1024 * 1024
 PASSED_ON = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "USER", "LOGNAME")
 
@@ -158,7 +158,7 @@ Process = tuple[asyncio.SubprocessTransport, Ends]
 async def _started(starting: Coroutine[Any, Any, Process]) -> Process:
     """Let a start complete even if it is cancelled, and then end what was started.
 
-    Otherwise asyncio would wait for ever for pipes that it has not opened yet.
+    Otherwise asyncio would wait forever for pipes that it has not opened yet.
     """
     start = asyncio.ensure_future(starting)
     try:

@@ -28,7 +28,7 @@ class Fitness:
         return time.monotonic() < self._unable_until
 
     def lost(self, why: str, *, seconds: float = RETRY_SECONDS) -> None:
-        """The pool cannot run handlers now; it is tried again after so many seconds (infinity: when it has
+        """The pool cannot run handlers now; it is tried again after this many seconds (infinity: when it has
         `regained`)."""
         was_unable, self._unable_until = self.is_unable, time.monotonic() + seconds
         if not was_unable:

@@ -50,7 +50,7 @@ timeout: 1h
 steps:
   - {name: sign-off, approval: {deadline: 1h}}
 """
-# What would wait for ever by right, or reach beyond the folder of the case.
+# What would wait forever by right, or reach beyond the folder of the case.
 LEFT_OUT = {
     ("engine.wait", "seconds"): {"None", "inf", "10**30", "10**5000", "1e308", "2**31", "2**53", "2**63", "nan"},
 }

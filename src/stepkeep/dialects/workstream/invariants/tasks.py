@@ -58,7 +58,7 @@ def worker_assignment(say: Say) -> Feed:
         if line["to_state"] != "running" and worker is not None:
             say(f"{line['entity_id']} is {line['to_state']} and assigned to {worker}")
         if line["to_state"] == "running" and not worker and is_sealed(line):
-            say(f"{line['entity_id']} is running and assigned to nobody")
+            say(f"{line['entity_id']} is running and assigned to no worker")
 
     return feed
 

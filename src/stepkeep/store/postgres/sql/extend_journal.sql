@@ -1,2 +1,2 @@
--- Create the missing weekly partitions of the journal, this one and so many ahead.
+-- Create the missing weekly partitions of the journal, this one and this many ahead.
 select stepkeep_extend_journal($1::int)

@@ -1,4 +1,4 @@
--- Find the finished run of a tenant that has so many finished ones after it.
+-- Find the finished run of a tenant that has this many finished ones after it.
 select id::text
 from runs
 where tenant = $1 and ended_at is not null

@@ -1,4 +1,4 @@
--- Find the finished run of a workflow that has so many finished ones after it.
+-- Find the finished run of a workflow that has this many finished ones after it.
 select run.id::text
 from run_details as details
 cross join lateral (

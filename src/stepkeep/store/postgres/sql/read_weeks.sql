@@ -1,4 +1,4 @@
--- Count the missing weekly partitions of the journal, this one and so many ahead; and tell whether this role may
+-- Count the missing weekly partitions of the journal, this one and this many ahead; and tell whether this role may
 -- create them.
 with this_week as (
     select date_trunc('week', to_timestamp(stepkeep_now() / 1000000.0) at time zone 'UTC') as monday

@@ -1,4 +1,4 @@
--- Find the finished run of a workflow that has so many finished ones after it.
+-- Find the finished run of a workflow that has this many finished ones after it.
 select d.run_id
 from run_details d
 cross join runs r on r.tenant = d.tenant and r.id = d.run_id
