@@ -75,8 +75,9 @@ def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
 
 
 def test_the_judge_is_measured_on_real_runs(ground: Ground) -> None:
-    figures = asyncio.run(judging.verify(ground, lines=60, runs=2, steps=2))
-    assert sound(figures) >= {"lines_per_second", "seconds"}
+    for dialect in (None, "workstream"):
+        figures = asyncio.run(judging.verify(ground, lines=60, runs=2, steps=2, dialect=dialect))
+        assert sound(figures) >= {"lines_per_second", "line_us", "seconds"}
     figures = asyncio.run(judging.certify(ground, certificates=3, runs=2, steps=1))
     assert sound(figures) >= {"certificates_per_second", "p50_ms", "p99_ms"}
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tests.conformance.tellings import Line, encoded, resealed
 
-from stepkeep.conformance.line import timestamp_of
 from stepkeep.conformance.report import Code
+from stepkeep.conformance.schema import timestamp_of
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
 

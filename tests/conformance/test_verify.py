@@ -19,7 +19,8 @@ from tests.kernel.driver import World, work
 from tests.kernel.walks import bring_home, live, world_of
 
 from stepkeep.conformance import verify
-from stepkeep.conformance.line import LONGEST_LINE, read_line
+from stepkeep.conformance.encoding import LONGEST_LINE
+from stepkeep.conformance.line import read_line
 from stepkeep.conformance.report import Code, Report
 from stepkeep.conformance.schema import LINE, SHAPES
 from stepkeep.conformance.verify import verify_lines, verify_log

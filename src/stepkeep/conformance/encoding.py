@@ -1,4 +1,4 @@
-"""Rebuilds the bytes of a journal entry from its log lines, and computes the hash chain.
+"""Reads and writes the JSON of logs: parses lines, rebuilds the bytes of journal entries, computes the hash chain.
 
 It is written from the format's description and shares no code with the engine, so that a mistake there is not repeated
 here. Strings use the standard library's JSON; numbers keep the digits they were read with.
@@ -12,11 +12,17 @@ from collections.abc import Iterable, Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
+import msgspec
+
 GENESIS = b""
 """The hash before the first entry of every journal."""
 
 HOP_FIELDS = ("of", "fence", "attempt", "took", "due_at", "category", "error", "digest")
 """The optional fields of a hop, in the order in which they are written."""
+
+
+LONGEST_LINE = 4 * 1024 * 1024
+CONSTANTS = {None: "null", True: "true", False: "false"}
 
 
 class Decimal(float):
@@ -40,7 +46,106 @@ def compact(value: Any) -> str:
         return "{" + ",".join(f"{compact(key)}:{compact(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(compact, value)) + "]"
-    return str(value) if type(value) is int else json.dumps(value)
+    if type(value) is int:
+        return str(value)
+    return json.dumps(value) if isinstance(value, float) else CONSTANTS[value]
+
+
+def as_bytes(raw: bytes | str) -> bytes:
+    """The bytes of a line; a text that has none becomes bytes that no decoder accepts."""
+    return raw if isinstance(raw, bytes) else raw.encode("utf-8", "surrogatepass")
+
+
+def parse(raw: bytes | str) -> dict[str, Any]:
+    """The JSON object on one line. Raises ValueError or RecursionError if there is none."""
+    if len(raw) > LONGEST_LINE:
+        raise ValueError(f"it is longer than {LONGEST_LINE} bytes")
+    words = raw.decode() if isinstance(raw, bytes) else raw
+    document = _DECODER.decode(words)
+    if not isinstance(document, dict):
+        raise ValueError(f"it is a {type(document).__name__}")
+    if "\\u" in words:
+        compact(document).encode()  # A lone surrogate cannot be encoded, so it is refused here.
+    return document
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key appears twice in one object")
+    return found
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal, parse_constant=_no_constant)
+
+
+def in_order(value: Any) -> Any:
+    """The same value with the keys of its objects in the order of their bytes."""
+    if isinstance(value, dict):
+        return {name: in_order(value[name]) for name in sorted(value, key=str.encode)}
+    if isinstance(value, list):
+        return [in_order(item) for item in value]
+    return value
+
+
+# -- journal entries -------------------------------------------------------------------------------------------------
+class CauseText(msgspec.Struct, omit_defaults=True):
+    event: str
+    actor: str
+    detail: msgspec.Raw | None = None
+
+
+class HopText(msgspec.Struct, omit_defaults=True, rename={"source": "from", "target": "to"}):
+    """One hop; fields with their default value are omitted."""
+
+    no: int
+    trigger: str
+    source: str | None
+    target: str
+    by: int = 0
+    of: int | None = None
+    fence: int | None = None
+    attempt: int | None = None
+    took: int | None = None
+    due_at: int | None = None
+    category: str | None = None
+    error: str | None = None
+    digest: str | None = None
+
+
+class EntryText(msgspec.Struct):
+    """The content of an entry, its fields in the order in which they are written."""
+
+    tenant: str
+    run_id: str
+    seq: int
+    at: int
+    causes: list[CauseText] = []
+    hops: list[HopText] = []
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def has_entry_hash(before: bytes, entry: EntryText, seal: bytes) -> bool:
+    """Whether an entry has this hash. The C encoder is tried first; the slow one decides where they differ."""
+    return chained(before, _encode(entry)) == seal or chained(before, _slowly(entry)) == seal
+
+
+def _slowly(entry: EntryText) -> bytes:
+    causes = [
+        cause_text(one.event, one.actor, None if one.detail is None else bytes(one.detail).decode())
+        for one in entry.causes
+    ]
+    hops = []
+    for hop in entry.hops:
+        rest = {name: getattr(hop, name) for name in HOP_FIELDS}
+        hops.append(hop_text(hop.no, hop.trigger, hop.source, hop.target, hop.by, rest))
+    return entry_bytes(entry.tenant, entry.run_id, entry.seq, entry.at, causes, hops)
 
 
 def cause_text(event: str, actor: str, detail: str | None) -> str:

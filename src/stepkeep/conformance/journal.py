@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 
+from msgspec import Raw
+
 from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.digests import Digests
-from stepkeep.conformance.encoding import GENESIS, cause_text, chained, entry_bytes, hop_text
+from stepkeep.conformance.encoding import GENESIS, CauseText, EntryText, HopText, has_entry_hash
 from stepkeep.conformance.history import History, RunHistory
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Machines, Say
@@ -28,8 +30,7 @@ class Entry:
 
     def __init__(self, first: Line) -> None:
         self.seq, self.at, self.places = first.seq, first.at, first.places
-        self.causes: list[str] = []
-        self.hops: list[str] = []
+        self.content = EntryText(first.tenant, first.owner, first.seq, first.at)
         self.cause: tuple[int, str, str] | None = None
         self.whole = first.place == 0
 
@@ -118,11 +119,12 @@ class Journal:
         cause = (line.by, line.event, line.actor)
         if cause == entry.cause and line.detail is None and line.about != "note":
             return
-        if line.by != len(entry.causes):
+        causes = entry.content.causes
+        if line.by != len(causes):
             say(Code.ENTRY, f"the causes of entry {line.seq} do not follow each other")
             entry.whole = False
         entry.cause = cause
-        entry.causes.append(cause_text(line.event, line.actor, line.detail))
+        causes.append(CauseText(line.event, line.actor, None if line.detail is None else Raw(line.detail)))
 
     def _gather_hop(self, entry: Entry, line: Line, say: Say) -> None:
         if line.about == "note":
@@ -131,28 +133,31 @@ class Journal:
         if line.of is not None and of is None:
             say(Code.CONTRADICTION, f"metadata.of names a step that the run does not have: {quoted(line.of)}")
             entry.whole = False
-        rest = {
-            "of": of,
-            "fence": line.fence,
-            "attempt": line.attempt,
-            "took": line.took,
-            "due_at": line.due_at,
-            "category": line.category,
-            "error": line.error,
-            "digest": line.digest,
-        }
-        entry.hops.append(hop_text(line.no, line.trigger, line.source, line.target, line.by, rest))
+        entry.content.hops.append(
+            HopText(
+                line.no,
+                line.trigger,
+                line.source,
+                line.target,
+                line.by,
+                of,
+                line.fence,
+                line.attempt,
+                line.took,
+                line.due_at,
+                line.category,
+                line.error,
+                line.digest,
+            )
+        )
 
     def _seal(self, line: Line, say: Say) -> None:
         entry, self._entry = self._entry, None
         assert entry is not None
-        if entry.whole and self._head is not None and line.seal is not None:
-            body = entry_bytes(line.tenant, line.owner, entry.seq, entry.at, entry.causes, entry.hops)
-            if chained(self._head, body) != line.seal:
-                say(
-                    Code.HASH,
-                    f"entry {entry.seq} does not have the hash it says: it, or the one before it, was changed",
-                )
+        is_chained = entry.whole and self._head is not None and line.seal is not None
+        if is_chained and not has_entry_hash(self._head or GENESIS, entry.content, line.seal or b""):
+            said = f"entry {entry.seq} does not have the hash it says: it, or the one before it, was changed"
+            say(Code.HASH, said)
         self._head, self._seq, self._at = line.seal, entry.seq, entry.at
         self.history.entry_ended(say)
 

@@ -6,7 +6,7 @@ and continues, so that one change causes one finding. `stepkeep log verify --as`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from stepkeep.conformance.contract import Contract
 from stepkeep.conformance.dialect_line import DialectLine, has_hash, read_dialect_line
@@ -21,6 +21,9 @@ from stepkeep.dialects.dialect import Invariant, Judged, Line
 from stepkeep.dialects.machine import ANY, Extension, MachineView
 
 Owner = tuple[str, str]
+
+MOST_ARROWS = 4096
+"""How many arrows are remembered; a word may be an open prefix, so a log could name any number."""
 
 
 def replay_lines(
@@ -40,6 +43,7 @@ def replay_lines(
     kinds = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
     nouns = {view.noun: kind for kind, view in kinds.items() if view is not None}
     views = {kind: Views(view) for kind, view in (("step", judged.step), ("undo", judged.undo)) if view is not None}
+    arrows = {kind: Arrows(view) for kind, view in kinds.items() if view is not None}
     ledgers: dict[Owner, Ledger] = {}
     closed: set[Owner] = set()
     number = undefined = 0
@@ -61,7 +65,7 @@ def replay_lines(
             continue
         first = owner not in ledgers
         if first:
-            ledgers[owner] = Ledger(judged, sealed=sealed)
+            ledgers[owner] = Ledger(judged, arrows, sealed=sealed)
             known = contract if reading.opening is None else pinned(reading.opening, say)
             if known is not None and owner[0] == "run":
                 ledgers[owner].retelling = Retelling(known, judged, views)
@@ -116,9 +120,8 @@ class Spanning:
 class Ledger:
     """The state of one run's (or worker's) log so far."""
 
-    def __init__(self, judged: Judged, *, sealed: bool) -> None:
-        self._judged, self._sealed = judged, sealed
-        self._views = {"run": judged.run, "step": judged.step, "worker": judged.worker, "undo": judged.undo}
+    def __init__(self, judged: Judged, arrows: Mapping[str, Arrows], *, sealed: bool) -> None:
+        self._judged, self._arrows, self._sealed = judged, arrows, sealed
         self._states: dict[tuple[str, str], str] = {}
         self._lost = False
         self._damaged = False
@@ -152,9 +155,12 @@ class Ledger:
             known = None if self.retelling is None else self.retelling.contract.digest
             self._digests = Digests(self.opening, known=known, defers=True)
         if self._sealed and line.owner[0] == "run" and line.kind != "head":
-            self._digests.check(as_canonical(line, line.raw["metadata"]), say)
-        if self.retelling is not None:
-            self.retelling.take(line, say)
+            hop = as_canonical(line, line.raw["metadata"])
+            self._digests.check(hop, say)
+            if self.retelling is not None:
+                self.retelling.take(line, hop, say)
+        elif self.retelling is not None:
+            self.retelling.close(line, say)
         self._hold_to_oath(line, say)
         return line.kind == "head"
 
@@ -163,9 +169,8 @@ class Ledger:
         if not first:
             say(Code.ORDER, "the definition must be the first line of its journal")
             return
-        seal = str(opening.raw["metadata"]["hash"])
-        chain = bytes.fromhex(seal)
-        if not has_hash(b"", opening.raw, seal):
+        chain = bytes.fromhex(opening.seal)
+        if not has_hash(b"", opening):
             say(Code.HASH, "the line with the definition does not have the hash it says: it was changed")
         self.opening, self._chain, self._before = opening, chain, chain
         self._written_in, self._at = opening.written_in, opening.at
@@ -191,7 +196,7 @@ class Ledger:
             if not self._damaged:
                 say(Code.GAP, f"line {self._next} of this journal should stand here, not line {line.number}")
             self._lose()
-        elif self._chain is not None and not has_hash(self._chain, line.raw, line.seal):
+        elif self._chain is not None and not has_hash(self._chain, line):
             say(Code.HASH, f"line {line.number} does not have the hash it says: it, or the one before it, was changed")
         if line.seq < self._seq:
             say(Code.ORDER, f"entry {line.seq} comes after entry {self._seq}")
@@ -206,20 +211,20 @@ class Ledger:
 
     def _check_common(self, line: DialectLine, say: Say) -> None:
         """Tenant and correlation id stay the same within a run."""
-        common = tuple(line.raw["metadata"].get(name) for name in ("tenant", "correlation_id"))
+        said = line.raw["metadata"]
+        common = said.get("tenant"), said.get("correlation_id")
         if self._sealed and self._common not in (None, common):
             say(Code.CONTRADICTION, "tenant or correlation_id differs from that of the lines before")
         self._common = common
 
     # -- arrows ------------------------------------------------------------------------------------------------------
     def _follow(self, line: DialectLine, say: Say) -> None:
-        view = self._views[line.kind]
-        assert view is not None
+        arrows = self._arrows[line.kind]
         assert line.target is not None
-        check_arrow(view, line, say)
+        arrows.check(line, say)
         key = line.kind, line.entity
         before = self._states.get(key, UNKNOWN if self._lost else None)
-        self._check_continuity(view, line, before, say)
+        self._check_continuity(arrows.view, line, before, say)
         self._states[key] = line.target
 
     def _check_continuity(self, view: MachineView, line: DialectLine, before: str | None, say: Say) -> None:
@@ -278,6 +283,27 @@ class Oath:
             self._say(Code.INVARIANT, f"{invariant.name} ({invariant.cites}): {message}")
 
         return tell
+
+
+class Arrows:
+    """The arrows of one machine of a dialect. It remembers which ones it found right."""
+
+    def __init__(self, view: MachineView) -> None:
+        self.view = view
+        self._right: set[tuple[object, ...]] = set()
+
+    def check(self, line: DialectLine, say: Say) -> None:
+        said = line.raw["metadata"]
+        told = said.get("because"), said.get("ground"), said.get("extension")
+        arrow = line.source, line.target, line.trigger, *told
+        if arrow in self._right:
+            return
+        found: list[tuple[Code, str]] = []
+        check_arrow(self.view, line, lambda code, message: found.append((code, message)))
+        for problem in found:
+            say(*problem)
+        if not found and len(self._right) < MOST_ARROWS:
+            self._right.add(arrow)
 
 
 def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:

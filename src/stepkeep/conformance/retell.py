@@ -136,14 +136,10 @@ class Retelling:
         self._entry, self._hop = (0, 0), 0
         self._created_at: int | None = None
 
-    def take(self, told: DialectLine, say: Say) -> None:
-        """Follow one line."""
+    def take(self, told: DialectLine, line: Line, say: Say) -> None:
+        """Follow one line; `line` is the same as a canonical one."""
         metadata = told.raw["metadata"]
         self._begin(told, metadata, say)
-        if told.kind == "head":
-            self._close(told, metadata, say)
-            return
-        line = as_canonical(told, metadata)
         self.run.hear(line, say)
         self._causes.check(told, line, self._hop, say)
         if told.kind in self._views:
@@ -446,7 +442,10 @@ class Retelling:
             found = told.raw["severity"]
             say(Code.CONTRADICTION, f"severity is {quoted(found)}, expected {quoted(severity)}: its state")
 
-    def _close(self, told: DialectLine, said: Mapping[str, Any], say: Say) -> None:
+    def close(self, told: DialectLine, say: Say) -> None:
+        """Follow the closing line."""
+        said = told.raw["metadata"]
+        self._begin(told, said, say)
         self._end_entry(say)
         canonical = said["canonical"]
         if (self.state in RUN_ENDED or canonical in RUN_ENDED) and canonical != self.state:

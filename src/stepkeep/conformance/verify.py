@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 from stepkeep.conformance.contract import Contract, read_contract
+from stepkeep.conformance.encoding import LONGEST_LINE
 from stepkeep.conformance.journal import Journal
-from stepkeep.conformance.line import LONGEST_LINE, read_line
+from stepkeep.conformance.line import read_line
 from stepkeep.conformance.machines import Machines, Say
 from stepkeep.conformance.opening import Opening
 from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report

@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 import time
 
-from stepkeep.conformance.arrows import REFERENCE
-from stepkeep.conformance.verify import verify_lines
+from stepkeep.conformance.validate import validate
 from stepkeep.engine import AsyncEngine
 from stepkeep_lab.bench.ground import Ground, NotMeasured
 from stepkeep_lab.bench.measurement import Figures, percentile
@@ -19,19 +18,25 @@ from stepkeep_lab.bench.resource_usage import memory_of
 MEGABYTE = 1024 * 1024
 
 
-async def verify(ground: Ground, *, lines: int, runs: int, steps: int = 10) -> Figures:
-    """Lines per second of `log verify` on canonical logs with their definitions, and the memory that it adds."""
+async def verify(ground: Ground, *, lines: int, runs: int, steps: int = 10, dialect: str | None = None) -> Figures:
+    """Lines per second and CPU of `log verify` on logs with their definitions, and the memory that it adds."""
     async with AsyncEngine(ground.url, auto_migrate=True) as engine:
-        log = [line for run_id in await _ended(engine, runs, steps) for line in await engine.log(run_id)]
-    before, judged, begun = memory_of(os.getpid()), 0, time.perf_counter()
+        known = await _ended(engine, runs, steps)
+        log = [line for run_id in known for line in await engine.log(run_id, as_=dialect)]
+    before, judged = memory_of(os.getpid()), 0
+    begun, worked = time.perf_counter(), time.process_time()
     while judged < lines:
-        report = verify_lines(log, REFERENCE)
+        _, report = validate(log)
         if not report.ok:
             raise NotMeasured(f"a true log has findings: {report.findings[0]}")
         judged += report.lines
-    seconds = time.perf_counter() - begun
-    added = max(0, memory_of(os.getpid()) - before)
-    return {"lines_per_second": judged / seconds, "seconds": seconds, "added_mb": added / MEGABYTE}
+    seconds, cpu = time.perf_counter() - begun, time.process_time() - worked
+    return {
+        "lines_per_second": judged / seconds,
+        "line_us": cpu / judged * 1_000_000,
+        "seconds": seconds,
+        "added_mb": max(0, memory_of(os.getpid()) - before) / MEGABYTE,
+    }
 
 
 async def certify(ground: Ground, *, certificates: int, runs: int, steps: int = 3) -> Figures:
@@ -48,6 +53,7 @@ async def certify(ground: Ground, *, certificates: int, runs: int, steps: int = 
     added = max(0, memory_of(os.getpid()) - before)
     return {
         "certificates_per_second": len(taken) / sum(taken),
+        "seconds": sum(taken),
         "p50_ms": percentile(taken, 0.5) * 1000,
         "p99_ms": percentile(taken, 0.99) * 1000,
         "added_mb": added / MEGABYTE,

@@ -39,6 +39,7 @@ FIGURES: dict[str, Kind] = {
     "worker_cpu_percent": Kind("CPU worker", "%"),
     "server_cpu_percent": Kind("CPU server", "%"),
     "lines_per_second": Kind("lines judged", "/s", more_is_better=True),
+    "line_us": Kind("CPU for a line", "µs"),
     "certificates_per_second": Kind("certificates", "/s", more_is_better=True),
     "seconds": Kind("time", "s"),
     "added_mb": Kind("added memory", "MB"),

@@ -91,6 +91,15 @@ TARGETS: tuple[Target, ...] = (
         for what in ("cancel", "failure", "timeout")
         for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
     ),
+    *(
+        Target(
+            f"log verify, {words} lines",
+            Figure(f"log verify, 1,000,000 {words} lines", LITE, "lines_per_second"),
+            16_667,
+            unit="lines/s",
+        )
+        for words in ("canonical", "workstream")
+    ),
     _at_most(
         "claim of 100 at 3 million ready runs, beside 10 thousand",
         Figure("claim at 3,000,000 ready", PG, "claim_ms"),

@@ -110,12 +110,15 @@ WORKS: tuple[Work, ...] = (
     _cancels("cancel", cancelling.after_cancel),
     _cancels("failure", cancelling.after_failure),
     _cancels("timeout", cancelling.after_timeout, probes=30),
-    Work(
-        name="log verify, 1,000,000 lines",
-        measure=judging.verify,
-        size={"lines": 1_000_000, "runs": 500},
-        stores=("sqlite",),
-        rounds=1,
+    *(
+        Work(
+            name=f"log verify, 1,000,000 {words} lines",
+            measure=judging.verify,
+            size={"lines": 1_000_000, "runs": 500, "dialect": dialect},
+            stores=("sqlite",),
+            rounds=1,
+        )
+        for words, dialect in (("canonical", None), ("workstream", "workstream"))
     ),
     Work(
         name="certify 10,000 runs",

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.line import parse
+from stepkeep.conformance.encoding import parse
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.transact import Transactor

@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from stepkeep.conformance.dialect_line import line_hash
-from stepkeep.conformance.encoding import GENESIS, cause_text, chained, compact, entry_bytes, hop_text
-from stepkeep.conformance.line import parse
+from stepkeep.conformance.encoding import GENESIS, cause_text, chained, compact, entry_bytes, hop_text, parse
 
 Line = dict[str, Any]
 DEFINITION, HEAD = "journal_definition", "journal_head"
