@@ -38,8 +38,8 @@ from stepkeep.definition.handlers import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE, distinct
 from stepkeep.dialects.registry import check_file, dialect, recognise
+from stepkeep.dialects.run.front import FRONT
 from stepkeep.dialects.run.machine import JUDGED
-from stepkeep.dialects.run.written import schema_text
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import KeyReused, NotFound
 from stepkeep.kernel.definition import Backoff, Dependency, Handler
@@ -245,7 +245,9 @@ def test_the_format_is_recognised_and_no_other_is_taken_for_it() -> None:
 
 def test_the_published_schema_is_up_to_date_and_the_example_follows_it() -> None:
     published = dialect("run").schema
-    assert json.dumps(published) == json.dumps(json.loads(schema_text())), "python -m stepkeep.dialects.run.written"
+    assert json.dumps(published) == json.dumps(json.loads(FRONT.schema_text())), (
+        "python -m stepkeep.dialects.format run"
+    )
     validator = jsonschema_rs.validator_for(published)
     for text in (DEFAULT, (EXAMPLES / "run.yaml").read_text()):
         assert [str(error) for error in validator.iter_errors(yaml.safe_load(text))] == []

@@ -34,8 +34,8 @@ from tests.workbench import SECOND, Bench
 from stepkeep.definition.handlers import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.dialects.chains import WORD_RULE
+from stepkeep.dialects.linear.front import FRONT
 from stepkeep.dialects.linear.machine import JUDGED
-from stepkeep.dialects.linear.written import schema_text
 from stepkeep.dialects.registry import check_file, dialect, recognise
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Problem
@@ -207,7 +207,9 @@ def test_the_format_is_recognised_by_its_type() -> None:
 
 def test_the_published_schema_is_up_to_date_and_the_example_follows_it() -> None:
     published = dialect("linear").schema
-    assert json.dumps(published) == json.dumps(json.loads(schema_text())), "python -m stepkeep.dialects.linear.written"
+    assert json.dumps(published) == json.dumps(json.loads(FRONT.schema_text())), (
+        "python -m stepkeep.dialects.format linear"
+    )
     validator = jsonschema_rs.validator_for(published)
     for text in (ORDER, (EXAMPLES / "linear.yaml").read_text()):
         assert [str(error) for error in validator.iter_errors(yaml.safe_load(text))] == []

@@ -17,9 +17,7 @@ from stepkeep.definition.document import parse_document
 from stepkeep.definition.handlers import load_app
 from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
 from stepkeep.dialects import registry
-from stepkeep.dialects.action import DIALECT
 from stepkeep.dialects.action.front import FRONT
-from stepkeep.dialects.action.schema import published_schema, schema_text
 from stepkeep.dialects.action.written import Action, Capability, Compensation, RetryPolicy, Safety, WorkflowV1
 from stepkeep.kernel.definition import (
     HOOK_RETRY,
@@ -34,6 +32,8 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+
+ACTION = registry.dialect("action")
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "action.yaml"
@@ -528,12 +528,11 @@ def test_a_careful_document_needs_no_advice() -> None:
 
 # -- the published schema --------------------------------------------------------------------------------------------
 def test_the_published_schema_is_what_the_models_say() -> None:
-    assert json.loads(schema_text()) == published_schema(), "run python -m stepkeep.dialects.action.schema"
-    assert DIALECT.schema == published_schema()
+    assert json.loads(FRONT.schema_text()) == ACTION.schema, "run python -m stepkeep.dialects.format action"
 
 
 def test_the_example_and_sound_documents_fit_the_published_schema() -> None:
-    validator = jsonschema_rs.validator_for(published_schema(), offline=True)
+    validator = jsonschema_rs.validator_for(dict(ACTION.schema), offline=True)
     example = parse_document(EXAMPLE.read_text(encoding="utf-8"), file="action.yaml").data
     for data in (example, document(*sequence("a", "b")), WHOLE):
         assert [error.message for error in validator.iter_errors(data)] == []
@@ -544,7 +543,7 @@ def test_the_example_and_sound_documents_fit_the_published_schema() -> None:
 )
 def test_the_published_schema_refuses_what_the_front_end_refuses(keys: Doc) -> None:
     data = document(*sequence("a")) | keys
-    assert not jsonschema_rs.validator_for(published_schema(), offline=True).is_valid(data)
+    assert not jsonschema_rs.validator_for(dict(ACTION.schema), offline=True).is_valid(data)
     assert check(data).problems
 
 
@@ -554,7 +553,7 @@ def test_the_page_names_every_key_every_default_every_arrow_and_every_extension(
     for model in (WorkflowV1, Action, RetryPolicy, Compensation, Capability, Safety):
         for field in model.model_fields.values():
             assert f"`{field.alias}`" in page, field.alias
-    judged = DIALECT.judged
+    judged = ACTION.judged
     for default in judged.defaults:
         assert f"| {default.question} | {default.answer} | {default.cites} |" in page
     for view in judged.views:

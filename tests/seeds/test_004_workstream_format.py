@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tests.seeds.workstream import RULE, document, examine, task, workstream
 
 from stepkeep.dialects.registry import check_file, dialect, names, recognise
-from stepkeep.dialects.workstream import DIALECT
-from stepkeep.dialects.workstream.schema import published_schema, schema_text
+from stepkeep.dialects.workstream.front import FRONT
 from stepkeep.dialects.workstream.written import split_command
 from stepkeep.kernel.definition import Backoff, Command, Definition, decode_definition, encode_definition
 from stepkeep.kernel.states import Category, OnFailure, StepState
+
+WORKSTREAM = dialect("workstream")
 
 SECOND = 1_000_000
 ROOT = Path(__file__).parent.parent.parent
@@ -257,10 +258,10 @@ def test_what_is_carried_but_not_enforced_is_said() -> None:
 # -- the door ----------------------------------------------------------------------------------------------------------
 def test_the_dialect_is_found_by_name_and_by_content() -> None:
     assert "workstream" in names()
-    assert dialect("workstream") is DIALECT
+    assert dialect("workstream") is WORKSTREAM
     assert recognise(document(task("a"))) == "workstream"
     assert recognise({"workflow": "x", "steps": []}) == "native"
-    assert not DIALECT.front.recognises([1])
+    assert not WORKSTREAM.front.recognises([1])
 
 
 def test_the_example_is_correct_and_fits_the_published_schema() -> None:
@@ -271,7 +272,7 @@ def test_the_example_is_correct_and_fits_the_published_schema() -> None:
     report = check_file(path)
     assert (report.problems, report.warnings) == ((), ())
     assert isinstance(report.definition, Definition)
-    shape = Shape(published_schema())
+    shape = Shape(dict(WORKSTREAM.schema))
     assert shape.complaints(read_document(path).data) == []
     assert shape.complaints(document(task("a", command=["x", "y"], critical=True))) == []
     for wrong in (document(), document(task("a", max_retries=99_999)), document(task("a", typo=1)), {"tasks": []}):
@@ -279,10 +280,10 @@ def test_the_example_is_correct_and_fits_the_published_schema() -> None:
 
 
 def test_the_published_schema_is_fresh() -> None:
-    """To renew it: python -m stepkeep.dialects.workstream.schema > src/stepkeep/dialects/workstream/schema.json"""
+    """To renew it: python -m stepkeep.dialects.format workstream > src/stepkeep/dialects/workstream/schema.json"""
     published = ROOT / "src" / "stepkeep" / "dialects" / "workstream" / "schema.json"
-    assert published.read_text(encoding="utf-8") == schema_text()
-    assert DIALECT.schema == json.loads(schema_text())
+    assert published.read_text(encoding="utf-8") == FRONT.schema_text()
+    assert WORKSTREAM.schema == json.loads(FRONT.schema_text())
 
 
 JSON = st.recursive(
@@ -321,5 +322,5 @@ def test_nothing_that_is_written_ends_in_a_traceback(
 
     one = {**task("a"), **odd}
     two = {**task("b"), "execution": execution}
-    report = DIALECT.front.examine({"workstream_id": "w", "tasks": [one, two, 5], **top}, Anywhere())
+    report = WORKSTREAM.front.examine({"workstream_id": "w", "tasks": [one, two, 5], **top}, Anywhere())
     assert report.definition is not None or report.problems

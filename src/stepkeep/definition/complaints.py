@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from stepkeep.definition import bounds
@@ -55,7 +55,7 @@ _OTHER_WORDS = {
 }
 
 
-def complaints(error: ValidationError, data: Any, root: type[Block] = WorkflowBlock) -> list[Finding]:
+def complaints(error: ValidationError, data: Any, root: type[BaseModel] = WorkflowBlock) -> list[Finding]:
     """Everything that the model refused in this data, in the order of the model; `root` is that model."""
     found: list[Finding] = []
     for detail in error.errors(include_url=False)[: 2 * MAX_PROBLEMS]:
@@ -63,7 +63,7 @@ def complaints(error: ValidationError, data: Any, root: type[Block] = WorkflowBl
     return found
 
 
-def _complaint(detail: ErrorDetails, data: Any, root: type[Block]) -> Iterator[Finding]:
+def _complaint(detail: ErrorDetails, data: Any, root: type[BaseModel]) -> Iterator[Finding]:
     local: Path = detail["loc"]
     is_key = bool(local) and local[-1] == "[key]"
     local = local[:-1] if is_key else local
@@ -103,7 +103,7 @@ def _complaint(detail: ErrorDetails, data: Any, root: type[Block]) -> Iterator[F
         yield Finding(path, f"{name} {_bounds(kind, context) or detail['msg']}{_not_value(kind, value)}.")
 
 
-def _unknown_key(path: Path, key: str, block: type[Block] | None, *, native: bool) -> Finding:
+def _unknown_key(path: Path, key: str, block: type[BaseModel] | None, *, native: bool) -> Finding:
     if block is StepBlock and key in _COMES_LATER:
         return Finding(path, _COMES_LATER[key], key=True)
     known = _keys(block) if block else []
@@ -165,13 +165,13 @@ def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _keys(block: type[Block]) -> list[str]:
+def _keys(block: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in block.model_fields.items()]
 
 
-def _block_at(local: Sequence[str | int], root: type[Block]) -> type[Block] | None:
+def _block_at(local: Sequence[str | int], root: type[BaseModel]) -> type[BaseModel] | None:
     """The model that describes the mapping at this path."""
-    block: type[Block] | None = root
+    block: type[BaseModel] | None = root
     for part in local:
         if block is None or isinstance(part, int):
             continue
@@ -181,7 +181,7 @@ def _block_at(local: Sequence[str | int], root: type[Block]) -> type[Block] | No
     return block
 
 
-def _inner(annotation: Any) -> type[Block] | None:
+def _inner(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, Block):
         return annotation
     return next((found for part in get_args(annotation) if (found := _inner(part))), None)

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import BaseModel
 
 from stepkeep.definition.written import WorkflowBlock
 
@@ -24,20 +27,27 @@ def native_schema() -> dict[str, Any]:
     >>> native_schema()["required"]
     ['workflow', 'steps']
     """
-    schema = tidied(WorkflowBlock.model_json_schema(by_alias=True, mode="validation"))
-    for name, kinds in _KINDS.items():
-        schema["$defs"][name]["oneOf"] = [{"required": [kind]} for kind in kinds]
-        schema["$defs"][name]["dependentRequired"] = {"agent": ["action"], "action": ["agent"]}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Stepkeep workflow, native format",
-        **schema,
-    }
+    schema: dict[str, Any] = json.loads(schema_text())
+    return schema
 
 
 def schema_text() -> str:
     """The schema as it is published."""
-    return json.dumps(native_schema(), indent=2, ensure_ascii=False) + "\n"
+    return published(WorkflowBlock, "Stepkeep workflow, native format", _one_kind_of_work)
+
+
+def _one_kind_of_work(schema: dict[str, Any]) -> None:
+    for name, kinds in _KINDS.items():
+        schema["$defs"][name]["oneOf"] = [{"required": [kind]} for kind in kinds]
+        schema["$defs"][name]["dependentRequired"] = {"agent": ["action"], "action": ["agent"]}
+
+
+def published(model: type[BaseModel], title: str, amend: Callable[[dict[str, Any]], None]) -> str:
+    """A model as the text of a JSON Schema; `amend` adds what the model cannot express."""
+    schema = tidied(model.model_json_schema(by_alias=True, mode="validation"))
+    amend(schema)
+    whole = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
 def tidied(node: Any, *, names: bool = False) -> Any:

@@ -6,7 +6,10 @@ every definition through this module. The native format is the one that no diale
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from importlib import import_module
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +33,8 @@ PACKAGES = {
     "action": "stepkeep.dialects.action",
     "workstream": "stepkeep.dialects.workstream",
 }
-"""The package of each dialect, in the order of the seeds."""
+"""The package of each dialect, in the order of the seeds. It has `machine.JUDGED`, `front.FRONT`, `words.WORDS` and
+`schema.json`; importing the package itself loads nothing."""
 
 
 def names() -> tuple[str, ...]:
@@ -44,9 +48,15 @@ def _is_there(package: str) -> bool:
 
 def dialect(name: str) -> Dialect:
     """A dialect with its front end and its shapes; InvalidInput if there is none of this name."""
-    found = import_module(_package(name)).DIALECT
-    assert isinstance(found, Dialect)
-    return found
+    return _assembled(_package(name))
+
+
+@cache
+def _assembled(package: str) -> Dialect:
+    schema = json.loads(files(package).joinpath("schema.json").read_text(encoding="utf-8"))
+    judged = import_module(f"{package}.machine").JUDGED
+    front, words = import_module(f"{package}.front").FRONT, import_module(f"{package}.words").WORDS
+    return Dialect(judged=judged, front=front, words=words, schema=schema)
 
 
 def judged(name: str) -> Judged:

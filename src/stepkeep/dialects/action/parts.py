@@ -7,15 +7,12 @@ the front end passes the parts to the checks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
-
-from pydantic import ValidationError
+from typing import Any, NamedTuple
 
 from stepkeep.definition.findings import Path
 from stepkeep.definition.graph import Node
-from stepkeep.dialects.action.written import TIERS, Action, Block, Capability, Tier
-
-B = TypeVar("B", bound=Block)
+from stepkeep.dialects.action.written import TIERS, Action, Capability, Tier
+from stepkeep.dialects.format import listed, valid, valid_blocks
 
 
 class Parts(NamedTuple):
@@ -37,7 +34,7 @@ def parts_of(data: dict[str, Any]) -> Parts:
     declared = data.get("capabilities")
     return Parts(
         tier=tier if tier in TIERS else "Auto",
-        actions=dict(_actions(data)),
+        actions=dict(valid_blocks(data, ("actions",), Action)),
         capabilities=dict(_capabilities(declared)),
         declared=frozenset(declared) if isinstance(declared, dict) else None,
         nodes=tuple(_nodes(data)),
@@ -46,30 +43,12 @@ def parts_of(data: dict[str, Any]) -> Parts:
 
 def is_graph(data: dict[str, Any]) -> bool:
     """Without `edges` and without any `dependsOn`, actions follow each other by `order` (section 1.1)."""
-    return "edges" in data or any(isinstance(each, dict) and "dependsOn" in each for each in _list(data, "actions"))
-
-
-def _list(data: dict[str, Any], key: str) -> list[Any]:
-    found = data.get(key)
-    return found if isinstance(found, list) else []
-
-
-def _shaped(block: type[B], data: Any) -> B | None:
-    try:
-        return block.model_validate(data)
-    except ValidationError:
-        return None
-
-
-def _actions(data: dict[str, Any]) -> Iterator[tuple[Path, Action]]:
-    for place, written in enumerate(_list(data, "actions")):
-        if (action := _shaped(Action, written)) is not None:
-            yield ("actions", place), action
+    return "edges" in data or any(isinstance(each, dict) and "dependsOn" in each for each in listed(data, ("actions",)))
 
 
 def _capabilities(declared: Any) -> Iterator[tuple[str, Capability]]:
     for name, written in (declared if isinstance(declared, dict) else {}).items():
-        if (capability := _shaped(Capability, written)) is not None:
+        if (capability := valid(Capability, written)) is not None:
             yield name, capability
 
 
@@ -77,7 +56,7 @@ def _nodes(data: dict[str, Any]) -> Iterator[Node]:
     """Ids and predecessors, as far as they are readable."""
     known = [
         (("actions", place), action)
-        for place, action in enumerate(_list(data, "actions"))
+        for place, action in enumerate(listed(data, ("actions",)))
         if isinstance(action, dict) and isinstance(action.get("actionId"), str)
     ]
     sequence, edges = not is_graph(data), _edges(data)
@@ -85,7 +64,7 @@ def _nodes(data: dict[str, Any]) -> Iterator[Node]:
     for path, action in known:
         name = action["actionId"]
         after: list[tuple[str, Path]] = [(before, path)] if sequence and before is not None else []
-        waits_for = enumerate(_list(action, "dependsOn"))
+        waits_for = enumerate(listed(action, ("dependsOn",)))
         after += [(other, (*path, "dependsOn", number)) for number, other in waits_for if isinstance(other, str)]
         yield Node(name, path, (*after, *edges.get(name, ())))
         before = name
@@ -93,7 +72,7 @@ def _nodes(data: dict[str, Any]) -> Iterator[Node]:
 
 def _edges(data: dict[str, Any]) -> dict[str, list[tuple[str, Path]]]:
     found: dict[str, list[tuple[str, Path]]] = {}
-    for number, edge in enumerate(_list(data, "edges")):
+    for number, edge in enumerate(listed(data, ("edges",))):
         if isinstance(edge, dict) and isinstance(edge.get("from"), str) and isinstance(edge.get("to"), str):
             found.setdefault(edge["to"], []).append((edge["from"], ("edges", number, "from")))
     return found

@@ -8,44 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import ValidationError
-
 from stepkeep.definition import bounds
 from stepkeep.definition.build import GRACE
-from stepkeep.definition.complaints import complaints
-from stepkeep.definition.findings import Finding, Path, Source, as_written, located
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.chains import check_known, distinct, placement
-from stepkeep.dialects.linear.written import LinearBlock, LinearStep, RetryPolicy
+from stepkeep.dialects.format import Format, Reading, listed
+from stepkeep.dialects.linear.written import LinearBlock, LinearStep, RetryPolicy, amend
 from stepkeep.kernel.definition import Backoff, Definition, Dependency, Handler, Retry, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
-
-
-class LinearFront:
-    """Workflow definitions of seed 002."""
-
-    def recognises(self, data: Any) -> bool:
-        """No other format calls a workflow's name its type."""
-        return isinstance(data, dict) and "workflowType" in data
-
-    def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Every problem and warning of a definition; never raises for its content."""
-        if not isinstance(data, dict):
-            said = "A linear workflow is a mapping that begins with `workflowType: NAME`."
-            return CheckReport(definition=None, problems=(source.problem((), said),))
-        written, findings = _shaped(data)
-        findings += _backoffs(data)
-        if handlers is not None:
-            findings += check_known(_handlers(data), handlers)
-        if written is None or findings:
-            found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
-            return CheckReport(definition=None, problems=located(source, found))
-        return CheckReport(definition=build(written, handlers))
-
-
-FRONT = LinearFront()
 
 
 def build(written: LinearBlock, handlers: Registry | None = None) -> Definition:
@@ -104,23 +76,11 @@ def _retry(policy: RetryPolicy) -> Retry:
     )
 
 
-def _shaped(data: dict[str, Any]) -> tuple[LinearBlock | None, list[Finding]]:
-    try:
-        return LinearBlock.model_validate(data), []
-    except ValidationError as error:
-        return None, complaints(error, data, LinearBlock)
-
-
-def _listed(data: dict[str, Any]) -> list[Any]:
-    steps = data.get("steps")
-    return steps if isinstance(steps, list) else []
-
-
 def _backoffs(data: dict[str, Any]) -> Iterator[Finding]:
     """A cap below the base would contradict it; a policy is checked together with its defaults."""
     base = data.get("retryPolicy")
     policies: list[tuple[Path, Any, Any]] = [(("retryPolicy",), base, None)]
-    for place, step in enumerate(_listed(data)):
+    for place, step in enumerate(listed(data, ("steps",))):
         own = step.get("retryPolicy") if isinstance(step, dict) else None
         policies.append((("steps", place, "retryPolicy"), own, base))
     for path, policy, below in policies:
@@ -139,10 +99,28 @@ def _backoffs(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _handlers(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    for place, step in enumerate(_listed(data)):
+    for place, step in enumerate(listed(data, ("steps",))):
         path: Path = ("steps", place)
         if isinstance(step, dict):
             key = "handler" if isinstance(step.get("handler"), str) else "stepType"
             path, step = (*path, key), step.get(key)
         if isinstance(step, str) and step:
             yield path, step
+
+
+def _problems(reading: Reading[LinearBlock]) -> Iterator[Finding]:
+    yield from _backoffs(reading.data)
+    if reading.handlers is not None:
+        yield from check_known(_handlers(reading.data), reading.handlers)
+
+
+FRONT = Format(
+    model=LinearBlock,
+    title="Stepkeep workflow, as a linear workflow (seed 002)",
+    is_a="A linear workflow is a mapping that begins with `workflowType: NAME`.",
+    claims=lambda data: "workflowType" in data,
+    problems=_problems,
+    build=lambda written, reading: build(written, reading.handlers),
+    amend=amend,
+)
+"""Workflow definitions of seed 002. No other format calls a workflow's name its type."""

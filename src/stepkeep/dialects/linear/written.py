@@ -1,12 +1,10 @@
-"""The models of seed 002's workflow definition: strict, unknown keys refused, and the JSON Schema.
+"""The models of seed 002's workflow definition: strict, unknown keys refused.
 
 `front` fills in the defaults and names the steps.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StringConstraints
@@ -14,7 +12,6 @@ from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
 from stepkeep.definition.attempts import Attempts
-from stepkeep.definition.schema import tidied
 from stepkeep.definition.written import Block, HandlerName, Name, Text
 from stepkeep.dialects.chains import StepWord
 
@@ -64,28 +61,9 @@ class LinearBlock(Block):
     steps: list[Step] = Field(min_length=1, max_length=bounds.MAX_STEPS)
 
 
-def json_schema() -> dict[str, Any]:
-    """The format as a JSON Schema, for editors and other programs.
-
-    >>> json_schema()["required"]
-    ['workflowType', 'steps']
-    """
-    schema = tidied(LinearBlock.model_json_schema(by_alias=True, mode="validation"))
+def amend(schema: dict[str, Any]) -> None:
+    """Optional values are left out of a file, not written as null."""
     step = schema["$defs"]["LinearStep"]["properties"]
     step["handler"] = step["handler"]["anyOf"][0]
     for holder in (schema["properties"], step):
         holder["retryPolicy"] = {"$ref": "#/$defs/RetryPolicy"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Stepkeep workflow, as a linear workflow (seed 002)",
-        **schema,
-    }
-
-
-def schema_text() -> str:
-    """The schema as it is published; `python -m stepkeep.dialects.linear.written` prints it."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())

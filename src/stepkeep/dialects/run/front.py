@@ -9,50 +9,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from pydantic import ValidationError
-
 from stepkeep.definition.build import GRACE
-from stepkeep.definition.complaints import complaints
-from stepkeep.definition.findings import Finding, Path, Source, located
-from stepkeep.definition.native import CheckReport
+from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.dialects.chains import check_known, distinct, placement
-from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock
+from stepkeep.dialects.format import Format, Reading, listed
+from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock, amend
 from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
 
 GATE = "APPROVAL"
 """The one name that is not a handler: workers never execute it."""
-
-
-class RunFront:
-    """Templates of seed 001."""
-
-    def recognises(self, data: Any) -> bool:
-        """Whether a document is a template: it has steps, and a template name or positions."""
-        if not isinstance(data, dict) or not isinstance(data.get("steps"), list):
-            return False
-        if "template" in data or "template_name" in data:
-            return True
-        return "name" in data and any(isinstance(step, dict) and "position" in step for step in data["steps"])
-
-    def examine(self, data: Any, source: Source, handlers: Registry | None = None) -> CheckReport:
-        """Every problem and warning of a template; never raises for its content."""
-        if not isinstance(data, dict):
-            said = "A template is a mapping that begins with `template: NAME`."
-            return CheckReport(definition=None, problems=(source.problem((), said),))
-        written, findings = _shaped(data)
-        findings += _named(data)
-        findings += _positions(data)
-        if handlers is not None:
-            findings += check_known(_handlers(data), handlers)
-        if written is None or findings:
-            return CheckReport(definition=None, problems=located(source, findings))
-        return CheckReport(definition=build(written, handlers), warnings=located(source, _advice(written)))
-
-
-FRONT = RunFront()
 
 
 def build(written: TemplateBlock, handlers: Registry | None = None) -> Definition:
@@ -112,13 +80,6 @@ def retry_of(written: TemplateBlock) -> Retry:
     )
 
 
-def _shaped(data: dict[str, Any]) -> tuple[TemplateBlock | None, list[Finding]]:
-    try:
-        return TemplateBlock.model_validate(data), []
-    except ValidationError as error:
-        return None, complaints(error, data, TemplateBlock)
-
-
 def _named(data: dict[str, Any]) -> Iterator[Finding]:
     given = [key for key in NAMED if key in data]
     if not given:
@@ -132,10 +93,10 @@ def _named(data: dict[str, Any]) -> Iterator[Finding]:
 
 def _positions(data: dict[str, Any]) -> Iterator[Finding]:
     """Unique and without a gap, from 1 (or 0) on; unreadable positions were reported already."""
-    rows = data.get("steps")
+    rows = listed(data, ("steps",))
     found = [
         (row["position"], ("steps", place, "position"))
-        for place, row in enumerate(rows if isinstance(rows, list) else ())
+        for place, row in enumerate(rows)
         if isinstance(row, dict) and type(row.get("position")) is int
     ]
     seen: dict[int, Path] = {}
@@ -143,7 +104,7 @@ def _positions(data: dict[str, Any]) -> Iterator[Finding]:
         if position in seen:
             yield Finding(path, f"Position {position} is taken already.", "Give each step a position of its own.")
         seen.setdefault(position, path)
-    if not seen or len(seen) < len(rows if isinstance(rows, list) else ()):
+    if not seen or len(seen) < len(rows):
         return  # a missing or doubled position causes further gaps
     ordered = sorted(seen)
     if ordered[0] > 1:
@@ -156,8 +117,7 @@ def _positions(data: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _handlers(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    rows = data.get("steps")
-    for place, row in enumerate(rows if isinstance(rows, list) else ()):
+    for place, row in enumerate(listed(data, ("steps",))):
         name = row.get("name") if isinstance(row, dict) else None
         if isinstance(name, str) and name and name != GATE:
             yield ("steps", place, "name"), name
@@ -171,3 +131,32 @@ def _advice(written: TemplateBlock) -> Iterator[Finding]:
         elif row.name != GATE and row.name.upper() == GATE:
             said = f"`{row.name}` is run by a handler of that name; only `{GATE}` is a gate for people."
             yield Finding(("steps", place, "name"), said, f"Write `{GATE}` if you mean the gate.")
+
+
+def _claims(data: dict[str, Any]) -> bool:
+    """A template has steps, and a template name or positions."""
+    if not isinstance(data.get("steps"), list):
+        return False
+    if "template" in data or "template_name" in data:
+        return True
+    return "name" in data and any(isinstance(step, dict) and "position" in step for step in data["steps"])
+
+
+def _problems(reading: Reading[TemplateBlock]) -> Iterator[Finding]:
+    yield from _named(reading.data)
+    yield from _positions(reading.data)
+    if reading.handlers is not None:
+        yield from check_known(_handlers(reading.data), reading.handlers)
+
+
+FRONT = Format(
+    model=TemplateBlock,
+    title="Stepkeep workflow, as a template of the run service (seed 001)",
+    is_a="A template is a mapping that begins with `template: NAME`.",
+    claims=_claims,
+    problems=_problems,
+    build=lambda written, reading: build(written, reading.handlers),
+    advice=lambda written, *_: _advice(written),
+    amend=amend,
+)
+"""Templates of seed 001."""

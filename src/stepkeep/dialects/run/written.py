@@ -1,12 +1,10 @@
-"""The models of seed 001's template: strict, unknown keys refused, and the JSON Schema generated from them.
+"""The models of seed 001's template: strict, unknown keys refused.
 
 `front` checks relations between the parts and fills in the defaults.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,7 +14,6 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition import bounds
 from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.durations import format_duration, parse_duration
-from stepkeep.definition.schema import tidied
 from stepkeep.definition.written import Block, DurationText, Name, Text
 from stepkeep.dialects.chains import StepWord
 
@@ -67,29 +64,10 @@ class TemplateBlock(Block):
 _DURATIONS = ("retry_base_delay", "reclaim_after", "default_step_timeout")
 
 
-def json_schema() -> dict[str, Any]:
-    """The format as a JSON Schema, for editors and other programs.
-
-    >>> json_schema()["required"]
-    ['steps']
-    """
-    schema = tidied(TemplateBlock.model_json_schema(mode="validation"))
+def amend(schema: dict[str, Any]) -> None:
+    """Durations as they are written, and exactly one of the three names."""
     for name in _DURATIONS:
         schema["properties"][name]["default"] = format_duration(schema["properties"][name]["default"])
     for name in NAMED:
         schema["properties"][name] = schema["properties"][name]["anyOf"][0]
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Stepkeep workflow, as a template of the run service (seed 001)",
-        **schema,
-        "oneOf": [{"required": [name]} for name in NAMED],
-    }
-
-
-def schema_text() -> str:
-    """The schema as it is published; `python -m stepkeep.dialects.run.written` prints it."""
-    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    schema["oneOf"] = [{"required": [name]} for name in NAMED]
