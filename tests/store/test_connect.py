@@ -142,8 +142,8 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
         "sqlite": sqlite - postgres,
         "postgres": postgres - sqlite,
     }
-    # One statement there writes what eight write here; the server's clock and size have to be asked for; and its
-    # journal has parts.
+    # One statement there writes what eight write here; the server's clock and size have to be asked for; its journal
+    # has parts, and its tables a schema.
     assert differ == {
         "sqlite": {
             "insert_attempts",
@@ -159,6 +159,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "drop_empty_weeks",
             "extend_journal",
             "find_claimable",
+            "find_installations",
             "read_clock",
             "read_status",
             "read_weeks",

@@ -12,7 +12,7 @@ LIVE = {
         where tables.type = 'table' and tables.name not like 'sqlite_%' and lower(columns.type) = 'integer'""",
     "postgres": """
         select table_name::text, column_name::text, numeric_precision::integer from information_schema.columns
-        where table_schema = 'public' and data_type in ('smallint', 'integer', 'bigint')
+        where table_schema = 'stepkeep' and data_type in ('smallint', 'integer', 'bigint')
             and table_name !~ '^journal_(default|[0-9]+)$|_view$'""",
 }
 ROOM = {64: BIGINT, 32: INT, 16: 2**15 - 1}

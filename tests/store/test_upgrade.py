@@ -46,11 +46,14 @@ def url(empty_url: str) -> str:
 
 @asynccontextmanager
 async def at_version(url: str, version: int) -> AsyncIterator[Store]:
-    """A store on a database that has the migrations up to this one, as an earlier program left it."""
+    """A store on a database that has the migrations up to this one, as an earlier program left it: at PostgreSQL in the
+    schema `public`."""
     store = connect(url)
     await store.open()
     try:
         await _apply(store, url, version)
+        await store.close()
+        await store.open()
         yield store
     finally:
         await store.close()

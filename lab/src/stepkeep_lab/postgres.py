@@ -63,6 +63,8 @@ POLL_SECONDS = 0.01
 
 DATABASE_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
+FOUND = '"$user", public, stepkeep'
+
 # Spelled out because the defaults of a server that is not ours may be anything.
 EMPTY = "template0 encoding 'UTF8' lc_collate 'C' lc_ctype 'C'"
 
@@ -195,10 +197,14 @@ class PostgresServer:
             self.start()
 
     def create_database(self, name: str, *, empty: bool = False) -> str:
-        """Create a database as a copy of the template (or an empty one) and return its DSN."""
+        """Create a database as a copy of the template (or an empty one) and return its DSN.
+
+        Sessions without a search path of their own find the tables of the engine's schema, after those of `public`.
+        """
         with self._lock:
             source = EMPTY if empty else self._template_database()
             self._administer(f"create database {checked(name)} template {source}")
+            self._administer(f"alter database {name} set search_path = {FOUND}")
         return self.dsn(name)
 
     def drop_database(self, name: str) -> None:

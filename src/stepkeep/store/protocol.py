@@ -358,9 +358,11 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Which migrations the database has and which this program knows."""
+    """Which migrations the database has and which this program knows. `schema` is the one that holds the tables on
+    PostgreSQL."""
 
     url: str
+    schema: str | None = None
     applied: tuple[tuple[int, str], ...]
     pending: tuple[tuple[int, str], ...]
     size_bytes: int

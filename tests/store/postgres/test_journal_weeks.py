@@ -14,15 +14,17 @@ from stepkeep.cli.main import main
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import maintenance
 from stepkeep.operations.maintenance import maintain_with_patience
-from stepkeep.store.postgres import schema
 from stepkeep.store.postgres.load import SQL
+from stepkeep.store.postgres.namespace import Namespace
 from stepkeep.store.protocol import Maintenance, NewRun, Store
 
 pytestmark = pytest.mark.postgres
 
 WEEKS = "select relname from pg_class where relname ~ '^journal_[0-9]{8}$' and relkind = 'r' order by 1"
 DAY_OF_A_WEEK = "select extract(isodow from to_date(substring(relname from 9), 'YYYYMMDD')) from pg_class"
-MOVED_CLOCK = "create or replace function stepkeep_now() returns bigint language sql volatile return {}::bigint"
+MOVED_CLOCK = (
+    "create or replace function stepkeep.stepkeep_now() returns bigint language sql volatile return {}::bigint"
+)
 WEEK = 7 * 86_400 * 1_000_000
 
 
@@ -170,7 +172,7 @@ async def test_one_process_at_a_time_maintains_a_database(store: Store, url: str
     now = await store.now()
     await raw.execute(MOVED_CLOCK.format(now + WEEK))
     async with session(url) as somebody:
-        await somebody.execute(f"begin; select pg_advisory_xact_lock({schema.LOCK})")
+        await somebody.execute(f"begin; select pg_advisory_xact_lock({Namespace('stepkeep').lock})")
         done = await store.maintain()
         assert done.weeks_made == 0
         assert "another process" in done.put_off[0]

@@ -67,7 +67,7 @@ async def test_what_a_listener_does_not_understand_could_be_anything(store: Stor
     with listening(store) as ear:
         await ready_to_hear(store, ear)
         async with session(url) as somebody:
-            await somebody.execute("notify stepkeep, 'later-version queue=7'")
+            await somebody.execute("notify stepkeep_stepkeep, 'later-version queue=7'")
         assert (await ear.hears()).topics is None
 
 

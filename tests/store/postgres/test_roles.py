@@ -49,7 +49,7 @@ def as_role(dsn: str, role: str) -> str:
 
 @asynccontextmanager
 async def session(dsn: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
-    connection = await asyncpg.connect(dsn)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "stepkeep"})
     try:
         yield connection
     finally:
@@ -214,7 +214,7 @@ def test_every_table_is_granted_on_purpose(roles: str) -> None:
     async def go() -> set[str]:
         async with session(roles) as connection:
             found = await connection.fetch(
-                "select relname from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p')"
+                "select relname from pg_class where relnamespace = 'stepkeep'::regnamespace and relkind in ('r', 'p')"
                 " and relname !~ '^journal_'"
             )
         return {str(name) for (name,) in found}
@@ -225,7 +225,7 @@ def test_every_table_is_granted_on_purpose(roles: str) -> None:
 # -- what is missing is said -----------------------------------------------------------------------------------------
 MISSING = {
     "connect": (f"revoke connect on database stepkeep from {WORKER}", "permission denied for database"),
-    "usage": (f"revoke usage on schema public from {WORKER}", "USAGE on the schema is missing"),
+    "usage": (f"revoke usage on schema stepkeep from {WORKER}", "USAGE on the schema stepkeep is missing"),
     "select": (f"revoke select on migrations from {WORKER}", "permission denied for table migrations"),
     "update": (f"revoke update on workers from {WORKER}", "permission denied for table workers"),
 }

@@ -82,6 +82,7 @@ async def test_a_connection_that_was_lost_loses_everything_of_the_transaction(st
 
 async def test_nothing_that_user_code_leaves_in_a_session_reaches_the_next_transaction(store: Store, url: str) -> None:
     async with session(url) as rival:
+        usual = await rival.fetchval("show search_path")
         await rival.execute("create schema theirs; create role their_role; create sequence numbers")
         await rival.execute("grant their_role to current_user")
     try:
@@ -96,7 +97,7 @@ async def test_nothing_that_user_code_leaves_in_a_session_reaches_the_next_trans
         async with store.transaction() as transaction:
             connection = transaction.connection
             assert connection.get_server_pid() == first
-            assert await connection.fetchval("show search_path") == '"$user", public'
+            assert await connection.fetchval("show search_path") == usual
             assert await connection.fetchval("select current_user = session_user")
             assert await connection.fetchval("select coalesce(current_setting('stepkeep.canary', true), '')") == ""
             assert await connection.fetchval("select to_regclass('notes')") is None

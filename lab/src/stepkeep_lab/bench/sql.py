@@ -68,7 +68,7 @@ class _Postgres:
         found: dict[str, list[str]] = {}
         for table, column in await self.ask(
             "select relname, attname from pg_class join pg_attribute on attrelid = pg_class.oid"
-            " where relnamespace = current_schema()::regnamespace and relkind in ('r', 'p') and not relispartition"
+            " where relnamespace = 'stepkeep'::regnamespace and relkind in ('r', 'p') and not relispartition"
             " and attnum > 0 and not attisdropped and attidentity = '' order by relname, attnum"
         ):
             found.setdefault(table, []).append(column)

@@ -31,8 +31,8 @@ TABLES = (
 REAL_CLOCK = "real_stepkeep_now"
 CLOCK = f"""
 create sequence lab_clock;
-alter function stepkeep_now() rename to {REAL_CLOCK};
-create function stepkeep_now() returns bigint language sql volatile
+alter function stepkeep.stepkeep_now() rename to {REAL_CLOCK};
+create function stepkeep.stepkeep_now() returns bigint language sql volatile
     return pg_sequence_last_value('lab_clock'::regclass)
 """
 """A sequence is not transactional: every read gives the current time, also after a lock wait."""

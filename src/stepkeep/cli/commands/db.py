@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import typer
 
@@ -68,6 +68,7 @@ def grants(
     """
     from stepkeep.store.postgres.grants import Part
     from stepkeep.store.postgres.grants import grants as statements
+    from stepkeep.store.postgres.namespace import DEFAULT, read_namespace
 
     where = urlsplit(settings.db)
     if not where.scheme.startswith("postgres"):
@@ -77,7 +78,8 @@ def grants(
     database = unquote(where.path.strip("/"))
     if not database:
         raise InvalidInput("the database URL names no database.")
-    said = statements(role, Part(part), database=database)
+    namespace = read_namespace(parse_qs(where.query, keep_blank_values=True).get("schema", [DEFAULT])[-1])
+    said = statements(role, Part(part), database=database, schema=namespace.name)
     if settings.json:
         answer({"grants": said})
     else:
@@ -128,6 +130,7 @@ def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> in
             {
                 "database": {
                     "url": found.url,
+                    "schema": found.schema,
                     "size_bytes": found.size_bytes,
                     "applied": [{"version": version, "name": name} for version, name in found.applied],
                     "pending": [{"version": version, "name": name} for version, name in found.pending],
@@ -136,7 +139,8 @@ def _tell(settings: Settings, answered: tuple[SchemaStatus, list[RunKey]]) -> in
             }
         )
     else:
-        say(f"{found.url}, {found.size_bytes:,} bytes")
+        where = "" if found.schema is None else f" in the schema {found.schema},"
+        say(f"{found.url},{where} {found.size_bytes:,} bytes")
         for version, name in found.applied:
             say(f"  {version:04d}_{name}  applied")
         for version, name in found.pending:

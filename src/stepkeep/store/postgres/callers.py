@@ -16,7 +16,6 @@ import asyncpg
 from stepkeep.errors import Contended, InvalidInput, StoreUnavailable
 from stepkeep.store.callers import refuse
 from stepkeep.store.notifications import TopicRecorder
-from stepkeep.store.postgres.notifications import CHANNEL
 from stepkeep.store.postgres.transaction import PostgresTransaction
 from stepkeep.store.protocol import Decide, Transaction, Want
 
@@ -42,15 +41,15 @@ class CallersTransaction(PostgresTransaction):
     """A change in a savepoint of the caller's transaction, which notifies workers when the caller commits."""
 
     def __init__(self, connection: Any, store: Any) -> None:
-        super().__init__(connection, lambda: store.clock_offset)
+        super().__init__(connection, lambda: store.clock_offset, store.namespace)
         self._notifier = store.notifier
 
     async def change(self, wants: Sequence[Want], decide: Decide) -> None:
         recorder = TopicRecorder(decide)
         await super().change(wants, recorder)
-        said = self._notifier.text(recorder.notification)
-        if said is not None:
-            await self._connection.fetch("select pg_notify($1::text, $2::text)", CHANNEL, said)
+        channel, payload = self._notifier.notice(recorder.notification)
+        if payload is not None:
+            await self._connection.fetch("select pg_notify($1::text, $2::text)", channel, payload)
 
 
 class _Psycopg:

@@ -26,6 +26,7 @@ from stepkeep.errors import (
 from stepkeep.redaction import database_url, database_url_fault, secrets_of_url, without
 from stepkeep.safe_text import exception_text
 from stepkeep.store.postgres.failures import reason_of, translated
+from stepkeep.store.postgres.namespace import Namespace, read_namespace
 
 LOST = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
@@ -44,6 +45,11 @@ PLANNER = {
 DURABLE = {"synchronous_commit": "on"}
 
 ENGINE = {**PLANNER, **DURABLE, "lock_timeout": "10s", "idle_in_transaction_session_timeout": "60s"}
+
+SEARCH_PATH = "search_path"
+
+SHOWN_AS_SENT = (SEARCH_PATH, "plan_cache_mode")
+"""The settings that tell whether a pooler passed them all on; the server writes some of the others another way."""
 
 
 FRESH = "; ".join(
@@ -97,6 +103,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     dsn: str
     shown: str
     role: str = ""
+    namespace: Namespace | None = None
     secrets: tuple[str, ...] = ()
     pool_size: int = 8
     statement_cache_size: int = 200
@@ -123,10 +130,14 @@ def read_options(url: str) -> Options:
     parts = urlsplit(url)
     query = parse_qsl(parts.query, keep_blank_values=True)
     mine = {name: _number(name, value) for name, value in query if name in OWN}
-    theirs = [(name, value) for name, value in query if name not in OWN]
+    named = [read_namespace(value) for name, value in query if name == "schema"]
+    theirs = [(name, value) for name, value in query if name not in OWN and name != "schema"]
     dsn = urlunsplit(parts._replace(query=urlencode(theirs)))
     role = unquote(parts.username or "") or dict(theirs).get("user", "")
-    return Options(dsn=dsn, shown=database_url(url), role=role, secrets=secrets_of_url(url), **mine)
+    namespace = named[-1] if named else None
+    return Options(
+        dsn=dsn, shown=database_url(url), role=role, namespace=namespace, secrets=secrets_of_url(url), **mine
+    )
 
 
 def denied_to(role: str, denied: PermissionDenied) -> PermissionDenied:
@@ -175,7 +186,14 @@ class Pool:
     def _with_settings(self, begin: str) -> str:
         if not self.local:
             return begin
-        return "; ".join([begin, *(f"set local {name} = '{value}'" for name, value in self._settings.items())])
+        return f"{begin}; select " + ", ".join(
+            f"set_config('{name}', '{value}', true)" for name, value in self._settings.items()
+        )
+
+    async def search_in(self, namespace: Namespace) -> None:
+        """Find tables in this schema from now on, on new connections."""
+        await self.close()
+        self._settings = {**self._settings, SEARCH_PATH: namespace.search_path}
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -256,10 +274,11 @@ class Pool:
         except asyncpg.ProtocolViolationError:
             self.local = True
             return await self._dial({})
-        name, value = next(iter(self._settings.items()))
+        shown = {name: self._settings[name] for name in SHOWN_AS_SENT if name in self._settings}
+        kept = " and ".join(f"current_setting('{name}') = '{value}'" for name, value in shown.items())
         try:
-            async with connection.transaction():
-                self.local = await connection.fetchval("select current_setting($1)", name) != value
+            # A statement without parameters is one message, which a pooler sends to one server.
+            self.local = await connection.execute(f"select where {kept}") != "SELECT 1"
         except BaseException:
             connection.terminate()
             raise

@@ -89,7 +89,10 @@ def translate(error: BaseException) -> Exception | None:
     if isinstance(error, asyncpg.InFailedSQLTransactionError):
         return StoreError("nothing was written: a statement of this transaction had failed before, unnoticed")
     if isinstance(error, OTHER_SCHEMA):
-        return SchemaMismatch(f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`")
+        return SchemaMismatch(
+            f"the schema is not the one expected here ({_said(error)}); run `stepkeep db migrate`, or "
+            "grant this role USAGE on the schema"
+        )
     if isinstance(error, UNSTORABLE):
         return InvalidInput(f"PostgreSQL cannot store this value: {_said(error).partition(': ')[0]}")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):

@@ -10,6 +10,7 @@ import re
 from enum import StrEnum
 
 from stepkeep.errors import InvalidInput
+from stepkeep.store.postgres.namespace import DEFAULT
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 MAX_NAME_BYTES = 63
@@ -49,7 +50,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
 definition or the journal, and neither deletes a run: retention is for the owner."""
 
 
-def grants(role: str, part: Part, *, database: str, schema: str = "public") -> list[str]:
+def grants(role: str, part: Part, *, database: str, schema: str = DEFAULT) -> list[str]:
     """The statements that give a role the rights of this part, one after the other.
 
     >>> grants("app", Part.WORKER, database="shop")[0]
@@ -62,7 +63,7 @@ def grants(role: str, part: Part, *, database: str, schema: str = "public") -> l
         f"grant select on all tables in schema {where} to {name};",
     ]
     for right, tables in RIGHTS[part].items():
-        listed = ", ".join(table if schema == "public" else f"{where}.{table}" for table in tables)
+        listed = ", ".join(f"{where}.{table}" for table in tables)
         said.append(f"grant {right} on {listed} to {name};")
     return said
 

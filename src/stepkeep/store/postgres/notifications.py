@@ -18,9 +18,8 @@ from stepkeep.errors import StoreError
 from stepkeep.store.notifications import ANYTHING, CoalescingNotifier, decode, encode, within
 from stepkeep.store.postgres.connections import Connection, Pool, execute
 from stepkeep.store.postgres.failures import translated
+from stepkeep.store.postgres.write import Notice
 from stepkeep.store.protocol import Notification
-
-CHANNEL = "stepkeep"
 
 PROBE_SECONDS = 2.0
 """How long a notification to itself may take before notifications count as not working."""
@@ -36,25 +35,26 @@ log = logging.getLogger(__name__)
 
 
 class PostgresNotifier(CoalescingNotifier):
-    """The notifications of one store. It sends over pooled connections and listens on one outside the pool."""
+    """The notifications of one store. It sends over pooled connections and listens on one outside the pool. The channel
+    differs for each schema of a database."""
 
-    def __init__(self, pool: Pool, shown: str) -> None:
+    def __init__(self, pool: Pool, shown: str, channel: str) -> None:
         super().__init__()
-        self._pool, self._shown = pool, shown
+        self._pool, self._shown, self.channel = pool, shown, channel
         self._name = secrets.token_hex(6)
         self._probed = asyncio.Event()
         self._said = False
 
-    def text(self, notification: Notification) -> str | None:
-        """The payload that a commit takes along; None if there is nothing to say."""
-        return encode(self._name, notification) if notification.topics else None
+    def notice(self, notification: Notification) -> Notice:
+        """What a commit takes along."""
+        return self.channel, encode(self._name, notification) if notification.topics else None
 
     async def send(self, notification: Notification) -> None:
         await self._notify(encode(self._name, notification))
 
     async def _notify(self, said: str) -> None:
         # One round trip without a sync: a notification lost in a crash does no harm.
-        statement = f"begin; set local synchronous_commit = off; notify {CHANNEL}, '{said}'; commit"
+        statement = f"begin; set local synchronous_commit = off; notify {self.channel}, '{said}'; commit"
         async with self._pool.connection() as connection:
             await execute(connection, statement)
 
@@ -77,7 +77,7 @@ class PostgresNotifier(CoalescingNotifier):
         try:
             connection.add_termination_listener(lambda _: lost.set())
             with translated():
-                await connection.add_listener(CHANNEL, self._received)
+                await connection.add_listener(self.channel, self._received)
             if not await self._probe():
                 return False
             # Changes during the gap are found by a poll.

@@ -27,8 +27,18 @@ from stepkeep.store.postgres import columns, retention, schema
 from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
 from stepkeep.store.postgres.arrays import numbers as array_of
 from stepkeep.store.postgres.change import StartAgain, change
-from stepkeep.store.postgres.connections import ENGINE, Connection, Pool, commit, execute, fetch, read_options
+from stepkeep.store.postgres.connections import (
+    ENGINE,
+    SEARCH_PATH,
+    Connection,
+    Pool,
+    commit,
+    execute,
+    fetch,
+    read_options,
+)
 from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.namespace import DEFAULT, Namespace
 from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
@@ -73,7 +83,10 @@ _decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
 class PostgresStore:
-    """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it."""
+    """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it.
+
+    Its pools find tables in one schema alone. Connections of user code keep the search path of their role.
+    """
 
     parallel_commits = 3
     prefers_optimistic_claims = True
@@ -83,12 +96,15 @@ class PostgresStore:
         options = read_options(dsn)
         self.url = options.shown
         self.clock_offset = 0
-        self._engine = Pool(options, options.pool_size, ENGINE)
-        self._hasty = Pool(options, 1, {**ENGINE, "lock_timeout": HASTE})
-        self._readers = Pool(options, READERS, {})
+        self.namespace = options.namespace or Namespace(DEFAULT)
+        self._searches = options.namespace is None
+        found_in = {SEARCH_PATH: self.namespace.search_path}
+        self._engine = Pool(options, options.pool_size, ENGINE | found_in)
+        self._hasty = Pool(options, 1, ENGINE | found_in | {"lock_timeout": HASTE})
+        self._readers = Pool(options, READERS, found_in)
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
-        self.notifier = PostgresNotifier(self._readers, self.url)
+        self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -97,10 +113,21 @@ class PostgresStore:
         if not self._is_open:
             self._is_open = True
             try:
-                await self.status()
+                if not (await self.status()).applied and self._searches:
+                    await self._locate()
             except BaseException:
                 await self.close()
                 raise
+
+    async def _locate(self) -> None:
+        """Use the tables of an older version, if there are any, where that made them."""
+        async with self._looking() as connection:
+            found = await schema.locate(connection, self.namespace, self.url)
+        if found != self.namespace:
+            self.namespace, self.notifier.channel = found, found.channel
+            for pool in (self._engine, self._hasty, self._readers):
+                await pool.search_in(found)
+            await self.status()
 
     async def close(self) -> None:
         await self.notifier.close()
@@ -109,18 +136,20 @@ class PostgresStore:
             await pool.close()
 
     async def migrate(self) -> SchemaStatus:
+        found = await self.status()
         async with self._live(self._readers).connection() as connection:
-            await schema.migrate(connection, self.url)
-            await schema.maintain(connection)
+            if found.pending:
+                await schema.migrate(connection, self.namespace, found)
+            await schema.maintain(connection, self.namespace)
         return await self.status()
 
     async def maintain(self) -> Maintenance:
         async with self._live(self._readers).connection() as connection:
-            return await schema.maintain(connection)
+            return await schema.maintain(connection, self.namespace)
 
     async def status(self) -> SchemaStatus:
         async with self._looking() as connection:
-            return await schema.status(connection, self.url)
+            return await schema.status(connection, self.namespace, self.url)
 
     async def now(self) -> int:
         [now] = await self._read(lambda row: int(row[0]), SQL.read_clock, self.clock_offset)
@@ -148,12 +177,13 @@ class PostgresStore:
         in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
         pool = self._hasty if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
-            now = await record(connection, what, known, self.clock_offset, self.notifier.text(sent))
+            now = await record(connection, what, known, self.clock_offset, self.notifier.notice(sent))
         self.notifier.publish(notification, sent)
         return now
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        return notify_after_commit(open_transaction(self._live(self._users), lambda: self.clock_offset), self.notifier)
+        opened = open_transaction(self._live(self._users), lambda: self.clock_offset, self.namespace)
+        return notify_after_commit(opened, self.notifier)
 
     async def renew(self, leases: Sequence[Lease]) -> list[Renewed]:
         ordered = sorted(

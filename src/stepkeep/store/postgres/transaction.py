@@ -1,7 +1,8 @@
 """A transaction with user code, on a connection of its own.
 
 The user's writes and the decision about their step are committed together or not at all (promise 4). The user's
-statements are planned as usual: the engine's planner settings hold only while `change` runs.
+statements are planned as usual and find the user's tables: the engine's planner settings and its search path hold
+only while `change` runs.
 """
 
 from __future__ import annotations
@@ -11,19 +12,21 @@ from contextlib import asynccontextmanager
 
 from stepkeep.errors import Contended
 from stepkeep.store.postgres.change import StartAgain, change
-from stepkeep.store.postgres.connections import PLANNER, Connection, Pool, execute, fetch
+from stepkeep.store.postgres.connections import PLANNER, SEARCH_PATH, Connection, Pool, execute, fetch
 from stepkeep.store.postgres.failures import translated
+from stepkeep.store.postgres.namespace import Namespace
 from stepkeep.store.protocol import Decide, Want
 
-BORROW = "select " + ", ".join(f"current_setting('{name}')" for name in PLANNER)
-SETTLE = "select " + ", ".join(f"set_config('{name}', ${place}, true)" for place, name in enumerate(PLANNER, 1))
+BORROWED = (*PLANNER, SEARCH_PATH)
+BORROW = "select " + ", ".join(f"current_setting('{name}')" for name in BORROWED)
+SETTLE = "select " + ", ".join(f"set_config('{name}', ${place}, true)" for place, name in enumerate(BORROWED, 1))
 
 
 class PostgresTransaction:
     """The transaction as user code and the operations see it."""
 
-    def __init__(self, connection: Connection, clock_offset: Callable[[], int]) -> None:
-        self._connection, self._clock_offset = connection, clock_offset
+    def __init__(self, connection: Connection, clock_offset: Callable[[], int], namespace: Namespace) -> None:
+        self._connection, self._clock_offset, self._namespace = connection, clock_offset, namespace
 
     @property
     def connection(self) -> Connection:
@@ -40,7 +43,7 @@ class PostgresTransaction:
         with translated():
             await savepoint.start()
         try:
-            await fetch(self._connection, SETTLE, *PLANNER.values())
+            await fetch(self._connection, SETTLE, *PLANNER.values(), self._namespace.search_path)
             await change(self._connection, self._clock_offset(), wants, decide, None)
             await fetch(self._connection, SETTLE, *before)
         except BaseException as error:
@@ -55,14 +58,16 @@ class PostgresTransaction:
 
 
 @asynccontextmanager
-async def open_transaction(pool: Pool, clock_offset: Callable[[], int]) -> AsyncIterator[PostgresTransaction]:
+async def open_transaction(
+    pool: Pool, clock_offset: Callable[[], int], namespace: Namespace
+) -> AsyncIterator[PostgresTransaction]:
     async with pool.connection() as connection:
         outer = connection.transaction(isolation="read_committed", readonly=False)
         with translated():
             await outer.start()
             await connection.execute("set local synchronous_commit = on")
         try:
-            yield PostgresTransaction(connection, clock_offset)
+            yield PostgresTransaction(connection, clock_offset, namespace)
             # A failed statement whose error the user ignored would turn COMMIT into ROLLBACK.
             await execute(connection, "select")
         except BaseException:

@@ -5,6 +5,8 @@ Values only become columns here. A row that is not as the basis says raises, and
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
@@ -18,6 +20,11 @@ from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")
 
+Notice: TypeAlias = tuple[str, str | None]
+"""What to send with a commit: a channel and a payload. Without a payload nothing is sent."""
+
+SILENT: Notice = ("", None)
+
 
 async def write(connection: Connection, what: Write) -> None:
     """Write everything, in an order that respects foreign keys."""
@@ -30,16 +37,16 @@ async def write(connection: Connection, what: Write) -> None:
     await _write_rest(connection, what)
 
 
-async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, hint: str | None) -> int:
+async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, notice: Notice) -> int:
     """Write a decision whose rows are not locked; returns the clock. A tenant's runs are locked first, in id order."""
     now = known.now
     if what.has_hot_rows:
         what.runs.sort(key=lambda change: lock_order((change.run.tenant, change.run.id)))
-        now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset, hint=hint)
+        now = await _write_hot(connection, what, is_sure=False, clock_offset=clock_offset, notice=notice)
     if what.released_keys:
         await _release_keys(connection, what)
     if what.new_runs:
-        now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, hint)
+        now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, notice)
     await _write_rest(connection, what)
     return now
 
@@ -61,7 +68,7 @@ async def _write_rest(connection: Connection, what: Write) -> None:
 
 
 async def _write_hot(
-    connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0, hint: str | None = None
+    connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0, notice: Notice = SILENT
 ) -> int:
     runs = steps = now = 0
     statement = SQL.write_moves if what.only_moves else SQL.write_hot
@@ -75,7 +82,7 @@ async def _write_hot(
                 attempt_rows(mine.attempts, parcel),
                 columns.entry_numbers(mine.entries, parcel),
             )
-        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), hint)
+        asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), *notice)
         [(changed_runs, changed_steps, now, *_)] = await fetch(
             connection, statement, *_given(tenant, parcel), *rows, *asked
         )
@@ -122,7 +129,7 @@ async def _insert_runs(
     new: list[NewRun],
     not_before: int | None = None,
     clock_offset: int = 0,
-    hint: str | None = None,
+    notice: Notice = SILENT,
 ) -> int:
     now = 0
     for tenant in sorted({one.run.tenant for one in new}):
@@ -135,7 +142,7 @@ async def _insert_runs(
                 columns.step_numbers([step for one in mine for step in one.steps], parcel),
                 columns.entry_numbers([one.entry for one in mine], parcel),
             )
-        asked = (not_before, clock_offset, hint)
+        asked = (not_before, clock_offset, *notice)
         [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)
     if promises := [one.idempotency for one in new if one.idempotency is not None]:
         kept = [(one.tenant, one.operation, one.key, one.fingerprint) for one in promises]

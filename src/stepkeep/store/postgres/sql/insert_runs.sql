@@ -1,6 +1,6 @@
 -- Insert new runs with their details, all their steps and the first entry of their journal. The parameters are like
--- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. A
--- notification ($11) is sent with it.
+-- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. The
+-- notification $12, if there is one, is sent with it on the channel $11.
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
@@ -39,5 +39,5 @@ new_runs as (
     from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 22) as i
 )
-select now, stepkeep_met(now < $9::bigint), stepkeep_tell($11::text)
+select now, stepkeep_met(now < $9::bigint), case when $12::text is not null then pg_notify($11::text, $12::text) end
 from (select stepkeep_now() + $10::bigint as now offset 0) as clock

@@ -3,8 +3,8 @@
 --
 -- All rows are of one tenant, $2. The rows of a table are sent as one array of numbers, row after row. A number may
 -- refer to a run ($3), a word ($4) or a part of the bytes ($1); -1 means none. If the runs are not locked, $9
--- requires that each is found unchanged and that every overwritten lease is still valid. A notification ($13) is sent
--- with it.
+-- requires that each is found unchanged and that every overwritten lease is still valid. The
+-- notification $14, if there is one, is sent with it on the channel $13.
 with changed_runs as (
     update runs
     set state = changed.state, priority = changed.priority, seq = changed.seq, head = changed.head,
@@ -71,5 +71,5 @@ new_entries as (
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
 select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
-    stepkeep_tell($13::text)
+    case when $14::text is not null then pg_notify($13::text, $14::text) end
 from clock cross join (select count(*) as steps from changed_steps) as found

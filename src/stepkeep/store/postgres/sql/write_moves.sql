@@ -54,5 +54,5 @@ new_entries as (
     cross join generate_series(0, cardinality(n) - 1, 5) as i
 )
 select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
-    stepkeep_tell($13::text)
+    case when $14::text is not null then pg_notify($13::text, $14::text) end
 from clock cross join (select count(*) as steps from changed_steps) as found
