@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
+    from stepkeep.definition.secrets import secret
     from stepkeep.dialects.registry import load_file
     from stepkeep.engine import AsyncEngine, Result
     from stepkeep.errors import (
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
+    from stepkeep.worker.secrets import Secrets
 
 __version__ = "0.1.0"
 
@@ -74,6 +76,7 @@ _HOMES = {
     "Retry": "stepkeep.definition.handlers",
     "RunNotSucceeded": "stepkeep.errors",
     "RunState": "stepkeep.kernel.states",
+    "Secrets": "stepkeep.worker.secrets",
     "Started": "stepkeep.operations.start",
     "StepError": "stepkeep.worker.answers",
     "StepState": "stepkeep.kernel.states",
@@ -87,6 +90,7 @@ _HOMES = {
     "load_file": "stepkeep.dialects.registry",
     "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
+    "secret": "stepkeep.definition.secrets",
     "step": "stepkeep.definition.handlers",
     "wait_for": "stepkeep.worker.answers",
 }
@@ -114,6 +118,7 @@ __all__ = [
     "Retry",
     "RunNotSucceeded",
     "RunState",
+    "Secrets",
     "Started",
     "StepError",
     "StepState",
@@ -126,6 +131,7 @@ __all__ = [
     "lifespan",
     "load_file",
     "retry_in",
+    "secret",
     "step",
     "wait_for",
 ]

@@ -59,6 +59,7 @@ from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import Unstorable, encode
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan
 from stepkeep.worker.runtime import Runtime
+from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings as WorkerSettings
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ class AsyncEngine:
     Async handlers run on one event loop for the life of the engine: in a thread of its own, or with `loop="mine"` on
     the loop of the program. `lifespan` opens what they share (`ctx.shared`), once, before the first step.
 
-    `http`, `commands` and `process_memory_bytes` say what steps may do that this engine's own workers run. With
+    `http`, `commands` and `process_memory_bytes` say what steps may do that this engine's own workers run, and
+    `secrets` where those workers find the values of secrets: a mapping, a function, or a `Secrets`. With
     `wait_for_database`, opening waits for a server that does not answer yet, as a running worker does.
 
     An SQLite file is migrated when it is opened. A PostgreSQL database that lacks a migration is refused, unless
@@ -179,6 +181,7 @@ class AsyncEngine:
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
         process_memory_bytes: int | None = None,
+        secrets: Secrets | Given | None = None,
         wait_for_database: bool = False,
         auto_migrate: bool = False,
         lifespan: Lifespan | None = None,
@@ -186,7 +189,12 @@ class AsyncEngine:
     ) -> None:
         self._waits = arguments.flag("wait_for_database", wait_for_database)
         self._auto_migrate = arguments.flag("auto_migrate", auto_migrate)
-        policies = {"http": http, "commands": commands, "process_memory_bytes": process_memory_bytes}
+        policies = {
+            "http": http,
+            "commands": commands,
+            "process_memory_bytes": process_memory_bytes,
+            "secrets": None if secrets is None else as_secrets(secrets),
+        }
         self.policies = {name: value for name, value in policies.items() if value is not None}
         self._lifespan, self._loop = lifespan, loop
         handler_loop(Registry(), lifespan)

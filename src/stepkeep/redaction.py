@@ -16,6 +16,8 @@ UNREADABLE: Final = "(a malformed URL)"
 
 _SECRET_PARAMETERS: Final = ("password", "passwd", "passfile", "secret", "token", "key", "sslpassword", "sslkey")
 _SECRET_NAMES: Final = (*_SECRET_PARAMETERS, "auth", "cookie", "credential", "passphrase", "pwd")
+_REFERENCE: Final = re.compile(r"^[A-Za-z]{0,10} ?\$\{\{ secret\.[A-Za-z0-9_]+ \}\}$")
+"""A reference to a secret, perhaps behind a word such as Bearer: it hides nothing."""
 _SHORTEST_SECRET: Final = 6
 """Shorter values are left in texts: hiding every `1` or `true` would make an error unreadable and protect nothing."""
 
@@ -144,7 +146,7 @@ def hide_secrets(value: object) -> object:
     if isinstance(value, Mapping):
         return {
             name: HIDDEN
-            if isinstance(name, str) and _holds_secret(name) and isinstance(item, str)
+            if isinstance(name, str) and _holds_secret(name) and isinstance(item, str) and not _REFERENCE.search(item)
             else hide_secrets(item)
             for name, item in value.items()
         }

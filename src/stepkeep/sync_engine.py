@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
     from stepkeep.worker.pools.handler_loop import Lifespan
+    from stepkeep.worker.secrets import Given, Secrets
 
 T = TypeVar("T")
 GRACE_AT_EXIT_SECONDS = 5.0
@@ -53,6 +54,7 @@ class EngineOptions(TypedDict, total=False):
     http: HttpPolicy | None
     commands: CommandPolicy | None
     process_memory_bytes: int | None
+    secrets: Secrets | Given | None
     wait_for_database: bool
     auto_migrate: bool
     lifespan: Lifespan | None

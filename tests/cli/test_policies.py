@@ -99,6 +99,10 @@ def test_a_run_that_this_process_may_not_do_is_refused_and_not_waited_for(
         ["--command-memory", "1"],
         ["--process-memory", "1KiB"],
         ["--process-memory", "-1"],
+        ["--secrets-dir", "no/such/directory"],
+        ["--secrets-file", "no-such-file"],
+        ["--secrets-command", "unclosed 'quote"],
+        ["--secrets-command", " "],
     ],
 )
 @pytest.mark.parametrize("command", ["run", "worker"])
@@ -121,6 +125,7 @@ def test_without_options_steps_may_do_what_the_policies_allow_by_default() -> No
         "http": sk.HttpPolicy(),
         "commands": sk.CommandPolicy(),
         "process_memory_bytes": None,
+        "secrets": sk.Secrets(),
     }
     assert not sk.HttpPolicy().allow_internal
     assert sk.HttpPolicy().allow == ()

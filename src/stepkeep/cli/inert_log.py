@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import exception_text, inert_line, type_name
+from stepkeep.secret_values import KNOWN
 
 INDENT = "    "
 LONGEST_TRACEBACK = 200
@@ -28,7 +29,7 @@ class InertFormatter(logging.Formatter):
         record.message = _message(record) + (f" [{about}]" if about else "")
         if self.usesTime():
             record.asctime = self.formatTime(record, self.datefmt)
-        return "\n".join([inert_line(self.formatMessage(record)), *_trace(record)])
+        return KNOWN.hide("\n".join([inert_line(self.formatMessage(record)), *_trace(record)]))
 
 
 def _trace(record: logging.LogRecord) -> Iterator[str]:
@@ -56,7 +57,7 @@ class JsonFormatter(InertFormatter):
         trace = list(_trace(record))
         if trace:
             said["traceback"] = "\n".join(trace)
-        return msgspec.json.encode(said).decode()
+        return KNOWN.hide(msgspec.json.encode(said).decode())
 
 
 FORMATS = {

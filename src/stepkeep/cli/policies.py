@@ -6,7 +6,9 @@ It reads the options and decides nothing; the worker enforces them. It imports n
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, NamedTuple, ParamSpec
 
@@ -14,10 +16,12 @@ import typer
 
 from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput
+from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
+    from stepkeep.worker.secrets import Secrets
 
 P = ParamSpec("P")
 
@@ -103,6 +107,42 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         None,
     ),
+    "secrets_dir": (
+        Annotated[
+            str | None,
+            _option(
+                "--secrets-dir",
+                metavar="DIRECTORY",
+                envvar="STEPKEEP_SECRETS_DIR",
+                help="Read secrets from here: one file for each, with its name.",
+            ),
+        ],
+        None,
+    ),
+    "secrets_file": (
+        Annotated[
+            str | None,
+            _option(
+                "--secrets-file",
+                metavar="FILE",
+                envvar="STEPKEEP_SECRETS_FILE",
+                help="Read secrets from this file: lines NAME=value, or a JSON object.",
+            ),
+        ],
+        None,
+    ),
+    "secrets_command": (
+        Annotated[
+            str | None,
+            _option(
+                "--secrets-command",
+                metavar="COMMAND",
+                envvar="STEPKEEP_SECRETS_COMMAND",
+                help="Ask this program for secrets: called with a name, it prints the value.",
+            ),
+        ],
+        None,
+    ),
 }
 
 
@@ -120,6 +160,9 @@ class Policies(NamedTuple):
     command_private: bool = False
     no_commands: bool = False
     process_memory_bytes: str | None = None
+    secrets_dir: str | None = None
+    secrets_file: str | None = None
+    secrets_command: str | None = None
 
     def options(self) -> dict[str, Any]:
         """The same as engine values; raises InvalidInput."""
@@ -127,6 +170,7 @@ class Policies(NamedTuple):
             "http": self._http(),
             "commands": self._commands(),
             "process_memory_bytes": parse_size("--process-memory", self.process_memory_bytes),
+            "secrets": self._secrets(),
         }
 
     def _http(self) -> HttpPolicy:
@@ -138,6 +182,18 @@ class Policies(NamedTuple):
             allow=tuple(self.http_allow or ()),
             ports=tuple(self.http_port) if self.http_port else None,
         )
+
+    def _secrets(self) -> Secrets:
+        from stepkeep.worker.secrets import Secrets
+
+        for option, path, is_there in (
+            ("--secrets-dir", self.secrets_dir, os.path.isdir),
+            ("--secrets-file", self.secrets_file, os.path.isfile),
+        ):
+            if path and not is_there(path):
+                raise InvalidInput(f"{option}: there is no {inert_line(path, 200)}.")
+        command = _argv("--secrets-command", self.secrets_command) if self.secrets_command else None
+        return Secrets(directory=self.secrets_dir or None, file=self.secrets_file or None, command=command)
 
     def _commands(self) -> CommandPolicy:
         from stepkeep.worker.executors.command import CommandPolicy
@@ -171,6 +227,17 @@ def with_policies(
     shown.__signature__ = inspect.Signature([own[0], *(each.replace(kind=kind) for each in own[2:]), *added])
     shown.__name__, shown.__doc__ = function.__name__, function.__doc__
     return shown  # type: ignore[no-any-return]
+
+
+def _argv(option: str, text: str) -> tuple[str, ...]:
+    """A program and its arguments, split as a shell would; no shell runs."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError:
+        words = ()
+    if not words:
+        raise InvalidInput(f"{option} takes a program with its arguments, and quotes in pairs.")
+    return words
 
 
 def parse_size(option: str, text: str | None) -> int | None:

@@ -88,10 +88,13 @@ async def work_on(
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
     """Refuse to work on a run without its handlers: it would wait forever."""
+    from stepkeep.definition.secrets import secrets_among
     from stepkeep.kernel.definition import Agent, Command, Handler, Http
-    from stepkeep.kernel.states import STEP_TERMINAL
+    from stepkeep.kernel.states import STEP_TERMINAL, Phase
+    from stepkeep.worker.secrets import VARIABLE, SecretReader, Secrets
 
     missing: dict[str, None] = {}
+    secrets = SecretReader(engine.policies.get("secrets", Secrets()))
     closed = [
         kind
         for kind, policy in ((Command, "commands"), (Http, "http"))
@@ -101,6 +104,17 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
         executor = plan.at(step.no).executor
         if step.state in STEP_TERMINAL or executor is None:
             continue
+        planned = plan.at(step.no)
+        undo = planned.definition.undo
+        asked = planned.definition.capabilities
+        if planned.phase is Phase.UNDO and undo is not None and undo.capabilities is not None:
+            asked = undo.capabilities
+        absent = [name for name in secrets_among(asked) if not secrets.has(name)]
+        if absent:
+            raise InvalidInput(
+                f"step {planned.name} of run {run_id} reads the secret {absent[0]}, which is not here: "
+                f"set {VARIABLE}{absent[0]}, or give --secrets-dir, --secrets-file or --secrets-command."
+            )
         if isinstance(executor, tuple(closed)):
             raise InvalidInput(
                 f"step {plan.at(step.no).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."

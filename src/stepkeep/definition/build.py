@@ -13,6 +13,7 @@ import msgspec
 
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
     ApprovalBlock,
@@ -109,7 +110,9 @@ def _step(
         completion=kernel.Completion(completion.mode if completion else "auto"),
         completion_deadline=completion.deadline if completion else None,
         transactional=step.transactional or (spec is not None and spec.transactional),
-        capabilities=tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ())})),
+        capabilities=tuple(
+            sorted({*step.capabilities, *(spec.capabilities if spec else ()), *_secret_capabilities(step)})
+        ),
         queue=step.queue or (spec.queue if spec else ""),
         description=step.description,
         input_schema=msgspec.UNSET if step.input_schema is None else step.input_schema,
@@ -141,17 +144,33 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
         retry=_retry(block.retry, (hook.retry if hook else None) or kernel.HOOK_RETRY),
-        capabilities=_own_capabilities(block, hook),
+        capabilities=_own_capabilities(block, hook, step, spec),
         queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
     )
 
 
-def _own_capabilities(block: UndoBlock, hook: HandlerSpec | None) -> tuple[str, ...] | None:
-    """What the undo step requires of a worker by itself: as written, or as its handler declares."""
+def _own_capabilities(
+    block: UndoBlock, hook: HandlerSpec | None, step: StepBlock, spec: HandlerSpec | None
+) -> tuple[str, ...] | None:
+    """What the undo step requires of a worker by itself: as written, or as its handler declares, and its secrets."""
     declared = hook.capabilities if hook else ()
+    secrets = _secret_capabilities(block)
     if block.capabilities is None and not declared:
-        return None
-    return tuple(sorted({*(block.capabilities or ()), *declared}))
+        if secrets == _secret_capabilities(step):
+            return None
+        return tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ()), *secrets}))
+    return tuple(sorted({*(block.capabilities or ()), *declared, *secrets}))
+
+
+def _secret_capabilities(block: StepBlock | UndoBlock) -> list[str]:
+    """A step is claimed only by a worker that has the secrets it reads."""
+    command, http = block.command, block.http
+    texts = [
+        block.with_,
+        [] if command is None else [command.argv, command.env, command.cwd],
+        [] if http is None else [http.url, http.headers, http.body],
+    ]
+    return [secret_capability(name) for name in secrets_read(texts)]
 
 
 def _spec(block: StepBlock | UndoBlock, handlers: Registry | None) -> HandlerSpec | None:

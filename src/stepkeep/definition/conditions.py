@@ -45,11 +45,13 @@ def own_output_if_any(name: str) -> str:
 
 
 class Scopes(NamedTuple):
-    """Names by kind of expression: a condition may read states, a rule the result, a template outputs alone."""
+    """Names by kind of expression: a condition may read states, a rule the result, a template outputs alone, and inputs
+    also secrets."""
 
     condition: Scope
     rule: Scope
     template: Scope
+    inputs: Scope
 
 
 def scopes_of(
@@ -58,7 +60,7 @@ def scopes_of(
     """The scopes of a workflow with these steps and this declared input, all within one budget."""
     names, fields = frozenset(steps), None if input_fields is None else frozenset(input_fields)
 
-    def scope(step_fields: tuple[str, ...], *, output: bool = False) -> Scope:
+    def scope(step_fields: tuple[str, ...], *, output: bool = False, secrets: bool = False) -> Scope:
         return Scope(
             names,
             input_fields=fields,
@@ -66,12 +68,14 @@ def scopes_of(
             step_fields=step_fields,
             run_fields=RUN_FIELDS,
             budget=budget,
+            secrets=secrets,
         )
 
     return Scopes(
         condition=scope(("output", "state")),
         rule=scope(("output", "state"), output=True),
         template=scope(("output",)),
+        inputs=scope(("output",), secrets=True),
     )
 
 
@@ -132,16 +136,19 @@ class CompiledCondition:
 
 
 class CompiledTemplate:
-    """Inputs, arguments or outputs with expressions. `reads` names the steps whose outputs they read."""
+    """Inputs, arguments or outputs with expressions. `reads` names the steps whose outputs they read, `secrets` the
+    secrets."""
 
     def __init__(self, template: Template, definition: Definition) -> None:
         self._template, self._definition = template, definition
         self.reads: frozenset[str] = template.references
         self.reads_input: bool = template.uses_input
+        self.secrets: frozenset[str] = template.secrets
 
-    def render(self, view: ConditionView) -> Any:
+    def render(self, view: ConditionView, secrets: Mapping[str, str] | None = None) -> Any:
         """The value for this view; raises ExpressionError if an expression has none."""
-        return self._template.render(_context(view, self._definition, self.reads, reads_input=self.reads_input))
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        return self._template.render(context if secrets is None else {**context, "secret": secrets})
 
 
 def compile_condition(source: str, definition: Definition) -> CompiledCondition:
@@ -173,7 +180,7 @@ def compile_rule(source: str, definition: Definition, step: str, among: int = 1)
 
 def compile_inputs(inputs: Any, definition: Definition) -> CompiledTemplate:
     """Compile the inputs of a step, or the texts of its executor."""
-    return CompiledTemplate(compile_template(inputs, _scopes(definition).template), definition)
+    return CompiledTemplate(compile_template(inputs, _scopes(definition).inputs), definition)
 
 
 def render_output(
@@ -185,7 +192,7 @@ def render_output(
 ) -> Any:
     """The declared output of a run, from its input and the outputs of its steps."""
     view = ConditionView(run_id=run_id, input=given, outputs=outputs, states=states)
-    return compile_inputs(definition.output, definition).render(view)
+    return CompiledTemplate(compile_template(definition.output, _scopes(definition).template), definition).render(view)
 
 
 def _context(

@@ -15,6 +15,7 @@ from stepkeep.definition.document import nearest
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import MAX_PATTERN, MAX_PATTERN_PROGRAM, pattern_program
 from stepkeep.definition.findings import Finding, did_you_mean
+from stepkeep.definition.secrets import LONGEST_SECRET_NAME
 from stepkeep.definition.syntax_tree import Call, Constant, ListOf, Loop, MapOf, Name, Node, Select, children
 
 STEP_FIELDS: Final = ("output", "state", "error")
@@ -36,8 +37,9 @@ class Scope:
     """The names that exist where an expression stands.
 
     `input_fields` are the declared fields of the run's input (None: not declared, so anything goes); `output` is
-    whether there is a result to judge, as in validation rules. `budget` bounds what is compiled in this scope and in
-    those that share it. `compiled` keeps what was compiled, by its source: equal texts are compiled once.
+    whether there is a result to judge, as in validation rules; `secrets` whether secrets may stand here. `budget`
+    bounds what is compiled in this scope and in those that share it. `compiled` keeps what was compiled, by its
+    source: equal texts are compiled once.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Scope:
         step_fields: Iterable[str] = STEP_FIELDS,
         run_fields: Iterable[str] = RUN_FIELDS,
         budget: ExpressionBudget | None = None,
+        secrets: bool = False,
     ) -> None:
         self.budget = budget
         self.compiled: dict[str, Any] = {}
@@ -56,7 +59,8 @@ class Scope:
         self.input_fields = None if input_fields is None else frozenset(input_fields)
         self.step_fields = tuple(step_fields)
         self.run_fields = tuple(run_fields)
-        self.variables = tuple(name for name in ("input", "steps", "run", "output") if output or name != "output")
+        left_out = {"output": not output, "secret": not secrets}
+        self.variables = tuple(name for name in ("input", "steps", "run", "output", "secret") if not left_out.get(name))
         self.by_identifier: dict[str, list[str]] = defaultdict(list)
         for name in sorted(self.steps):
             self.by_identifier[re.sub("[-.]", "_", name)].append(name)
@@ -114,6 +118,8 @@ def resolve(tree: Node, source: str, scope: Scope) -> Resolved:
     chain = _chain(tree)
     plain = isinstance(chain.root, Name) and not chain.tested and not resolver.findings
     path = resolver.static_path(chain) if plain else None
+    if path is None and "secret" in resolver.tree:
+        resolver.refuse_computed_secret(tree)
     return Resolved(
         reads=frozenset(resolver.reads),
         roots=frozenset(resolver.tree),
@@ -187,6 +193,11 @@ class _Resolver:
             keys[0] = self.spellings[str(keys[0])]
         return StaticPath(chain.root.name, tuple(keys))
 
+    def refuse_computed_secret(self, tree: Node) -> None:
+        """A value that is computed from a secret could not be recognised, and so not be hidden."""
+        hint = 'Write it as it is, with text around it: "Bearer ${{ secret.NAME }}".'
+        self._find(tree.at, "A secret stands alone in its `${{ }}`: nothing is computed with it.", hint)
+
     def _find(self, at: int, message: str, hint: str = "") -> None:
         if at not in self.misread and len(self.findings) < MAX_FINDINGS:
             self.findings.append(Finding((), message, hint, inside=at))
@@ -225,11 +236,17 @@ class _Resolver:
                 self._step(root, parts)
             case "run":
                 self._run(root, parts)
+            case "secret":
+                self._secret(root, parts)
         self._note(name, [part.key for part in parts])
 
     def _unknown_name(self, root: Name, name: str) -> None:
         if name == "output":
             self._find(root.at, "There is no `output` here.", "Only rules that judge a result can look at it.")
+            return
+        if name == "secret":
+            said = "A secret cannot be read here: what is evaluated here is stored, or decides what is."
+            self._find(root.at, said, "Only inputs, arguments, variables, headers, bodies and URLs of steps read one.")
             return
         hint = did_you_mean(name, self.scope.variables) or f"There are {_listed(self.scope.variables)}."
         if name in self.scope.by_identifier or name in self.scope.steps:
@@ -254,6 +271,12 @@ class _Resolver:
         elif parts[0].key not in fields:
             hint = did_you_mean(str(parts[0].key), fields) or f"It has {_listed(fields)}."
             self._find(parts[0].at, f"A run has no `{parts[0].key}`.", hint)
+
+    def _secret(self, root: Name, parts: tuple[_Part, ...]) -> None:
+        name = parts[0].key if len(parts) == 1 else None
+        if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name) or len(name) > LONGEST_SECRET_NAME:
+            said = f"A secret has one name of letters, digits and _, at most {LONGEST_SECRET_NAME} characters."
+            self._find(root.at, said, "Write secret.NAME, as in secret.API_TOKEN.")
 
     def _step(self, root: Name, parts: tuple[_Part, ...]) -> None:
         if not parts or not isinstance(parts[0].key, str):

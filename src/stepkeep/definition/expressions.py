@@ -360,13 +360,17 @@ def _kind(value: Any) -> str:
 class Template:
     """A value with expressions. Each rendering is a new value; no two share a list or a mapping."""
 
-    __slots__ = ("_root", "expressions", "reads", "references", "uses_input", "uses_run")
+    __slots__ = ("_root", "expressions", "reads", "references", "secrets", "uses_input", "uses_run")
 
     def __init__(self, root: _Piece, expressions: tuple[Expression, ...]) -> None:
         self._root = _apart(root, _overlapping(expressions))
         self.expressions: Final = expressions
         self.reads: Final = frozenset(read for expression in expressions for read in expression.reads)
         self.references: Final = frozenset(name for expression in expressions for name in expression.references)
+        self.secrets: Final = frozenset(
+            str(one.path.keys[0]) for one in expressions if one.path is not None and one.path.root == "secret"
+        )
+        """The names of the secrets it reads."""
         self.uses_input: Final = any(expression.uses_input for expression in expressions)
         self.uses_run: Final = any(expression.uses_run for expression in expressions)
 

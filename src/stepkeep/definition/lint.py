@@ -12,6 +12,7 @@ from itertools import islice
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
 from stepkeep.definition.graph import Ancestry
+from stepkeep.definition.literal_secrets import literal_secrets
 from stepkeep.definition.written import WorkflowBlock
 from stepkeep.kernel.definition import Definition, Effect, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
@@ -35,6 +36,7 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_nothing_to_take_back(definition),
         *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
+        *_literal_secrets(written),
     ]
 
 
@@ -172,6 +174,12 @@ def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
         said = f"If the condition of step `{name}` is false, {names}{more} are skipped too, and the run still succeeds."
         hint = f"Depend on `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
         yield Finding(_at(number, "if"), said, hint, key=True)
+
+
+def _literal_secrets(written: WorkflowBlock) -> Iterator[Finding]:
+    """No guideline of the seed: a secret in a definition is stored for ever."""
+    for number, step in enumerate(written.steps):
+        yield from literal_secrets(step, _at(number))
 
 
 def _reached_from(name: str, requiring: Mapping[str, Sequence[str]]) -> list[str]:

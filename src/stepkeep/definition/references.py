@@ -60,12 +60,12 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
 
     if step.if_ is not None:
         yield from _truth(step.if_, (*path, "if"), scopes.condition, who, earlier)
-    yield from _work(step, path, scopes.template, who, earlier)
+    yield from _work(step, path, scopes.inputs, who, earlier)
     for key, rules in (("rules", step.rules), ("validate", step.validate_)):
         for number, rule in enumerate(rules):
             yield from _truth(rule.check, (*path, key, number, "check"), scopes.rule, who, earlier_or_own)
     if step.undo is not None:
-        yield from _work(step.undo, (*path, "undo"), scopes.template, f"The undo of `{step.name}`", earlier_or_own)
+        yield from _work(step.undo, (*path, "undo"), scopes.inputs, f"The undo of `{step.name}`", earlier_or_own)
 
 
 def _work(block: StepBlock | UndoBlock, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:

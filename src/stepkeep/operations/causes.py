@@ -21,6 +21,7 @@ class Why(StrEnum):
     NO_HANDLER = "no_handler"
     FORBIDDEN = "forbidden"
     NO_CAPABILITY = "no_capability"
+    NO_SECRET = "no_secret"  # noqa: S105 - a word
     NO_QUEUE = "no_queue"
     DEAD_WORKER = "dead_worker"
     FULL = "full"

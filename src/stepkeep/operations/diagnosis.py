@@ -50,7 +50,7 @@ async def read_staff(store: Store, tenant: str) -> Staff:
     return Staff(known_workers(rows, reports), former, dict(queues), now)
 
 
-UNSERVED = frozenset({Why.NO_WORKER, Why.NO_HANDLER, Why.FORBIDDEN, Why.NO_CAPABILITY, Why.NO_QUEUE})
+UNSERVED = frozenset({Why.NO_WORKER, Why.NO_HANDLER, Why.FORBIDDEN, Why.NO_CAPABILITY, Why.NO_SECRET, Why.NO_QUEUE})
 
 
 async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> list[str]:

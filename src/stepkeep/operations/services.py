@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from stepkeep.definition.secrets import CAPABILITY, secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
@@ -22,7 +23,8 @@ LIVE = frozenset({WorkerState.IDLE, WorkerState.BUSY})
 
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
-    None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given."""
+    None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
+    are names, None if it may have any but those in `lacking_secrets`."""
 
     handlers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
@@ -37,6 +39,11 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str = ""
     pid: int = 0
     version: str = ""
+    secrets: tuple[str, ...] | None = ()
+    lacking_secrets: tuple[str, ...] = ()
+
+    def has_secret(self, name: str) -> bool:
+        return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
 
     def has_room_for(self, spec: QueueSpec) -> bool:
         return self.free > 0 and (spec.name in self.coroutines or spec.kind == "rules" or self.free_threads > 0)
@@ -48,6 +55,7 @@ class Lack(StrEnum):
     HANDLER = "handler"
     KIND = "kind"
     CAPABILITY = "capability"
+    SECRET = "secret"  # noqa: S105 - a word
     QUEUE = "queue"
 
 
@@ -75,8 +83,10 @@ class Known(msgspec.Struct, frozen=True):
             found += [] if spec.name in names else [Lack.HANDLER]
         elif spec.kind not in offer.kinds:
             found.append(Lack.KIND)
-        if not set(self.row.capabilities).issuperset(spec.capabilities):
+        if any(word not in self.row.capabilities for word in spec.capabilities if not word.startswith(CAPABILITY)):
             found.append(Lack.CAPABILITY)
+        if not all(map(offer.has_secret, secrets_among(spec.capabilities))):
+            found.append(Lack.SECRET)
         if offer.groups is not None and spec.group not in offer.groups and spec.kind != "rules":
             found.append(Lack.QUEUE)
         return tuple(found)

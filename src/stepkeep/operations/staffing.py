@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from stepkeep.definition.document import nearest
+from stepkeep.definition.secrets import CAPABILITY, secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
 from stepkeep.operations.services import Known, Lack, Service
@@ -49,6 +50,15 @@ def judge(
             return Why.FORBIDDEN, f"it needs {needs}, and no live worker may do that ({count})", start
         case Lack.CAPABILITY:
             return Why.NO_CAPABILITY, f"it needs {needs}, and no live worker has the capability ({count})", start
+        case Lack.SECRET:
+            missing = [
+                name
+                for name in secrets_among(spec.capabilities)
+                if not any(known.service is not None and known.service.has_secret(name) for known in live)
+            ]
+            lacked = listed(missing or list(secrets_among(spec.capabilities)))
+            said = f"it reads the secret {lacked}, which no live worker has ({count}); give it to a worker"
+            return Why.NO_SECRET, said, start
         case _:
             served = listed(
                 [f"{known.row.id} serves only {_groups(known.service)}" for known in live if known.service is not None]
@@ -75,7 +85,8 @@ def start_command(spec: QueueSpec | None, offers: Iterable[Service]) -> tuple[st
         ]
         apps = next((one.apps for one in has if one.apps), (MODULE,))
     code = tuple(word for app in apps for word in ("--app", app))
-    skills = tuple(word for skill in (spec.capabilities if spec else ()) for word in ("--capability", skill))
+    asked = [word for word in (spec.capabilities if spec else ()) if not word.startswith(CAPABILITY)]
+    skills = tuple(word for skill in asked for word in ("--capability", skill))
     group = ("--queue", spec.group) if spec is not None and spec.group else ()
     return ("worker", *code, *skills, *group)
 
@@ -89,7 +100,7 @@ def title(spec: QueueSpec) -> str:
             spec.kind, "any worker"
         )
     if spec.capabilities:
-        said += f" with {', '.join(spec.capabilities)}"
+        said += f" with {', '.join(word.replace(CAPABILITY, 'secret ') for word in spec.capabilities)}"
     return f"{said} in queue {spec.group}" if spec.group else said
 
 
@@ -157,6 +168,7 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
         Lack.HANDLER: Why.NO_HANDLER,
         Lack.KIND: Why.FORBIDDEN,
         Lack.CAPABILITY: Why.NO_CAPABILITY,
+        Lack.SECRET: Why.NO_SECRET,
         Lack.QUEUE: Why.NO_QUEUE,
     }[lacks[0]]
     steps = "1 step" if one.depth == 1 else f"{one.depth:,} steps"

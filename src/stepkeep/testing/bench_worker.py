@@ -28,10 +28,12 @@ from stepkeep.worker import results
 from stepkeep.worker.classify import BindingError, failure_of
 from stepkeep.worker.executor import Job
 from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.pools.handler_loop import Shared
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.runtime import Runtime
+from stepkeep.worker.secrets import SecretReader, Secrets
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.transactional import attempt_in_transaction
 
@@ -51,13 +53,14 @@ class BenchWorker:
         find: Callable[[Claim], Replacement | None],
         pass_time: PassTime,
         outside: bool,
+        secrets: Callable[[str], str],
     ) -> None:
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._find, self._pass_time, self._outside = find, pass_time, outside
         # Requests are made with `outside` only, mostly to a server of the test's own.
         self.shared = Shared("the workbench opens no lifespan; give it with workbench.share(name=value)")
         self._codes = PreparedSteps(registry, Settings(http=HttpPolicy(allow_internal=True)), self.shared)
-        self._inputs = Inputs(transactor.store)
+        self._inputs = Inputs(transactor.store, SecretReader(Secrets(values=secrets, environment=False)))
         self._runtime = Runtime()
         self._hand = _Hand()
         self._claimer: Claimer | None = None
@@ -243,12 +246,13 @@ class _Hand:
         except Exception as problem:  # noqa: BLE001 - whatever user code raises ends its attempt
             failed = results.outcome_of_exception(problem, job.context, job.cancelled, job.prepared.default_category)
             # A workbench keeps no evidence of attempts: the test sees the exception.
-            return failed.without_traceback() if isinstance(failed, results.FailedWithTraceback) else failed
+            failed = failed.without_traceback() if isinstance(failed, results.FailedWithTraceback) else failed
+            return without_secrets(failed, job)
         if isinstance(answer, Silence):
             return answer
         ours, category = job.prepared.spec is None, job.prepared.default_category
         outcome = results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
-        return results.check_output(outcome, job)
+        return without_secrets(results.check_output(outcome, job), job)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +65,7 @@ class Workbench:
     until it is moved. With one (`sqlite:///…`, `postgresql://…`) it works on that database, which should be the test's
     own, and the clock runs. `handlers` are those that steps find unless they are replaced; by default all that were
     registered with `@stepkeep.step`. With `outside`, commands and HTTP requests that are not replaced are really made.
+    `secrets` has the values of secrets; one that is not among them is `NAME-for-tests`. The environment is not read.
 
     >>> from stepkeep.testing import Workbench
     >>> order = '''
@@ -98,6 +99,7 @@ class Workbench:
         tenant: str = "default",
         actor: str = "tester",
         outside: bool = False,
+        secrets: Mapping[str, str] | None = None,
     ) -> None:
         # The store makes the folder when it opens: a workbench that is never entered leaves nothing behind.
         self._folder: Path | None = None
@@ -118,6 +120,7 @@ class Workbench:
             find=self._replacement,
             pass_time=self._pass_time,
             outside=outside,
+            secrets=lambda name: (secrets or {}).get(name, f"{name}-for-tests"),
         )
         self._by_handler: dict[str, Replacement] = {}
         self._by_step: dict[str, Replacement] = {}

@@ -16,11 +16,13 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Emitted
 from stepkeep.operations import validate
 from stepkeep.safe_text import type_name
+from stepkeep.secret_values import KNOWN
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.payloads import bound_emitted, encode
 from stepkeep.worker.statements import Statements
 
 logger = logging.getLogger("stepkeep.handler")
+logger.addFilter(KNOWN)
 
 _decode = msgspec.json.Decoder().decode
 

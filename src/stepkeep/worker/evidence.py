@@ -6,6 +6,7 @@ written, the attempt still counts. `Attempts` takes it from outcomes and writes 
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections import deque
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.definition.secrets import reference
 from stepkeep.errors import StoreError
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.redaction import hide_secrets, secrets_of, without
@@ -108,9 +110,12 @@ def _redacted(text: str) -> str:
 
 
 def _inputs(job: Job) -> dict[str, Any]:
-    """What the handler was given, if it is small; otherwise the beginning of it."""
+    """What the handler was given, if it is small; otherwise the beginning of it. Secrets are shown as references."""
     if job.prepared.is_rules or job.prepared.planned.executor is None:
         return {}
+    if job.prepared.needs_secrets:
+        job = copy.copy(job)
+        job.secrets = {name: reference(name) for name in job.prepared.needs_secrets}
     try:
         encoded = _encode(hide_secrets(job.prepared.render(job)))
     except Exception as problem:  # noqa: BLE001 - inputs that cannot be rendered are why the attempt failed

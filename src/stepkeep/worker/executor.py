@@ -116,8 +116,10 @@ class Prepared(Protocol):
     needs_details: bool
     needs_outputs: tuple[tuple[str, int], ...]
     needs_states: bool
+    needs_secrets: frozenset[str]
+    """The names of the secrets that an attempt reads."""
     needs_anything: bool
-    """Whether any of the three above must be loaded before an attempt."""
+    """Whether any of the four above must be loaded before an attempt."""
     runs_alone: bool
     """No other step of the same run ever runs at the same time."""
     default_category: Category
@@ -147,7 +149,7 @@ class Job(msgspec.Struct, eq=False):
     what its handler returned, while its rules are evaluated. `waiter` awaits its outcome besides the loop. `handle` is
     what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
-    `evidence` is why it failed, as JSON, until it is written.
+    `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
     """
 
     claim: Claim
@@ -160,6 +162,7 @@ class Job(msgspec.Struct, eq=False):
     details: Details | None = None
     outputs: Mapping[str, bytes | None] = {}
     states: Mapping[str, StepState] = {}
+    secrets: Mapping[str, str] | None = None
     context: Context | None = None
     completion_token: str | None = None
     connection: Any = None

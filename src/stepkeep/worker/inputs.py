@@ -1,4 +1,4 @@
-"""Reads what jobs need before they run: details of the run, outputs of earlier steps, states for rules.
+"""Reads what jobs need before they run: details of the run, outputs of earlier steps, states for rules, secrets.
 
 A whole batch is read in one or two reads, and only what its steps ask for. Immutable data is kept in small caches, so
 that the next step of the same run mostly needs no read. Of outputs, only those are cached that some step was seen to
@@ -18,6 +18,7 @@ from stepkeep.store.protocol import RunKey, Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
 from stepkeep.worker.forks import end_copy
+from stepkeep.worker.secrets import SecretReader
 
 BUDGET = 16 * 1024 * 1024
 FETCH_SECONDS = 30.0
@@ -28,8 +29,8 @@ OutputKey = tuple[str, str, int]
 class Inputs:
     """Reads data for jobs, and caches it."""
 
-    def __init__(self, store: Store, *, budget: int = BUDGET) -> None:
-        self._store = store
+    def __init__(self, store: Store, secrets: SecretReader, *, budget: int = BUDGET) -> None:
+        self._store, self._secrets = store, secrets
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
@@ -57,7 +58,10 @@ class Inputs:
         self._outputs.put((claim.tenant, claim.run_id, claim.step.no), (output,), len(output or b""))
 
     async def load(self, jobs: Sequence[Job]) -> None:
-        """Read what these jobs lack, and fill them."""
+        """Read what these jobs lack, and fill them. Raises MissingSecret."""
+        for job in jobs:
+            if job.prepared.needs_secrets:
+                job.secrets = await self._secrets.read(job.prepared.needs_secrets)
         runs = {
             key: None
             for job in jobs
@@ -95,7 +99,7 @@ class Inputs:
 
     def _fill(self, job: Job) -> bool:
         prepared = job.prepared
-        if prepared.needs_states:
+        if prepared.needs_states or (prepared.needs_secrets and job.secrets is None):
             return False
         if prepared.needs_details and job.details is None:
             job.details = self._details.get((job.claim.tenant, job.claim.run_id))

@@ -43,6 +43,7 @@ from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
+from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.shared import Shared, Signals
 
@@ -98,9 +99,10 @@ class Worker:
     """One worker process (or one inside yours).
 
     `concurrency` limits the attempts it holds, `threads` those of them that are no coroutines. `queues` names the
-    groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code that
-    it was given, for `explain`. `lifespan` opens what handlers share; with `loop="mine"` they run on the loop that runs
-    the worker. With `only_run`, it executes the steps of that run and of no other.
+    groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code
+    that it was given, for `explain`. `secrets` tells where it finds the values of secrets. `lifespan` opens what
+    handlers share; with `loop="mine"` they run on the loop that runs the worker. With `only_run`, it executes the
+    steps of that run and of no other.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -120,6 +122,7 @@ class Worker:
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
         process_memory_bytes: int | None = None,
+        secrets: Secrets | Given | None = None,
         settings: Settings | None = None,
         runtime: Runtime | None = None,
         runner: HandlerRunner | None = None,
@@ -130,7 +133,12 @@ class Worker:
         only_run: str | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
-        policies = {"http": http, "commands": commands, "process_memory_bytes": process_memory_bytes}
+        policies = {
+            "http": http,
+            "commands": commands,
+            "process_memory_bytes": process_memory_bytes,
+            "secrets": None if secrets is None else as_secrets(secrets),
+        }
         given = {name: value for name, value in (asked | policies).items() if value is not None}
         self._settings = replace(settings or Settings(), **given)
         if self._settings.pool < 1:
@@ -464,6 +472,8 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
             version=_version(),
+            secrets=self._held.secrets.offered(),
+            lacking_secrets=self._held.secrets.lacking(),
         )
 
     async def _read_queues(self) -> None:
@@ -483,6 +493,7 @@ class Worker:
             groups=self._groups,
             settings=self._settings,
             unable=self._runner.unable,
+            has_secret=self._held.secrets.has,
         )
         if slots.queues.blocking:
             self._has_blocking.set()

@@ -80,7 +80,8 @@ class PreparedStep:
             or spec.signature.takes_context
             or (takes_inputs and self._inputs.reads_run)
         )
-        self.needs_anything = self.needs_details or bool(self.needs_outputs)
+        self.needs_secrets = self._executor.secrets | (self._inputs.secrets if takes_inputs else frozenset())
+        self.needs_anything = self.needs_details or bool(self.needs_outputs) or bool(self.needs_secrets)
         self.runs_alone = runs_alone
         self._upstream: tuple[str, ...] | None = None
 
@@ -111,6 +112,7 @@ class PreparedRules:
     checks_inputs = False
     output_shape: Shape | None = None
     default_category: Category = Category.UNKNOWN
+    needs_secrets: frozenset[str] = frozenset()
     spec: HandlerSpec | None = None
 
     def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:

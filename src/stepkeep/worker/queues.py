@@ -6,12 +6,13 @@ only from queues that it can serve. A queue also tells, before a claim, whether 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.secrets import CAPABILITY
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.worker.executor import PoolKind
 from stepkeep.worker.executors.python import POOLS
@@ -49,17 +50,22 @@ def served_queues(
     groups: frozenset[str] | None,
     settings: Settings,
     unable: frozenset[PoolKind] = frozenset(),
+    has_secret: Callable[[str], bool] = lambda name: True,
 ) -> Served:
     """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
 
-    `unable` names the pools that cannot run handlers now.
+    `unable` names the pools that cannot run handlers now; `has_secret` tells whether this worker has a secret.
     """
+
+    def can(word: str) -> bool:
+        return has_secret(word.removeprefix(CAPABILITY)) if word.startswith(CAPABILITY) else word in capabilities
+
     served = {
         number: _is_async(spec, registry)
         for number, spec in known
         if _can_run(spec, registry, settings)
         and (not unable or _pool(spec, registry) not in unable)
-        and capabilities.issuperset(spec.capabilities)
+        and all(map(can, spec.capabilities))
         and (groups is None or spec.group in groups or spec.kind == "rules")
     }
     if settings.pool == settings.concurrency:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.worker.executor import Job, Pool, PoolKind
+from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.pools.handler_loop import HandlerLoop
 from stepkeep.worker.pools.loop import LoopPool
 from stepkeep.worker.pools.processes import ProcessPool
@@ -121,7 +122,9 @@ class PooledRunner:
     def _note(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
         """Called from any thread. The append comes before the check of the flag, so that no job is left behind."""
         # Here and not in `_collect`: a large output must not delay the worker's loop.
-        self._done.extend([one if one[0].prepared.output_shape is None else _checked(*one) for one in ended])
+        self._done.extend(
+            [one if one[0].prepared.output_shape is None and not one[0].secrets else _checked(*one) for one in ended]
+        )
         if not self._signalled and self._engine is not None:
             self._signalled = True
             # The worker has ended before this handler.
@@ -143,7 +146,7 @@ class PooledRunner:
 
 
 def _checked(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:
-    return job, check_output(outcome, job)
+    return job, without_secrets(check_output(outcome, job), job)
 
 
 def _signed(job: Job, outcome: Outcome) -> tuple[Job, Outcome]:

@@ -22,6 +22,7 @@ from stepkeep.worker.executor import Job
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.secrets import MissingSecret
 from stepkeep.worker.shared import Shared
 from stepkeep.worker.transactional import attempt_in_transaction
 
@@ -47,7 +48,7 @@ class Running:
     ) -> None:
         self._shared, self._prepared, self._lanes = shared, prepared, lanes
         self._report, self._answered = report, answered
-        self.inputs = Inputs(shared.transactor.store)
+        self.inputs = Inputs(shared.transactor.store, shared.secrets)
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:
@@ -118,7 +119,11 @@ class Running:
     def _begin(self, jobs: list[Job]) -> None:
         lacking = self.inputs.fill(jobs)
         if lacking:
-            self._shared.spawn(self._load(lacking))
+            # A secret may take seconds to read, and no other job waits for it.
+            apart = [job for job in lacking if job.prepared.needs_secrets]
+            together = [job for job in lacking if not job.prepared.needs_secrets]
+            for batch in (*([job] for job in apart), *([together] if together else [])):
+                self._shared.spawn(self._load(batch))
             absent = set(lacking)
             jobs = [job for job in jobs if job not in absent]
         self._start(jobs)
@@ -133,12 +138,23 @@ class Running:
                 self._shared.outage.met(problem)
                 await self._shared.outage.pause(tries)
                 tries += 1
+            except MissingSecret as problem:
+                self._hand_back(jobs, problem)
+                return
             except Exception as problem:  # noqa: BLE001 - a row that cannot be read fails its step, its neighbours run
                 await self._load_apart(jobs, problem)
                 return
             else:
                 self._start(self._still_held(jobs))
                 return
+
+    def _hand_back(self, jobs: list[Job], problem: MissingSecret) -> None:
+        """A secret that is not here is no fault of the run: other workers may have it. Nothing is counted."""
+        # First, so that this worker does not claim the same step again.
+        self._shared.signals.ability_changed()
+        for job in jobs:
+            log.warning("%s is handed back: %s", job.title, problem)
+            self._report(job, Released())
 
     def _still_held(self, jobs: list[Job]) -> list[Job]:
         return [job for job in jobs if job in self._shared.leases and not job.reported]

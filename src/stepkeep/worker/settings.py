@@ -11,6 +11,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.payloads import MAX_RESULT
+from stepkeep.worker.secrets import Secrets
 
 MOST_PLACES = 1_000_000
 LEAST_PROCESS_MEMORY = 64 * 1024 * 1024
@@ -54,9 +55,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     process_memory_bytes: int | None = None
     commands: CommandPolicy = CommandPolicy()
     http: HttpPolicy = HttpPolicy()
+    secrets: Secrets = Secrets()
 
     def __post_init__(self) -> None:
-        for name, kind in (("http", HttpPolicy), ("commands", CommandPolicy)):
+        for name, kind in (("http", HttpPolicy), ("commands", CommandPolicy), ("secrets", Secrets)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidInput(
                     f"`{name}` takes a stepkeep.{kind.__name__}, and not {type(getattr(self, name)).__name__}."

@@ -22,6 +22,7 @@ from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.runner import HandlerRunner
 from stepkeep.worker.runtime import Runtime
+from stepkeep.worker.secrets import SecretReader
 from stepkeep.worker.settings import Settings
 
 log = logging.getLogger("stepkeep.worker")
@@ -60,6 +61,7 @@ class Shared:
     ) -> None:
         self.transactor, self.runner, self.membership = transactor, runner, membership
         self.settings, self.runtime, self.outage, self.signals = settings, runtime, outage, signals
+        self.secrets = SecretReader(settings.secrets, runtime.monotonic)
         self.leases = Leases(settings.lease_us)
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()

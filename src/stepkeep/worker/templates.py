@@ -23,14 +23,17 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Template(Protocol):
-    """A value to be rendered. `steps` names the steps whose outputs it reads; `reads_run` tells that it needs the
-    run's input."""
+    """A value to be rendered. `steps` names the steps whose outputs it reads, `secrets` the secrets; `reads_run` tells
+    that it needs the run's input."""
 
     @property
     def steps(self) -> tuple[str, ...]: ...
 
     @property
     def reads_run(self) -> bool: ...
+
+    @property
+    def secrets(self) -> frozenset[str]: ...
 
     def render(self, job: Job) -> Any: ...
 
@@ -39,6 +42,7 @@ class Constant:
     """An immutable value without expressions: null, text, a number, true or false."""
 
     steps: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
     reads_run = False
 
     def __init__(self, value: Any) -> None:
@@ -52,6 +56,7 @@ class ConstantJson:
     """A list or a mapping without expressions, decoded for each attempt."""
 
     steps: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
     reads_run = False
 
     def __init__(self, encoded: bytes) -> None:
@@ -65,6 +70,7 @@ class ConstantExecutor:
     """An executor whose texts hold no expressions; headers, variables and body are copied for each attempt."""
 
     steps: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
     reads_run = False
 
     def __init__(self, executor: Executor) -> None:
@@ -78,6 +84,7 @@ class WholeInput:
     """The input of the run."""
 
     steps: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
     reads_run = True
 
     def render(self, job: Job) -> Any:
@@ -90,10 +97,10 @@ class Rendered:
     def __init__(self, value: Any, plan: Plan) -> None:
         self._compiled = compile_inputs(value, plan.definition)
         self.steps = tuple(sorted(self._compiled.reads))
-        self.reads_run = self._compiled.reads_input
+        self.reads_run, self.secrets = self._compiled.reads_input, self._compiled.secrets
 
     def render(self, job: Job) -> Any:
-        return self._compiled.render(job.view())
+        return self._compiled.render(job.view(), job.secrets)
 
 
 class RenderedExecutor:
@@ -103,6 +110,7 @@ class RenderedExecutor:
         self._kind = type(executor)
         self._template = Rendered(_fields(executor), plan)
         self.steps, self.reads_run = self._template.steps, self._template.reads_run
+        self.secrets = self._template.secrets
 
     def render(self, job: Job) -> Executor:
         fields = self._template.render(job)

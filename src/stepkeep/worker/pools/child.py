@@ -28,6 +28,7 @@ from stepkeep.definition.apps import load_app
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Stopped, TimedOut, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
+from stepkeep.secret_values import KNOWN
 from stepkeep.worker import results
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError
@@ -58,6 +59,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     converts: bool = False
     """Whether arguments are converted to the types of the parameters."""
     title: str = "a handler"
+    secrets: dict[str, str] = {}
+    """The values that the log of the process hides."""
     number: int = 0
     """The number that the answer must carry; an answer with another number is dropped."""
 
@@ -117,6 +120,7 @@ def describe(job: Job, result_limit: int, number: int = 0) -> Task:
         default_category=job.prepared.default_category,
         result_limit=result_limit,
         title=job.title,
+        secrets=dict(job.secrets or {}),
         number=number,
     )
 
@@ -233,6 +237,7 @@ def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
         return results.outcome_of_exception(
             BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled
         )
+    KNOWN.remember(task.secrets)
     context = None if task.context is None else Context(**task.context, cancelled=cancelled, shared=NOTHING_SHARED)
     try:
         function = _find(task)
