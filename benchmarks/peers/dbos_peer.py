@@ -4,6 +4,7 @@
 # [tool.stepkeep-bench]
 # title = "DBOS"
 # package = "dbos"
+# delivers = true
 # stores = ["postgres", "sqlite"]
 # runs = { 1 = 600, 3 = 300, 10 = 120 }
 # ///

@@ -4,6 +4,7 @@
 # [tool.stepkeep-bench]
 # title = "Prefect"
 # package = "prefect"
+# delivers = true
 # stores = ["own"]
 # runs = { 1 = 10, 3 = 8, 10 = 3 }
 # probes = 3

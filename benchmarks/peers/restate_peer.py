@@ -5,6 +5,7 @@
 # title = "Restate"
 # package = "restate-sdk"
 # npm = ["@restatedev/restate-server"]
+# delivers = true
 # stores = ["own"]
 # runs = { 1 = 1500, 3 = 1000, 10 = 500 }
 # ///

@@ -9,6 +9,7 @@ import msgspec
 from stepkeep_lab.bench.campaign import Ask, Campaign, Turn, gathered
 from stepkeep_lab.bench.machine import machine
 from stepkeep_lab.bench.report import as_json, line, page, text, write
+from stepkeep_lab.bench.works import DELIVERED
 
 TURNS = (
     Turn(
@@ -55,10 +56,21 @@ def test_turns_of_the_same_work_become_one_measurement() -> None:
 
 def test_the_page_has_verdicts_ratios_and_the_reason_for_what_is_missing() -> None:
     said = page(campaign(*TURNS))
-    assert "| 3-step runs, PostgreSQL, beside DBOS | ≥ 30 × | 35.0 × | met |" in said
-    assert "| 3-step runs, PostgreSQL, beside Restate | ≥ 8 × | – | not measured |" in said
+    assert "| without waiting, 3-step runs, PostgreSQL, beside DBOS | ≥ 30 × | 35.0 × | met |" in said
+    assert "| without waiting, 3-step runs, PostgreSQL, beside Restate | ≥ 8 × | – | not measured |" in said
     assert "100 (ours 35.0 ×)" in said
     assert "| Restate | its own | 3-step runs | absent: it cannot be installed: no npm |" in said
+
+
+def test_a_peer_that_delivers_its_results_is_compared_with_callers_that_wait() -> None:
+    delivered = [
+        Turn(subject=subject, work=DELIVERED, store="postgres", number=1, figures={"runs_per_second": runs})
+        for subject, runs in (("stepkeep", 1_500.0), ("DBOS", 60.0))
+    ]
+    said = page(campaign(*TURNS, *delivered))
+    assert "| 64 callers get their results, PostgreSQL | ≥ 1,200 runs/s | 1,500 runs/s | met |" in said
+    assert "| 64 callers get their results, PostgreSQL, beside DBOS | ≥ 20 × | 25.0 × | met |" in said
+    assert "| DBOS | PostgreSQL | 60.0 (ours 25.0 ×) |" in said
 
 
 def test_the_object_begins_with_verdicts_and_keeps_every_round() -> None:
@@ -70,7 +82,7 @@ def test_the_object_begins_with_verdicts_and_keeps_every_round() -> None:
 
 def test_the_terminal_shows_judged_targets_bars_and_medians() -> None:
     said = text(campaign(*TURNS))
-    assert said.startswith("met     3-step runs, PostgreSQL, beside DBOS")
+    assert said.startswith("met     without waiting, 3-step runs, PostgreSQL, beside DBOS")
     assert "█" in said
     assert "not measured: absent: it cannot be installed: no npm" in said
     assert "± 14%" in said

@@ -17,7 +17,7 @@ def verdict(what: str, *measurements: Measurement) -> Verdict:
 
 
 ONE_WORKER = "3-step runs, PostgreSQL, one worker"
-BESIDE_DBOS = "3-step runs, PostgreSQL, beside DBOS"
+BESIDE_DBOS = "without waiting, 3-step runs, PostgreSQL, beside DBOS"
 BESIDE_PGQUEUER = "1-step runs, PostgreSQL, beside PgQueuer's jobs"
 FAN = "cost of a step in a fan of 10,000, beside a 3-step run"
 

@@ -36,7 +36,8 @@ ADDRESS = re.compile(r"\w+://\S+|(?<![\w.])/[\w./+-]+")
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a peer's file says about itself. `runs` is how many runs of this many steps take a few seconds."""
+    """What a peer's file says about itself. `runs` is how many runs of this many steps take a few seconds. `delivers`:
+    each of its callers waits for its own result; otherwise the peer's client only sees that all runs have ended."""
 
     file: Path
     title: str
@@ -46,6 +47,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     runs: dict[int, int]
     npm: tuple[str, ...] = ()
     probes: int = 40
+    delivers: bool = False
     note: str = ""
 
     @property

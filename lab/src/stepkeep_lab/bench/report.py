@@ -15,9 +15,11 @@ from stepkeep_lab.bench.chart import OURS as OUR_COLOUR
 from stepkeep_lab.bench.chart import THEIRS, Bar, Panel, as_svg, as_text, number
 from stepkeep_lab.bench.measurement import FIGURES, Measurement, spread
 from stepkeep_lab.bench.targets import Verdict, judge
-from stepkeep_lab.bench.works import BOUND, OURS
+from stepkeep_lab.bench.works import BOUND, DELIVERED, OURS
 
 SHAPES = ("1-step runs", "3-step runs", "10-step runs")
+TITLES = {DELIVERED: "3-step runs, results delivered", **{shape: f"{shape}, without waiting" for shape in SHAPES}}
+"""The works that are shown side by side. Peers that always deliver their results are in both kinds."""
 INSIDE = " inside the server"
 DATABASES = {"postgres": "PostgreSQL", "sqlite": "SQLite", "own": "its own"}
 COLOURS = {OURS: OUR_COLOUR, BOUND: BOUND_COLOUR}
@@ -81,10 +83,10 @@ def _measurement_line(each: Measurement) -> str:
 
 # -- for readers -------------------------------------------------------------------------------------------------------
 def panels(measurements: Sequence[Measurement]) -> list[Panel]:
-    """Runs by the second of everybody who did the same work, the quickest first."""
+    """Runs per second of all engines that did the same work, the fastest first."""
     return [
-        Panel(f"{shape} by the second", sorted(_bars(measurements, shape), key=lambda bar: -bar.value))
-        for shape in SHAPES
+        Panel(f"{title}, by the second", sorted(_bars(measurements, work), key=lambda bar: -bar.value))
+        for work, title in TITLES.items()
     ]
 
 
@@ -136,14 +138,15 @@ def write(campaign: Campaign, folder: Path) -> None:
 
 def _side_by_side(measurements: Sequence[Measurement]) -> str:
     known = {(each.subject, each.store, each.work): each for each in measurements if each.rounds}
-    who = dict.fromkeys((subject, store) for subject, store, work in known if work in SHAPES)
+    who = dict.fromkeys((subject, store) for subject, store, work in known if work in TITLES)
     rows = []
     for subject, store in who:
-        cells = [_beside(known, subject, store, shape) for shape in SHAPES]
+        cells = [_beside(known, subject, store, work) for work in TITLES]
         one = known.get((subject, store, ONE_RUN))
         times = " / ".join(number(one.median(name) or 0.0) for name in ("p50_ms", "p99_ms")) if one else "–"
         rows.append((subject, DATABASES[store], *cells, times))
-    return _table(("engine", "database", *(f"{shape}/s" for shape in SHAPES), "one 3-step run p50 / p99 ms"), rows)
+    titles = (f"{title} (runs/s)" for title in TITLES.values())
+    return _table(("engine", "database", *titles, "one 3-step run p50 / p99 ms"), rows)
 
 
 def _beside(known: dict[tuple[str, str, str], Measurement], subject: str, store: str, shape: str) -> str:

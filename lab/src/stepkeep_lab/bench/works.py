@@ -12,6 +12,8 @@ from stepkeep_lab.bench.ground import STORES
 from stepkeep_lab.bench.measurement import Figures
 
 OURS, BOUND = "stepkeep", "bound"
+DELIVERED = "3-step runs, 64 callers"
+"""The main figure: every caller gets the result of its run."""
 BOTH = STORES
 SERVER = ("postgres",)
 
