@@ -22,6 +22,9 @@ RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 DOCS := $(VENV)/.docs-installed
 
+# The tests start Python several hundred times; without bytecode each start compiles every module it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test proof check format bench docs pins clean
 
 help: ## show this list

@@ -9,6 +9,7 @@ import pytest
 
 from stepkeep.store.connect import migrate
 from stepkeep_lab.postgres import PostgresServer
+from tests.reused_databases import ReusedDatabases
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
 # tests of Ctrl-C need it to arrive.
@@ -37,17 +38,36 @@ def postgres_server(postgres_template: Callable[[str], None] | None) -> Iterator
         yield server
 
 
+@pytest.fixture(scope="session")
+def migrated_databases(postgres_server: PostgresServer) -> Iterator[ReusedDatabases]:
+    with ReusedDatabases(postgres_server) as databases:
+        yield databases
+
+
+@pytest.fixture(scope="session")
+def empty_databases(postgres_server: PostgresServer) -> Iterator[ReusedDatabases]:
+    with ReusedDatabases(postgres_server, empty=True) as databases:
+        yield databases
+
+
 @pytest.fixture
-def postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
-    """The DSN of a fresh database, copied from the migrated template and dropped after the test."""
+def postgres_dsn(migrated_databases: ReusedDatabases) -> Iterator[str]:
+    """The DSN of a migrated database without rows; earlier tests may have used it."""
+    with migrated_databases.lend() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def unused_postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
+    """The DSN of a migrated database whose tables never had a row, for tests of plans."""
     with postgres_server.fresh_database() as dsn:
         yield dsn
 
 
 @pytest.fixture
-def empty_postgres_dsn(postgres_server: PostgresServer) -> Iterator[str]:
-    """The DSN of a fresh database without any table, dropped after the test."""
-    with postgres_server.fresh_database(empty=True) as dsn:
+def empty_postgres_dsn(empty_databases: ReusedDatabases) -> Iterator[str]:
+    """The DSN of a database without any table."""
+    with empty_databases.lend() as dsn:
         yield dsn
 
 

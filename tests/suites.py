@@ -5,9 +5,11 @@ A check that takes long has two parameters: a short one for `make test` and a lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 
 def in_proof(*values: Any, name: str | None = None) -> Any:
@@ -19,3 +21,20 @@ def short_and_all(short: Any, everything: Any, name: Any = str) -> list[Any]:
     """Parameters of one test: those of `short` run with `make test`, the others of `everything` with `make proof`."""
     kept = list(short)
     return [pytest.param(one, id=name(one)) if one in kept else in_proof(one, name=name(one)) for one in everything]
+
+
+def drawn(short: int, everything: int, *values: Any, **names: Any) -> Callable[[Callable[..., None]], Any]:
+    """A property: hypothesis draws `short` examples of the strategies with `make test`, `everything` with the other."""
+
+    def decorate(check: Callable[..., None]) -> Any:
+        @pytest.mark.parametrize("examples", [short, in_proof(everything)])
+        def run(examples: int) -> None:
+            chosen = settings(
+                max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+            )
+            chosen(given(*values, **names)(check))()
+
+        run.__name__, run.__qualname__, run.__doc__ = check.__name__, check.__qualname__, check.__doc__
+        return run
+
+    return decorate

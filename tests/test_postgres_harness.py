@@ -14,6 +14,7 @@ import pytest
 
 from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer, PostgresUnavailable, StopMode
 from stepkeep_lab.postgres_programs import BIN_VARIABLE, find_installation, packaged_installation
+from tests.reused_databases import ReusedDatabases
 
 pytestmark = pytest.mark.postgres
 
@@ -85,6 +86,52 @@ def test_two_databases_share_nothing(postgres_server: PostgresServer) -> None:
 def test_every_test_starts_on_an_unused_database(postgres_dsn: str, visit: int) -> None:
     assert query(postgres_dsn, "select to_regclass('mark')::text") is None
     query(postgres_dsn, f"create table mark as select {visit}")
+
+
+def test_a_database_is_used_again_without_its_rows_and_with_its_sequences_set_back(
+    postgres_server: PostgresServer,
+) -> None:
+    insert = "insert into queues (tenant, spec) values ('t', '{}') returning id"
+    with ReusedDatabases(postgres_server) as databases:
+        with databases.lend() as first:
+            number = query(first, insert)
+        with databases.lend() as again:
+            assert again == first
+            assert query(again, "select count(*) from queues") == 0
+            assert query(again, insert) == number
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "create table mark (n int)",
+        "drop view run_view",
+        "create or replace function stepkeep_now() returns bigint language sql return 1::bigint",
+        "alter table queues add column n int",
+        "grant select on queues to public",
+        "delete from migrations",
+        "analyze migrations",
+        "insert into queues (tenant, spec) select 't', repeat('x', 900) || n from generate_series(1, 5000) as n",
+    ],
+)
+def test_a_database_that_a_test_changed_otherwise_is_not_used_again(
+    postgres_server: PostgresServer, change: str
+) -> None:
+    with ReusedDatabases(postgres_server) as databases:
+        with databases.lend() as first:
+            query(first, change)
+        with databases.lend() as second:
+            assert second != first
+
+
+def test_an_empty_database_is_used_again_until_it_has_a_table(postgres_server: PostgresServer) -> None:
+    with ReusedDatabases(postgres_server, empty=True) as databases:
+        with databases.lend() as first:
+            assert query(first, "select to_regclass('runs')::text") is None
+        with databases.lend() as again:
+            query(again, "create table mark as select 1")
+        with databases.lend() as second:
+            assert (again == first, second == first) == (True, False)
 
 
 def test_a_fresh_database_is_gone_afterwards_even_when_a_client_stays(

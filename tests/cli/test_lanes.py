@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepkeep.cli.render.lanes import Line, draw_lanes
+from tests.suites import drawn
 
 
 @st.composite
@@ -20,8 +20,7 @@ def graphs(draw: st.DrawFn) -> dict[str, tuple[str, ...]]:
     }
 
 
-@given(graphs())
-@settings(max_examples=300, deadline=None)
+@drawn(50, 300, graphs())
 def test_following_the_lines_down_from_a_step_leads_to_exactly_what_comes_after_it(
     after: dict[str, tuple[str, ...]],
 ) -> None:

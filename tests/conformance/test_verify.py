@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.conformance import lies
 from tests.conformance.logs import STORIES, cancel, entries_of, log_of, retry, rollback, success, unfinished, written
 from tests.kernel.driver import World, work
 from tests.kernel.walks import bring_home, live, world_of
+from tests.suites import drawn
 
 from stepkeep.conformance import verify
 from stepkeep.conformance.encoding import LONGEST_LINE
@@ -387,8 +387,7 @@ def test_garbage_is_a_finding_and_never_an_error(garbage: bytes | str) -> None:
     assert len(str(report.findings[0])) < 300
 
 
-@settings(deadline=None, derandomize=True, max_examples=300, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.binary(max_size=60) | st.text(max_size=60), min_size=1, max_size=5))
+@drawn(50, 300, st.lists(st.binary(max_size=60) | st.text(max_size=60), min_size=1, max_size=5))
 def test_random_bytes_never_raise(lines: list[bytes | str]) -> None:
     assert not judge(lines).ok
 
@@ -402,8 +401,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=200, suppress_health_check=list(HealthCheck))
-@given(st.data())
+@drawn(33, 200, st.data())
 def test_lines_with_anything_in_any_field_never_raise(data: st.DataObject) -> None:
     lines = log_of(STORIES["cancel"]())
     for _ in range(data.draw(st.integers(1, 4))):

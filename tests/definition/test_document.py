@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.suites import drawn
 
 from stepkeep.definition.document import (
     MAX_BYTES,
@@ -260,8 +260,7 @@ def test_a_path_is_written_as_people_write_it() -> None:
     assert path_text(("steps", 0, "create-account", "a b", 1)) == "steps[0].create-account['a b'][1]"
 
 
-@settings(deadline=None)
-@given(DATA)
+@drawn(16, 100, DATA)
 def test_json_reads_back_what_was_written_and_points_at_it(data: Any) -> None:
     text = json.dumps(data, indent=1)
     document = parse_document(text, syntax="json")
@@ -280,8 +279,7 @@ class QuotingDumper(yaml.SafeDumper):
 QuotingDumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, '"'))
 
 
-@settings(deadline=None)
-@given(DATA)
+@drawn(16, 100, DATA)
 def test_yaml_reads_back_what_was_written(data: Any) -> None:
     assert parse_document(yaml.dump(data, Dumper=QuotingDumper, allow_unicode=True)).data == data
 
@@ -290,8 +288,9 @@ ONE_LINE = st.text(st.characters(codec="utf-8", exclude_characters="\x00\n\r\x85
 SNIPPETS = ["input.a", "'it'", '"a: b"', '{"a": {"b": "}}"}}', r'r"\d"', r'"\n" + input["x"]', "a ? b : c", "a // it's"]
 
 
-@settings(deadline=None)
-@given(
+@drawn(
+    16,
+    100,
     st.lists(st.sampled_from(SNIPPETS) | ONE_LINE.filter(lambda text: "${{" not in text), max_size=4),
     st.sampled_from(["'", '"']),
 )
@@ -494,8 +493,12 @@ def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(bomb: str, syntax: 
 HOSTILE = "&*!|>%@`'\"#{}[],:?-~<=.\\\n\r\t $012eExoinfa_ué😀\x00\x1b\ufeff\u2028\ud800"
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.text(HOSTILE, max_size=40) | st.text(max_size=40) | st.binary(max_size=40), st.sampled_from(["yaml", "json"]))
+@drawn(
+    50,
+    300,
+    st.text(HOSTILE, max_size=40) | st.text(max_size=40) | st.binary(max_size=40),
+    st.sampled_from(["yaml", "json"]),
+)
 def test_any_text_is_storable_data_or_a_refusal_with_a_place(text: str | bytes, syntax: Syntax) -> None:
     data, problems = read_or_refuse(text, syntax)
     assert json.dumps(data, allow_nan=False).encode()

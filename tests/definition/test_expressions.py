@@ -10,8 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
 from hypothesis import strategies as st
+from tests.suites import drawn
 
 from stepkeep.definition.expression_limits import MAX_DATA, MAX_LIST, pattern_program
 from stepkeep.definition.expressions import (
@@ -170,8 +171,7 @@ NESTED = st.recursive(
 )
 
 
-@settings(deadline=None)
-@given(NESTED, st.lists(PLAIN | st.integers(0, 2), max_size=4))
+@drawn(16, 100, NESTED, st.lists(PLAIN | st.integers(0, 2), max_size=4))
 def test_a_path_read_without_cel_is_what_cel_would_read(data: Any, keys: list[str | int]) -> None:
     path = "input" + "".join(f"[{json.dumps(key, ensure_ascii=False)}]" for key in keys)
     by_path, by_cel = outcome(path, data), outcome(f"dyn({path})", data)
@@ -529,8 +529,7 @@ def test_the_size_of_a_pattern_is_not_underestimated(pattern: str, at_least: int
 BODIES = st.sampled_from(["x", "x + x", "[x, x]", "{'a': x}", "input.t + x", "[x] + [x]", "string(size(x))", "input.l"])
 
 
-@settings(deadline=None)
-@given(st.lists(BODIES, min_size=1, max_size=10), st.integers(0, 12), st.integers(0, 2000))
+@drawn(16, 100, st.lists(BODIES, min_size=1, max_size=10), st.integers(0, 12), st.integers(0, 2000))
 @example(["x + x"] * 10, 1, 1000)
 @example(["[x, x]"] * 10, 1, 1000)
 def test_no_chain_of_loops_makes_more_than_is_allowed(bodies: list[str], items: int, length: int) -> None:
@@ -777,8 +776,7 @@ TOKENS = (
 )
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(st.sampled_from(TOKENS.split()), max_size=25).map(" ".join) | st.text(max_size=40))
+@drawn(66, 400, st.lists(st.sampled_from(TOKENS.split()), max_size=25).map(" ".join) | st.text(max_size=40))
 def test_any_text_compiles_to_something_safe_or_is_refused_with_a_place(source: str) -> None:
     try:
         value = evaluate(source)

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.suites import drawn
 
 from stepkeep.definition.graph import Ancestry, Node, check_graph
 
@@ -89,8 +89,7 @@ def test_bounds_are_refused_before_anything_is_counted_twice() -> None:
     assert said(wide) == ["101025 dependencies are more than the 100000 a workflow may have."]
 
 
-@settings(deadline=None)
-@given(st.lists(st.lists(st.integers(0, 11), max_size=4, unique=True), min_size=1, max_size=12))
+@drawn(16, 100, st.lists(st.lists(st.integers(0, 11), max_size=4, unique=True), min_size=1, max_size=12))
 def test_a_graph_is_accepted_exactly_when_it_can_be_put_in_order(edges: list[list[int]]) -> None:
     size = len(edges)
     after = {n: {other % size for other in others} - {n} for n, others in enumerate(edges)}

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
 from hypothesis import strategies as st
+from tests.suites import drawn
 
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.native import check_text, examine
@@ -61,15 +62,13 @@ def judge(data: Any) -> None:
             assert decode_definition(encode_definition(report.definition)) == report.definition
 
 
-@settings(deadline=None)
-@given(VALUES)
+@drawn(16, 100, VALUES)
 @example({"workflow": "a", "steps": [{"name": "a", "uses": "x", "command": []}]})
 def test_of_any_data(data: Any) -> None:
     judge(data)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
+@drawn(25, 150, st.data())
 def test_of_an_example_with_one_part_replaced(data: st.DataObject) -> None:
     whole = copy.deepcopy(data.draw(st.sampled_from(WHOLE)))
     *way, last = data.draw(st.sampled_from(places(whole)[1:]))
@@ -80,8 +79,7 @@ def test_of_an_example_with_one_part_replaced(data: st.DataObject) -> None:
     judge(whole)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.data())
+@drawn(25, 150, st.data())
 def test_of_an_example_with_one_key_added(data: st.DataObject) -> None:
     whole = copy.deepcopy(data.draw(st.sampled_from(NATIVE)))
     keys = ["if", "with", "rules", "validate", "undo", "wait", "approval", "http", "agent", "action", "depends_on", "x"]
@@ -90,8 +88,7 @@ def test_of_an_example_with_one_key_added(data: st.DataObject) -> None:
     judge(whole)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.data())
+@drawn(16, 100, st.data())
 def test_of_an_example_with_a_piece_of_text_cut_out(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(sorted(EXAMPLES.glob("*.yaml")))).read_text()
     start = data.draw(st.integers(0, len(text)))

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+import pytest
 from hypothesis import strategies as st
 from tests.kernel.driver import ENDED_WELL
 from tests.kernel.walks import bring_home, live, world_of
+from tests.suites import drawn, in_proof
 
 from stepkeep.kernel.states import RUN_TERMINAL
 
-HYPOTHESIS = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
-
-@settings(HYPOTHESIS, max_examples=150)
-@given(random=st.randoms(use_true_random=False), events=st.integers(0, 60))
+@drawn(25, 150, random=st.randoms(use_true_random=False), events=st.integers(0, 60))
 def test_every_promise_holds_through_any_life_and_every_run_ends_when_it_is_served(random: Random, events: int) -> None:
     """Promises 2, 3, 5, 6 and 7 of the design; the invariants I1 to I12 as far as one run can show them."""
     world = world_of(random)
@@ -28,8 +26,7 @@ def test_every_promise_holds_through_any_life_and_every_run_ends_when_it_is_serv
     assert world.run.state in RUN_TERMINAL
 
 
-@settings(HYPOTHESIS, max_examples=60)
-@given(random=st.randoms(use_true_random=False))
+@drawn(15, 60, random=st.randoms(use_true_random=False))
 def test_a_run_that_meets_no_trouble_ends_well_unless_its_own_conditions_break(random: Random) -> None:
     world = world_of(random)
     bring_home(world)
@@ -37,10 +34,11 @@ def test_a_run_that_meets_no_trouble_ends_well_unless_its_own_conditions_break(r
     assert broken or world.run.state in ENDED_WELL
 
 
-def test_long_lives_over_many_seeds() -> None:
+@pytest.mark.parametrize("seeds", [60, in_proof(500)])
+def test_long_lives_over_many_seeds(seeds: int) -> None:
     """A wide campaign with plain seeds, so that a failure names the life that led to it."""
     transactions = 0
-    for seed in range(5_000, 5_500):
+    for seed in range(5_000, 5_000 + seeds):
         random = Random(seed)
         world = world_of(random)
         try:
@@ -49,4 +47,4 @@ def test_long_lives_over_many_seeds() -> None:
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
         transactions += world.run.seq
-    assert transactions > 4_000, "the lives have become too short to show anything"
+    assert transactions > 6 * seeds, "the lives have become too short to show anything"

@@ -11,7 +11,6 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -34,6 +33,7 @@ from stepkeep.store.protocol import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
 from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.kernel.driver import World, work
+from tests.suites import drawn
 from tests.workbench import ACTOR, TENANT, Bench, benches, chain, gate, task
 
 MACHINES = canonical_machines()
@@ -292,8 +292,7 @@ def entries(draw: st.DrawFn) -> Entry:
     return Entry(draw(words), draw(words), 1, draw(st.integers(0, 2**50)), tuple(why), tuple(hops))
 
 
-@settings(deadline=None, derandomize=True, max_examples=300, suppress_health_check=list(HealthCheck))
-@given(entries())
+@drawn(50, 300, entries())
 def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
     """The judge's own encoder and the engine's agree on any text, number and order: else a hash would differ."""
     names = {no: f"step-{no}" for no in range(4)}

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.seeds.ioa_stage import accepted, check, resource, workflow
 from tests.seeds.schema_check import errors_of
+from tests.suites import drawn
 
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -472,8 +472,9 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
+@drawn(
+    50,
+    300,
     spec=VALUES,
     metadata=VALUES,
     steps=st.lists(st.dictionaries(WORDS, VALUES, max_size=7) | VALUES, max_size=4),

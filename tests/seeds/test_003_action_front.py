@@ -9,9 +9,9 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.seeds.action_stage import Doc, action, built, check, compensated, document, sequence, side_effect
+from tests.suites import drawn
 
 from stepkeep.definition.document import parse_document
 from stepkeep.definition.handlers import load_app
@@ -464,8 +464,7 @@ def _ways(data: Any, way: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [way, *(found for key, value in inner for found in _ways(value, (*way, key)))]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.sampled_from(_ways(WHOLE)[1:]), JSON)
+@drawn(33, 200, st.sampled_from(_ways(WHOLE)[1:]), JSON)
 def test_no_value_anywhere_ends_in_a_traceback(way: tuple[Any, ...], value: Any) -> None:
     data = json.loads(json.dumps(WHOLE))
     parent = data

@@ -6,11 +6,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.kernel.driver import World
 from tests.kernel.walks import maybe, noise
 from tests.seeds.workstream import RULE, task, workstream
+from tests.suites import drawn
 
 from stepkeep.dialects.projection import Seen
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, agrees, derive_workstream_state
@@ -108,8 +108,7 @@ class Onlooker:
         return derive_workstream_state(self.tasks.values(), user_cancelled=self.workstream == "cancelled")
 
 
-@settings(deadline=None, derandomize=True, max_examples=150, suppress_health_check=list(HealthCheck))
-@given(random=st.randoms(use_true_random=False))
+@drawn(25, 150, random=st.randoms(use_true_random=False))
 def test_the_engine_and_the_derivation_agree_after_every_transaction(random: Random) -> None:
     """Workstream invariants 1, 2 and 3, over random lives: retries, losses, timeouts, cancels, hand-backs."""
     world = world_of(random)

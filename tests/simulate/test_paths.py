@@ -11,7 +11,8 @@ from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.definition import SECOND, Definition, Dependency, Effect, Handler, StepDefinition, Undo
 from stepkeep.kernel.states import OnFailure, Rollback, RunState, StepState
 from stepkeep.simulate.endings import Ending
-from stepkeep.simulate.report import Report, simulate
+from stepkeep.simulate.report import MAX_PATHS, Report, simulate
+from tests.suites import in_proof
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 S = StepState
@@ -229,9 +230,10 @@ def test_more_paths_than_are_wanted_become_a_sample_that_says_so() -> None:
     assert len(touched) >= 4, "an even sample, not a beginning"
 
 
-def test_a_thousand_steps_are_walked_in_bounded_time() -> None:
+@pytest.mark.parametrize(("steps", "paths"), [(100, 300), in_proof(1_000, MAX_PATHS)])
+def test_many_steps_are_walked_in_bounded_time(steps: int, paths: int) -> None:
     told: list[tuple[int, int]] = []
-    report = simulate(chain(1000), progress=lambda done, total: told.append((done, total)))
+    report = simulate(chain(steps), max_paths=paths, progress=lambda done, total: told.append((done, total)))
     assert len(report.endings) > 100
     assert report.unwalked > 0
     assert told

@@ -83,15 +83,15 @@ def pages_of(node: dict[str, Any]) -> int:
 @pytest.mark.postgres
 @SIZES
 def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
-    postgres_server: PostgresServer, postgres_dsn: str, tmp_path: Path, runs: int
+    postgres_server: PostgresServer, unused_postgres_dsn: str, tmp_path: Path, runs: int
 ) -> None:
     if postgres_server.is_external:
         pytest.skip("the server's log is somebody else's")
 
     async def whole() -> str:
-        async with opened(postgres_dsn) as bench:
+        async with opened(unused_postgres_dsn) as bench:
             good, bad = await make_originals(bench)
-        connection = await asyncpg.connect(postgres_dsn)
+        connection = await asyncpg.connect(unused_postgres_dsn)
         history = PostgresHistory(connection)
         await history.copy(good, runs)
         await history.copy(bad, FAILED)
@@ -99,7 +99,9 @@ def test_no_statement_on_postgresql_looks_at_more_than_the_work_at_hand(
         await history.settle()
         await connection.close()
         before = len(postgres_server.log)
-        async with opened("&".join([postgres_dsn, *(f"{name}={value}" for name, value in WATCHED.items())])) as bench:
+        async with opened(
+            "&".join([unused_postgres_dsn, *(f"{name}={value}" for name, value in WATCHED.items())])
+        ) as bench:
             await live(bench, tmp_path)
         return postgres_server.log[before:]
 

@@ -1,6 +1,7 @@
 """Plans: made once per connection, perhaps on empty tables, and right forever after."""
 
 import re
+from collections.abc import Iterator
 
 import asyncpg
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from stepkeep.store.postgres.connections import ENGINE
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.protocol import Store
+from stepkeep_lab.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
@@ -26,8 +28,20 @@ HOT = (
     "find_due",
 )
 
-
 WRITES = ("write_hot", "write_moves")
+
+
+@pytest.fixture(scope="module")
+def unused_database(postgres_server: PostgresServer) -> Iterator[str]:
+    """Tables that never had a row: the planner takes the pages of deleted ones into account."""
+    with postgres_server.fresh_database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def url(unused_database: str) -> str:
+    """These tests only ask for plans, so they share one database."""
+    return unused_database
 
 
 async def plan_of(url: str, statement: str, settings: dict[str, str], how: str = "") -> str:
