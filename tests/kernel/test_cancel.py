@@ -8,10 +8,10 @@ import pytest
 from tests.kernel.driver import LEASE, World, gate, sequence, work
 
 from stepkeep.errors import Conflict, Fenced
-from stepkeep.kernel.definition import SECOND, CompensateWhen, Rule
+from stepkeep.kernel.definition import SECOND, CompensateWhen, Effect, Rule
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.outcomes import Completed, Stopped
-from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, RunState, StepState, StopCause
+from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, Rollback, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import is_in_doubt
 
 S = StepState
@@ -162,6 +162,32 @@ def test_an_attempt_that_the_grace_period_fences_off_is_in_doubt_and_undone_wher
     assert world.run.state is RunState.ROLLED_BACK
 
 
+@pytest.mark.parametrize(("effect", "undo"), [(Effect.WRITE, False), (Effect.READ, True), (Effect.UNKNOWN, True)])
+def test_a_rollback_beside_an_effect_in_doubt_is_partial(effect: Effect, undo: bool) -> None:
+    """"Rolled back" is said only where it is true: the step in doubt is not undone, and may have had its effect."""
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE)
+    world = World(work("c", undo=True), failing, work("b", "c", undo=undo, effect=effect))
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a")
+    world.pass_time(world.plan.definition.grace)
+    world.tick()
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
+    assert world.trail()[-1] == "undo_failed"
+
+
+def test_a_read_in_doubt_leaves_the_rollback_complete() -> None:
+    world = World(work("c", undo=True), work("a", "c", on_failure=OnFailure.COMPENSATE), work("b", "c"))
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a")
+    world.pass_time(world.plan.definition.grace)
+    world.tick()
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
+
+
 def test_rules_have_no_effect_that_could_be_in_doubt() -> None:
     world = World(work("b", rules=(Rule(expression="true"),)))
     world.claim("b")
@@ -182,7 +208,7 @@ def test_a_cancel_in_a_stopping_run_only_ends_the_grace_period() -> None:
         "broken",
     )
     world.finish("undo:c")
-    assert world.run.state is RunState.ROLLED_BACK
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
 
 
 def test_a_cancel_in_a_compensating_run_changes_nothing() -> None:

@@ -16,8 +16,10 @@ from stepkeep.conformance.steps import Step
 
 Problem = tuple[Code, str]
 LOST = "LEASE_EXPIRED"
-IN_DOUBT = "IN_DOUBT"
 """How the error text of a lost lease begins."""
+
+IN_DOUBT = "IN_DOUBT"
+"""How the error text of an attempt begins that was closed while its handler may still have run."""
 
 FREE = object()
 """An expected value that the definition leaves open."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.conformance.contract import Contract, Place
-from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import IN_DOUBT, Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
@@ -407,6 +407,8 @@ class Reenactment:
             if step is None or rule is None:
                 continue
             if step.state != "succeeded" and not (step.fence and rule.compensate_when == "attempted"):
+                in_doubt = (step.error or "").startswith(IN_DOUBT)
+                self.is_partial |= in_doubt and (rule.undo is not None or rule.effect != "read")
                 continue
             if rule.undo is not None:
                 undone.append(step)

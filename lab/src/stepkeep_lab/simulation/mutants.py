@@ -352,6 +352,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "definition.effect is Effect.IRREVERSIBLE",
     ),
     _in_kernel(
+        "doubt-forgotten",
+        "an effect in doubt that is not undone leaves the rollback complete",
+        "compensation:_to_undo",
+        "if is_in_doubt(step.error) and",
+        "if step.fence < 0 and",
+    ),
+    _in_kernel(
         "retry-while-stopping",
         "a stopping run tries its steps again",
         "execution:_after_failure",
