@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import stepkeep as sk
 from stepkeep.kernel.definition import Command, CompensateWhen, Definition, Effect, Handler, Retry, Undo
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunState, StepState
@@ -197,3 +198,29 @@ def blocking_and_failing(*, grace: int) -> Definition:
         on_failure=OnFailure.COMPENSATE,
     )
     return Definition(name="blocking", version=1, steps=(blocking, fails), lease=LEASE, grace=grace)
+
+
+ENDED: list[float] = []
+
+
+@sk.step
+async def sleep_long(seconds: float) -> None:
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        ENDED.append(time.monotonic())
+
+
+def test_engine_run_returns_as_soon_as_the_timeout_of_its_run_has_passed(database_url: str) -> None:
+    """000 §3.4, review D3: a handler that sleeps a minute does not keep the caller beyond the run's timeout."""
+    ENDED.clear()
+    workflow = sk.Workflow("sleeper", timeout="1s")
+    workflow.step("sleep", sleep_long, inputs={"seconds": 60.0}, timeout="2m")
+    with sk.open(database_url, auto_migrate=True) as engine:
+        begun = time.monotonic()
+        run = engine.run(workflow, input={})
+        returned = time.monotonic()
+    assert run.state == "failed"
+    assert returned - begun < 1 + PROMPT_SECONDS
+    assert ENDED
+    assert ENDED[0] <= returned

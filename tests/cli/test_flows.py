@@ -173,6 +173,27 @@ def test_a_signal_of_seed_003_completes_a_step_and_its_claims_are_kept(cli: Cli,
     assert cli("complete", "--signal", str(file), "--by", "bea", "--json").json["decision"]["repeated"] is True
 
 
+def test_the_token_of_a_signal_goes_before_the_one_of_the_environment(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = cli("run", "manual.yaml", "--app", HANDLERS, "--json").json["run"]
+    [wait] = run["waiting_for"]
+    signal = {
+        "schemaVersion": 1,
+        "runId": run["id"],
+        "actionId": wait["step"],
+        "completionToken": wait["token"],
+        "outcome": "Succeeded",
+        "actorUserId": "dora",
+        "completedAtIso": "2026-01-31T09:30:00Z",
+    }
+    file = tmp_path / "signal.json"
+    file.write_text(json.dumps(signal), encoding="utf-8")
+    monkeypatch.setenv("STEPKEEP_TOKEN", "of another step")
+    assert "leave out RUN" in cli("complete", "--signal", str(file), "--token", "mine").err
+    assert cli("complete", "--signal", str(file), "--json").json["run"]["state"] == "succeeded"
+
+
 def test_a_message_ends_a_wait(cli: Cli) -> None:
     blocked = cli("run", "waiting.yaml")
     assert blocked.status == 4

@@ -164,7 +164,7 @@ def test_an_attempt_that_the_grace_period_fences_off_is_in_doubt_and_undone_wher
 
 @pytest.mark.parametrize(("effect", "undo"), [(Effect.WRITE, False), (Effect.READ, True), (Effect.UNKNOWN, True)])
 def test_a_rollback_beside_an_effect_in_doubt_is_partial(effect: Effect, undo: bool) -> None:
-    """"Rolled back" is said only where it is true: the step in doubt is not undone, and may have had its effect."""
+    """ "Rolled back" is said only where it is true: the step in doubt is not undone, and may have had its effect."""
     failing = work("a", "c", on_failure=OnFailure.COMPENSATE)
     world = World(work("c", undo=True), failing, work("b", "c", undo=undo, effect=effect))
     world.finish("c")

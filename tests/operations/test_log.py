@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,18 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvariantBroken, NotFound
+from stepkeep.errors import InvariantBroken, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.states import Category
-from stepkeep.operations import workers
+from stepkeep.operations import log, workers
 from stepkeep.operations.decisions import cancel, decide_gate, send
 from stepkeep.operations.lines import Scribe, encode_line, unfold
 from stepkeep.operations.log import canonical_machines, export_all, export_run, export_worker
+from stepkeep.operations.log_together import export_together
 from stepkeep.store.protocol import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
+from tests.damage import damage
 from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.kernel.driver import World, work
 from tests.suites import drawn
@@ -126,6 +128,67 @@ def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:  # 
         assert {line["event_type"] for line in lines} == {"worker_state_transition", "journal_head"}
         for place in range(len(lines)):
             assert verdict(lines[:place] + lines[place + 1 :]), f"dropping line {place + 1} goes unseen"
+
+    on_a_bench(database_url, act)
+
+
+async def kept_until_the_error(lines: AsyncIterator[dict[str, Any]]) -> tuple[list[dict[str, Any]], Exception | None]:
+    kept: list[dict[str, Any]] = []
+    try:
+        async for line in lines:
+            kept.append(line)  # noqa: PERF401 - what came before the error counts
+    except StepkeepError as error:
+        return kept, error
+    return kept, None
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with workers"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update runs set category = 'bored' where id = '{run}'",
+        "update journal set body = cast('{{}}' as {binary}) where run_id = '{run}' and seq = 2",
+    ],
+    ids=["row", "journal"],
+)
+def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
+    database_url: str,  # noqa: F811
+    statement: str,
+    together: bool,
+) -> None:
+    async def act(bench: Bench) -> None:
+        runs = [await bench.start(chain("three", 3)) for _ in range(3)]
+        await bench.work_off()
+        binary = "blob" if database_url.startswith("sqlite") else "bytea"
+        await damage(database_url, statement.format(run=runs[1], binary=binary))
+        which = RunFilter(tenant=TENANT)
+        everything = export_together(bench.transactor, None, tenant=TENANT) if together else None
+        lines, error = await kept_until_the_error(everything or export_all(bench.transactor, which))
+        assert isinstance(error, Unreadable)
+        assert error.run_id == runs[1]
+        closed = {line["entity_id"] for line in lines if line["event_type"] == "journal_head"}
+        assert closed & set(runs) == {runs[0], runs[2]}
+
+    on_a_bench(database_url, act)
+
+
+def test_a_run_that_is_deleted_while_its_log_is_read_gets_no_closing_line(
+    database_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The head of a run that is gone must not close a log that lacks its entries."""
+    monkeypatch.setattr(log, "JOURNAL_PAGE", 1)
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(chain("three", 3))
+        await bench.work_off()
+        exported_lines = export_run(bench.transactor, run_id, tenant=TENANT)
+        await anext(exported_lines)
+        await bench.store.delete_runs(TENANT, [run_id])
+        lines, error = await kept_until_the_error(exported_lines)
+        assert isinstance(error, NotFound)
+        assert "deleted while its log was read" in str(error)
+        assert "journal_head" not in {line["event_type"] for line in lines}
 
     on_a_bench(database_url, act)
 

@@ -84,14 +84,19 @@ async def export_run(
     transactor: Transactor, run_id: str, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
     """The run's definition, its whole journal, then its head as the run's row has it; in canonical names or in a
-    dialect. The row is read first and entries never change, so that this is the log of one moment."""
+    dialect. The row is read first and entries never change, so that this is the log of one moment. A run that is
+    deleted meanwhile has no closing line, and NotFound is raised."""
     found = await _record(transactor, run_id, tenant)
     log = RunLog(found, await plan_for(transactor, found.run), dialect)
     for line in log.opening():
         yield line
+    last = 0
     async for entry in _entries(transactor, tenant, run_id, found.run.seq):
+        last = entry.seq
         for line in log.lines(entry):
             yield line
+    if last < found.run.seq and await transactor.store.read_run(tenant, run_id) is None:
+        raise NotFound(f"run {run_id} was deleted while its log was read. The lines so far have no closing line.")
     yield log.closing()
 
 
@@ -105,20 +110,25 @@ async def _record(transactor: Transactor, run_id: str, tenant: str) -> RunRecord
 async def export_all(transactor: Transactor, which: RunFilter, *, dialect: str | None = None) -> AsyncIterator[Line]:
     """Every run that matches the filter (except `limit` and `before`), newest first.
 
-    An unreadable run ends where the damage shows, without its closing line. After all other runs, Unreadable is raised.
+    An unreadable run ends where the damage shows, without its closing line, and so does one that is deleted meanwhile.
+    After all other runs, the first such problem is raised.
     """
     page = replace(which, limit=RUNS_PAGE, before=None)
-    problems: list[Unreadable] = []
+    problems: list[Unreadable | NotFound] = []
     while True:
         unreadable: list[Unreadable] = []
         runs = [record.run.id for record in await transactor.store.list_runs(page, unreadable)]
         problems += unreadable
         for run_id in runs:
+            begun = False
             try:
                 async for line in export_run(transactor, run_id, tenant=which.tenant, dialect=dialect):
+                    begun = True
                     yield line
             except Unreadable as problem:
                 problems.append(problem)
+            except NotFound as deleted:
+                problems += [deleted] if begun else []
         listed = [*runs, *(str(problem.run_id) for problem in unreadable)]
         if not listed:
             break

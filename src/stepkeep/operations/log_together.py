@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepkeep.dialects.registry import judged
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
 from stepkeep.operations.log import RUNS_PAGE, Line, export_run, export_worker
@@ -23,14 +23,23 @@ from stepkeep.store.protocol import RunFilter
 Journal = tuple[int, Callable[[], AsyncIterator[Line]]]
 """The time at which a journal begins, and how to read it."""
 
+Problems = list[Unreadable | NotFound]
+
 
 async def export_together(
     transactor: Transactor, run_ids: Iterable[str] | None, *, tenant: str, dialect: str | None = None
 ) -> AsyncIterator[Line]:
-    """These runs with the workers that had attempts of them, or all runs and workers of the tenant."""
+    """These runs with the workers that had attempts of them, or all runs and workers of the tenant.
+
+    An unreadable run ends where the damage shows, without its closing line; so does a run that is deleted meanwhile.
+    After all others, the first such problem is raised.
+    """
+    problems: Problems = []
     if dialect is not None and judged(dialect).worker is None:
         raise InvalidInput(f"the {dialect} dialect has no words for workers.")
-    runs = await (_all_runs(transactor, tenant) if run_ids is None else _these_runs(transactor, tenant, run_ids))
+    runs = await (
+        _all_runs(transactor, tenant, problems) if run_ids is None else _these_runs(transactor, tenant, run_ids)
+    )
     workers = await transactor.store.list_workers(tenant)
     if run_ids is not None:
         workers = await _involved(transactor, tenant, runs, workers)
@@ -39,8 +48,10 @@ async def export_together(
         *((row.started_at, lambda name=row.id: export_worker(transactor, name, **options)) for row in workers),
         *((at, lambda name=run_id: export_run(transactor, name, **options)) for run_id, at in runs.items()),
     ]
-    async for line in _merged(journals):
+    async for line in _merged(journals, problems):
         yield line
+    if problems:
+        raise problems[0]
 
 
 async def _these_runs(transactor: Transactor, tenant: str, run_ids: Iterable[str]) -> dict[str, int]:
@@ -53,13 +64,18 @@ async def _these_runs(transactor: Transactor, tenant: str, run_ids: Iterable[str
     return found
 
 
-async def _all_runs(transactor: Transactor, tenant: str) -> dict[str, int]:
+async def _all_runs(transactor: Transactor, tenant: str, problems: Problems) -> dict[str, int]:
     found: dict[str, int] = {}
     page = RunFilter(tenant=tenant, limit=RUNS_PAGE)
-    while records := await transactor.store.list_runs(page):
+    while True:
+        unreadable: list[Unreadable] = []
+        records = await transactor.store.list_runs(page, unreadable)
+        problems += unreadable
         found |= {record.run.id: record.details.created_at for record in records}
-        page = replace(page, before=min(record.run.id for record in records))
-    return found
+        listed = [*(record.run.id for record in records), *(str(problem.run_id) for problem in unreadable)]
+        if not listed:
+            return found
+        page = replace(page, before=min(listed))
 
 
 async def _involved(
@@ -73,7 +89,18 @@ async def _involved(
     return [row for row in workers if row.no in numbers]
 
 
-async def _merged(journals: Iterable[Journal]) -> AsyncIterator[Line]:
+async def _next(lines: AsyncIterator[Line], problems: Problems, *, is_first: bool = False) -> Line | None:
+    """The next line; None at the end, where the damage of an unreadable run shows, and where a run was deleted."""
+    try:
+        return await anext(lines, None)
+    except Unreadable as problem:
+        problems.append(problem)
+    except NotFound as deleted:
+        problems += [] if is_first else [deleted]
+    return None
+
+
+async def _merged(journals: Iterable[Journal], problems: Problems) -> AsyncIterator[Line]:
     """All lines by time. Of the same time, a claim comes last: it may take the place that another line frees."""
     waiting = sorted(journals, key=lambda journal: journal[0], reverse=True)
     heads: list[tuple[int, bool, int, Line, AsyncIterator[Line]]] = []
@@ -81,14 +108,14 @@ async def _merged(journals: Iterable[Journal]) -> AsyncIterator[Line]:
     while waiting or heads:
         while waiting and (not heads or waiting[-1][0] <= heads[0][0]):
             lines = waiting.pop()[1]()
-            if (first := await anext(lines, None)) is not None:
+            if (first := await _next(lines, problems, is_first=True)) is not None:
                 count += 1
                 heapq.heappush(heads, (*_place(first), count, first, lines))
         if not heads:
             continue
         _, _, number, line, lines = heads[0]
         yield line
-        if (following := await anext(lines, None)) is None:
+        if (following := await _next(lines, problems)) is None:
             heapq.heappop(heads)
         else:
             heapq.heapreplace(heads, (*_place(following), number, following, lines))

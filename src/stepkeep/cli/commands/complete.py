@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
 from stepkeep.errors import InvalidInput
 
+TOKEN_VARIABLE = "STEPKEEP_TOKEN"  # noqa: S105 - the name of a variable
 MAX_TOKEN_BYTES = 4096
 MAX_SIGNAL_BYTES = 1_000_000
 
@@ -30,7 +32,7 @@ def complete(
         str | None,
         typer.Option(
             "--token",
-            envvar="STEPKEEP_TOKEN",
+            envvar=TOKEN_VARIABLE,
             metavar="TOKEN",
             help="The token that its handler was given; also STEPKEEP_TOKEN, which the process list does not show.",
         ),
@@ -59,7 +61,9 @@ def complete(
 ) -> int:
     """Complete a manual step by hand."""
     if signal is not None:
-        if run is not None or step is not None or token is not None or token_file is not None:
+        # The environment may hold the token of another step; the signal brings its own.
+        named = run, step, token_file, None if token == os.environ.get(TOKEN_VARIABLE) else token
+        if named != (None,) * len(named):
             raise InvalidInput("A --signal names run, action and token: leave out RUN, STEP, --token and --token-file.")
         return _signalled(settings, signal, output, by)
     if run is None or step is None:
