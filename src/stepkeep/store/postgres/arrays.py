@@ -1,7 +1,7 @@
 """Builds array parameters for statements, without the driver encoding every element in Python.
 
 Numbers, ids and names are sent as array literals, bytes as one value with offsets. Hot rows are sent as one array of
-numbers, row after row, which refer to everything else. It knows no table: `columns` defines the order.
+numbers, row after row, which refer to everything else. It knows no table: `parameters` defines the order.
 """
 
 from __future__ import annotations
@@ -46,10 +46,6 @@ def names(values: Sequence[str]) -> str:
     if values and values.count(values[0]) == len(values):
         return "{" + ",".join([_quoted(values[0])] * len(values)) + "}"
     return "{" + ",".join([_quoted(value) for value in values]) + "}"
-
-
-def json_text(value: object) -> str:
-    return _encode(value).decode()
 
 
 class Places(dict[str, int]):

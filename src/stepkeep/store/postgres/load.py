@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stepkeep.kernel.rows import Run, Step
+from stepkeep.store import columns
 from stepkeep.store import shares as shared
-from stepkeep.store.postgres import columns
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
-from stepkeep.store.protocol import IdempotencyKey, Loaded, More, Propose, RunKey, Want
+from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.statements import load_statements
 
@@ -22,9 +23,15 @@ SQL = load_statements("stepkeep.store.postgres")
 
 ALWAYS = -(2**63)
 
-QUARANTINED = 23
-"""The index in a row of `lock_runs` (after the clock, the number asked for and a run's columns) that tells if the
-run is quarantined."""
+QUARANTINED = columns.RUN_WIDTH
+"""The index in a row of `lock_runs` that tells if the run is quarantined. Before it are the clock, the number asked for
+and the columns of a run without its key."""
+
+SHARED_RUN = 4 + columns.STEP_WIDTH - 3
+"""The index in a row of `find_claimable` from which on the columns of the run follow those of its step."""
+
+run_from = columns.reader(Run, "tenant", "id")
+step_from = columns.reader(Step, "tenant", "run_id", "no")
 
 is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 """Run ids are compared as text outside the database and as numbers inside, so only one spelling of each is accepted."""
@@ -69,10 +76,7 @@ class Loading:
         if more.idempotency:
             asked = zip(*more.idempotency, strict=True)
             for row in await fetch(self.connection, SQL.load_idempotency_keys, *asked):
-                tenant, operation, key, fingerprint, run_id = row
-                loaded.idempotency[tenant, operation, key] = IdempotencyKey(
-                    tenant=tenant, operation=operation, key=key, fingerprint=fingerprint, run_id=run_id
-                )
+                loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
         if more.business_keys:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
@@ -139,7 +143,7 @@ class Loading:
 
     def _keep_run(self, key: RunKey, row: Sequence[Any]) -> None:
         try:
-            self.loaded.runs[key] = columns.run_from(key[0], key[1], row)
+            self.loaded.runs[key] = run_from(key[0], key[1], row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
             self._bar("runs", key, key, problem)
         else:
@@ -147,7 +151,7 @@ class Loading:
 
     def _keep_step(self, key: RunKey, no: int, row: Sequence[Any]) -> None:
         try:
-            self.loaded.steps[key][no] = columns.step_from(key[0], key[1], no, row)
+            self.loaded.steps[key][no] = step_from(key[0], key[1], no, row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
             self._bar("steps", key, (*key, no), problem)
 
@@ -220,3 +224,25 @@ async def load_outputs(
     """(index in `wanted` from 1, note, attempt's output) of the steps that exist."""
     tenants, run_ids, nos = zip(*wanted, strict=True)
     return await fetch(connection, SQL.load_outputs, names(tenants), ids(run_ids), numbers(nos))
+
+
+def claimable_from(found: Iterable[Sequence[Any]]) -> Loaded:
+    """Steps and their runs, as `find_claimable` selects them."""
+    loaded = Loaded(now=0)
+    for row in found:
+        loaded.now, tenant, run_id, no = row[:4]
+        key = (tenant, run_id)
+        table = "runs"
+        try:
+            if key not in loaded.runs:
+                loaded.runs[key], loaded.steps[key] = run_from(tenant, run_id, row[SHARED_RUN:]), {}
+            table = "steps"
+            loaded.steps[key][no] = step_from(tenant, run_id, no, row[4:SHARED_RUN])
+        except Exception as problem:  # noqa: BLE001 - it is this run's alone
+            loaded.barred.setdefault(key, unreadable(table, key, (*key, no), problem))
+        loaded.proposed.append((tenant, run_id, no))
+    if loaded.barred:
+        readable = [one for one in loaded.proposed if (one[0], one[1]) not in loaded.barred]
+        loaded.passed_over = len(loaded.proposed) - len(readable)
+        loaded.proposed = readable
+    return loaded

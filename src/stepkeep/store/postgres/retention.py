@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from stepkeep.errors import Unreadable
-from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Step
-from stepkeep.store.postgres import columns
+from stepkeep.store import columns
 from stepkeep.store.postgres.arrays import ids, names
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.load import SQL
@@ -78,9 +77,9 @@ async def read_whole(
     for row in await fetch(connection, SQL.load_all_steps, names([tenant] * len(run_ids)), wanted):
         run_id = run_ids[row[0] - 1]
         full = (tenant, run_id, *row[1:])
-        keep("steps", steps[run_id], lambda full: columns.step_from(full[0], full[1], full[2], full[3:]), full)
+        keep("steps", steps[run_id], columns.step_from, full)
     attempts = await by_run("attempts", SQL.read_attempts_of, columns.attempt_from)
-    entries = await by_run("journal", SQL.read_journal_of, lambda row: SealedEntry(*row))
+    entries = await by_run("journal", SQL.read_journal_of, columns.entry_from)
     messages = await by_run("messages", SQL.read_messages_of, columns.message_from) if with_messages else {}
     outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
     noted += problems.values()

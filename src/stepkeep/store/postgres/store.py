@@ -20,11 +20,12 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
-from stepkeep.store.postgres import columns, retention, schema
-from stepkeep.store.postgres.arrays import ids, json_text, names, numbers
+from stepkeep.store.postgres import retention, schema
+from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.arrays import numbers as array_of
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import (
@@ -37,7 +38,7 @@ from stepkeep.store.postgres.connections import (
     fetch,
     read_options,
 )
-from stepkeep.store.postgres.load import ALWAYS, SQL, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.load import ALWAYS, SQL, claimable_from, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.namespace import DEFAULT, Namespace
 from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
@@ -231,7 +232,7 @@ class PostgresStore:
             asked = [text for text in dict.fromkeys(texts) if text is not None]
             await execute(connection, SQL.insert_queues, tenant, asked)
             numbered = {text: number for number, text in await fetch(connection, SQL.list_queues, tenant)}
-            queues = json_text([NO_QUEUE if text is None else numbered[text] for text in texts])
+            queues = columns.json_text([NO_QUEUE if text is None else numbered[text] for text in texts])
             given = (tenant, name, version, dialect, digest, document, queues, self.clock_offset, actor)
             await execute(connection, SQL.insert_definition, *given)
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)
@@ -248,7 +249,7 @@ class PostgresStore:
     async def find_claimable(self, propose: Propose) -> Loaded:
         since = ALWAYS if propose.after is None else propose.after
         asked = (numbers(tuple(dict.fromkeys(propose.queues))), propose.limit, since, self.clock_offset)
-        return columns.claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
+        return claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
 
     async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
         return read_queues(_decode_spec, await self._read(tuple, SQL.list_queues, tenant))
@@ -274,12 +275,7 @@ class PostgresStore:
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         def step(row: Sequence[Any]) -> Step:
-            return read_row(
-                "steps",
-                lambda row: columns.step_from(tenant, run_id, row[2], row[3:]),
-                (tenant, run_id, *row),
-                (tenant, run_id),
-            )
+            return read_row("steps", columns.step_from, (tenant, run_id, *row), (tenant, run_id))
 
         return await self._read(step, SQL.read_steps, tenant, run_id) if is_run_id(run_id) else []
 
@@ -290,7 +286,7 @@ class PostgresStore:
         return await self._read_of_run("messages", columns.message_from, SQL.read_messages, tenant, run_id)
 
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._read_of_run("journal", _entry, SQL.read_journal, tenant, run_id, after, limit)
+        return await self._read_of_run("journal", columns.entry_from, SQL.read_journal, tenant, run_id, after, limit)
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
         return await self._read_of_run("outbox", columns.outbox_from, SQL.read_outbox, tenant, run_id)
@@ -311,12 +307,7 @@ class PostgresStore:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
         found = await self._read(
-            lambda row: read_row(
-                "run_details",
-                lambda row: columns.details_from(row[0], row[1], row[2:]),
-                row,
-                (row[0], row[1]),
-            ),
+            lambda row: read_row("run_details", columns.details_from, row, (row[0], row[1])),
             SQL.read_details,
             tenants,
             run_ids,
@@ -437,7 +428,7 @@ class PostgresStore:
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
         check_worker(worker, entry)
         async with self._transaction() as connection:
-            [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_columns(worker))
+            [(no,)] = await fetch(connection, SQL.insert_worker, *columns.worker_values(worker))
             await execute(connection, SQL.insert_worker_journal, *_fields(entry))
         return replace(worker, no=no)
 
@@ -449,7 +440,7 @@ class PostgresStore:
             # In id order, so that two of these cannot deadlock.
             for place in sorted(found, key=lambda place: (changes[place].worker.tenant, changes[place].worker.id)):
                 one = changes[place]
-                written = columns.worker_columns(one.worker)
+                written = columns.worker_values(one.worker)
                 found[place] = await execute(connection, SQL.update_worker, *written, one.was) == "UPDATE 1"
                 if found[place] and one.entry is not None:
                     await execute(connection, SQL.insert_worker_journal, *_fields(one.entry))
@@ -483,7 +474,7 @@ class PostgresStore:
         return [worker for worker in found if worker is not None]
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
-        return await self._read(_entry, SQL.read_worker_journal, tenant, worker_id)
+        return await self._read(columns.entry_from, SQL.read_worker_journal, tenant, worker_id)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self, pool: Pool) -> Pool:
@@ -555,10 +546,6 @@ class PostgresStore:
             return read_row(table, convert, row, (tenant, run_id))
 
         return await self._read(checked, statement, tenant, run_id, *arguments)
-
-
-def _entry(row: Sequence[Any]) -> SealedEntry:
-    return SealedEntry(*row)
 
 
 def _only(row: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.store.postgres import columns
+from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
@@ -57,13 +57,13 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
         blob = Bytes()
-        given = columns.message_columns(messages, blob)
+        given = parameters.arrays_of(messages, blob)
         await execute(connection, SQL.insert_messages, blob.joined(), *given)
     if what.consumed:
         await _consume(connection, what)
     if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
         blob = Bytes()
-        given = columns.outbox_columns(outbox, blob)
+        given = parameters.arrays_of(outbox, blob)
         await execute(connection, SQL.insert_outbox, blob.joined(), *given)
 
 
@@ -72,7 +72,7 @@ async def _write_hot(
 ) -> int:
     runs = steps = now = 0
     statement = SQL.write_moves if what.only_moves else SQL.write_hot
-    run_rows, step_rows, attempt_rows = columns.MOVES if what.only_moves else columns.WHOLE_ROWS
+    run_rows, step_rows, attempt_rows = parameters.MOVES if what.only_moves else parameters.WHOLE_ROWS
     for tenant, mine in _by_tenant(what):
         parcel = Parcel()
         with translated():
@@ -80,7 +80,7 @@ async def _write_hot(
                 run_rows([(change.was, change.run) for change in mine.runs], parcel),
                 step_rows(mine.steps, parcel),
                 attempt_rows(mine.attempts, parcel),
-                columns.entry_numbers(mine.entries, parcel),
+                parameters.entry_numbers(mine.entries, parcel),
             )
         asked = (not is_sure, clock_offset, len(mine.runs), len(mine.steps), *notice)
         [(changed_runs, changed_steps, now, *_)] = await fetch(
@@ -116,7 +116,7 @@ def _by_tenant(what: Write) -> list[tuple[str, Write]]:
 
 def _given(tenant: str, parcel: Parcel) -> tuple[bytes, str, str, str]:
     """What the numbers of the rows refer to: the first parameters of every statement that takes such rows."""
-    return (parcel.joined(), tenant, parcel.run_ids(), columns.WORDS)
+    return (parcel.joined(), tenant, parcel.run_ids(), parameters.WORDS)
 
 
 async def _release_keys(connection: Connection, what: Write) -> None:
@@ -137,10 +137,10 @@ async def _insert_runs(
         parcel = Parcel()
         with translated():
             rows = (
-                columns.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),
-                columns.details_numbers([(one.run.id, one.details) for one in mine], parcel),
-                columns.step_numbers([step for one in mine for step in one.steps], parcel),
-                columns.entry_numbers([one.entry for one in mine], parcel),
+                parameters.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),
+                parameters.details_numbers([one.details for one in mine], parcel),
+                parameters.step_numbers([step for one in mine for step in one.steps], parcel),
+                parameters.entry_numbers([one.entry for one in mine], parcel),
             )
         asked = (not_before, clock_offset, *notice)
         [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)
@@ -160,7 +160,7 @@ async def _insert_steps(connection: Connection, new: list[Step]) -> None:
     for tenant in sorted({step.tenant for step in new}):
         parcel = Parcel()
         with translated():
-            rows = columns.step_numbers([step for step in new if step.tenant == tenant], parcel)
+            rows = parameters.step_numbers([step for step in new if step.tenant == tenant], parcel)
         await execute(connection, SQL.insert_steps, *_given(tenant, parcel), rows)
 
 

@@ -15,17 +15,19 @@ from msgspec.structs import replace
 from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
+from stepkeep.store.columns import json_text
 from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
-from stepkeep.store.sqlite.rows import Row, json_text
+from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.sqlite")
 
-QUARANTINED = 23
+QUARANTINED = columns.RUN_WIDTH
 """The index after a run's columns at which `lock_runs` tells whether the run is quarantined."""
 
 MAX_ROUNDS = 10_000
@@ -76,7 +78,7 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
         loaded.inbox.update(dict.fromkeys(inbox, ()))
         for row in _read_each(connection, SQL.load_inbox, inbox, loaded, "messages"):
             try:
-                loaded.inbox[row[0], row[1]] += (rows.to_message(row),)
+                loaded.inbox[row[0], row[1]] += (columns.message_from(row),)
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
                 _bar("messages", row, problem, loaded)
     if messages := [(*want.key, message) for want in there for message in want.messages]:
@@ -87,7 +89,7 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
         for row in _read_each(connection, SQL.load_outputs, outputs, loaded, "attempts"):
             tenant, run_id, no, note, output = row
             try:
-                loaded.outputs[tenant, run_id][no] = rows.to_output(note, output)
+                loaded.outputs[tenant, run_id][no] = columns.output_from(note, output)
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
                 _bar("steps", row, problem, loaded)
     if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
@@ -143,11 +145,11 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     load_wants(connection, more.wants, loaded)
     if more.definitions:
         found = _read(connection, SQL.load_definitions, more.definitions)
-        for definition in read_definitions(rows.definition_from, found):
+        for definition in read_definitions(columns.unchecked_definition, found):
             loaded.definitions[definition.id] = definition
     if more.idempotency:
         for row in _read(connection, SQL.load_idempotency_keys, more.idempotency):
-            loaded.idempotency[row[0], row[1], row[2]] = rows.to_idempotency(row)
+            loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id
@@ -181,14 +183,14 @@ def _bar(table: str, row: Sequence[Any], problem: Exception, loaded: Loaded) -> 
 
 def _load_runs(connection: apsw.Connection, keys: set[tuple[str, str]], loaded: Loaded) -> None:
     if keys:
-        to_run = rows.to_run
+        run_from = columns.run_from
         for row in _read_each(connection, SQL.lock_runs, keys, loaded, "runs"):
             key = (row[0], row[1])
             if row[QUARANTINED]:
                 loaded.barred[key] = quarantined(key[1])
                 continue
             try:
-                loaded.runs[key] = to_run(row)
+                loaded.runs[key] = run_from(row[:QUARANTINED])
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
                 _bar("runs", row, problem, loaded)
             else:
@@ -203,10 +205,10 @@ def _load_steps(connection: apsw.Connection, wanted: list[tuple[str, str, int]],
 
 
 def _keep_steps(found: list[Row], loaded: Loaded) -> None:
-    steps, to_step = loaded.steps, rows.to_step
+    steps, step_from = loaded.steps, columns.step_from
     for row in found:
         try:
-            steps[row[0], row[1]][row[2]] = to_step(row)
+            steps[row[0], row[1]][row[2]] = step_from(row)
         except Exception as problem:  # noqa: BLE001 - it is this run's alone
             _bar("steps", row, problem, loaded)
 
@@ -244,17 +246,17 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         if moved + _count(connection, SQL.update_steps, list(map(rows.step_row, others))) != len(what.steps):
             raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
     if what.attempts:
-        many(SQL.insert_attempts, map(rows.attempt_row, what.attempts))
+        many(SQL.insert_attempts, map(rows.row_of, what.attempts))
     if what.entries:
-        many(SQL.insert_journal, map(rows.entry_row, what.entries))
+        many(SQL.insert_journal, map(rows.row_of, what.entries))
     if what.messages:
-        many(SQL.insert_messages, map(rows.message_row, what.messages))
+        many(SQL.insert_messages, map(rows.row_of, what.messages))
     if what.consumed:
         consumed = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
         if _count(connection, SQL.consume_messages, consumed) != len(consumed):
             raise Contended("another transaction consumed a message: run the whole transaction again")
     if what.outbox:
-        many(SQL.insert_outbox, map(rows.outbox_row, what.outbox))
+        many(SQL.insert_outbox, map(rows.row_of, what.outbox))
 
 
 def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:
@@ -264,7 +266,7 @@ def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loade
         run = change.run
         before = loaded.runs.get((run.tenant, run.id))
         within_indexes = before is None or _indexed(run) != _indexed(before)
-        (updated if within_indexes else moved).append((*rows.run_row(run), change.was))
+        (updated if within_indexes else moved).append((*rows.row_of(run), change.was))
     found = _count(connection, SQL.move_runs, moved) + _count(connection, SQL.update_runs, updated)
     if found != len(changes):
         raise Contended("another transaction changed a run: run the whole transaction again")
@@ -290,14 +292,14 @@ def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
 
 def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
     new, many = what.new_runs, connection.executemany
-    many(SQL.insert_runs, (rows.run_row(one.run) for one in new))
-    many(SQL.insert_run_details, (rows.details_row(one.details) for one in new))
+    many(SQL.insert_runs, (rows.row_of(one.run) for one in new))
+    many(SQL.insert_run_details, (rows.row_of(one.details) for one in new))
     many(SQL.insert_steps, (rows.step_row(step) for one in new for step in one.steps))
-    many(SQL.insert_journal, (rows.entry_row(one.entry) for one in new))
-    many(SQL.insert_messages, (rows.message_row(message) for one in new for message in one.messages))
-    many(SQL.insert_outbox, (rows.outbox_row(entry) for one in new for entry in one.outbox))
+    many(SQL.insert_journal, (rows.row_of(one.entry) for one in new))
+    many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
+    many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
     keys = (one.idempotency for one in new if one.idempotency is not None)
-    many(SQL.insert_idempotency_keys, map(rows.idempotency_row, keys))
+    many(SQL.insert_idempotency_keys, map(rows.row_of, keys))
     live = (one.run for one in new if one.run.business_key is not None and one.run.state not in RUN_TERMINAL)
     many(SQL.insert_business_keys, ((run.tenant, run.business_key, run.id) for run in live))
 

@@ -12,11 +12,12 @@ from typing import TypeVar
 import apsw
 
 from stepkeep.errors import Unreadable
+from stepkeep.store import columns
+from stepkeep.store.columns import json_text
 from stepkeep.store.protocol import RunRecord, WholeRun
 from stepkeep.store.reading import apart, named, read_row, unreadable
-from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.change import SQL
-from stepkeep.store.sqlite.rows import Row, json_text
+from stepkeep.store.sqlite.rows import Row
 
 T = TypeVar("T")
 
@@ -41,7 +42,7 @@ def read_records(
     def read(some: Sequence[str]) -> list[RunRecord]:
         with named("runs", tenant, some):
             found: list[Row] = connection.execute(SQL.read_runs, (tenant, json_text(some))).fetchall()
-        return [read_row("runs", rows.to_record, row, (row[0], row[1])) for row in found]
+        return [read_row("runs", columns.record_from, row, (row[0], row[1])) for row in found]
 
     return apart(run_ids, read, unreadable)
 
@@ -76,11 +77,13 @@ def _read_whole(
         return found
 
     records = read_records(connection, tenant, run_ids, None)
-    steps = by_run("steps", SQL.load_all_steps, rows.to_step, (json_text([(tenant, run_id) for run_id in run_ids]),))
-    attempts = by_run("attempts", SQL.read_attempts_of, rows.to_attempt)
-    entries = by_run("journal", SQL.read_journal_of, rows.to_entry)
-    messages = by_run("messages", SQL.read_messages_of, rows.to_message) if with_messages else {}
-    outbox = by_run("outbox", SQL.read_outbox_of, rows.to_outbox) if with_messages else {}
+    steps = by_run(
+        "steps", SQL.load_all_steps, columns.step_from, (json_text([(tenant, run_id) for run_id in run_ids]),)
+    )
+    attempts = by_run("attempts", SQL.read_attempts_of, columns.attempt_from)
+    entries = by_run("journal", SQL.read_journal_of, columns.entry_from)
+    messages = by_run("messages", SQL.read_messages_of, columns.message_from) if with_messages else {}
+    outbox = by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
     return [
         WholeRun(
             record=record,

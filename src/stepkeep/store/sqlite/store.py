@@ -22,7 +22,9 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
 from stepkeep.kernel.states import RunState
+from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
+from stepkeep.store.columns import json_text
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.protocol import (
@@ -60,7 +62,7 @@ from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.notifications import SqliteNotifier
 from stepkeep.store.sqlite.readers import Readers
-from stepkeep.store.sqlite.rows import Row, json_text
+from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.sqlite.transaction import open_transaction
 from stepkeep.store.sqlite.turns import Turns
 from stepkeep.store.sqlite.writer import Work, Writer
@@ -179,7 +181,7 @@ class SqliteStore:
             now = self._clock.now()
             claims = [(one.tenant, one.run_id, one.no, one.fence, now, one.lease) for one in leases]
             found: list[Row] = c.executemany(SQL.renew_leases, claims).fetchall()
-            states = rows.RUN_STATES
+            states = columns.RUN_STATES
             return [
                 # The lease of a run whose state cannot be read counts as not renewed.
                 Renewed(run_id, no, fence, states[state])
@@ -206,13 +208,13 @@ class SqliteStore:
         def work(c: apsw.Connection) -> StoredDefinition:
             there = c.execute(SQL.read_definition, (tenant, name, version)).fetchone()
             if there is not None:
-                return rows.to_definition(there)
+                return columns.definition_from(there)
             c.executemany(SQL.insert_queues, [(tenant, text) for text in dict.fromkeys(texts) if text is not None])
             numbers = {text: number for number, text in c.execute(SQL.list_queues, (tenant,))}
             queues = json_text([NO_QUEUE if text is None else numbers[text] for text in texts])
             given = (tenant, name, version, dialect, digest, document, queues, self._clock.now(), actor)
             c.execute(SQL.insert_definition, given)
-            return rows.to_definition(c.execute(SQL.read_definition, (tenant, name, version)).fetchall()[0])
+            return columns.definition_from(c.execute(SQL.read_definition, (tenant, name, version)).fetchall()[0])
 
         return await self._write(work)
 
@@ -238,48 +240,48 @@ class SqliteStore:
 
     # -- read ------------------------------------------------------------------------------------------------
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
-        return _first(await self._rows(rows.to_definition, SQL.read_definition, tenant, name, version))
+        return _first(await self._rows(columns.definition_from, SQL.read_definition, tenant, name, version))
 
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
-        found = await self._rows(rows.to_definition, SQL.load_definitions, json_text(ids))
+        found = await self._rows(columns.definition_from, SQL.load_definitions, json_text(ids))
         return {definition.id: definition for definition in found}
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
-        return await self._rows(rows.to_definition, SQL.list_definitions, tenant)
+        return await self._rows(columns.definition_from, SQL.list_definitions, tenant)
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return _first(await self._rows_of("runs", rows.to_record, SQL.read_run, tenant, run_id))
+        return _first(await self._rows_of("runs", columns.record_from, SQL.read_run, tenant, run_id))
 
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = json_text(list(keys))
-        return dict(await self._rows(rows.to_state, SQL.read_states, asked))
+        return dict(await self._rows(columns.state_from, SQL.read_states, asked))
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
-        return await self._rows_of("steps", rows.to_step, SQL.read_steps, tenant, run_id)
+        return await self._rows_of("steps", columns.step_from, SQL.read_steps, tenant, run_id)
 
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
-        return await self._rows_of("attempts", rows.to_attempt, SQL.read_attempts, tenant, run_id)
+        return await self._rows_of("attempts", columns.attempt_from, SQL.read_attempts, tenant, run_id)
 
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
-        return await self._rows_of("messages", rows.to_message, SQL.read_messages, tenant, run_id)
+        return await self._rows_of("messages", columns.message_from, SQL.read_messages, tenant, run_id)
 
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._rows_of("journal", rows.to_entry, SQL.read_journal, tenant, run_id, after, limit)
+        return await self._rows_of("journal", columns.entry_from, SQL.read_journal, tenant, run_id, after, limit)
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
-        return await self._rows_of("outbox", rows.to_outbox, SQL.read_outbox, tenant, run_id)
+        return await self._rows_of("outbox", columns.outbox_from, SQL.read_outbox, tenant, run_id)
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
         found = await self._rows(tuple, SQL.load_outputs, json_text(wants))
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
         for row in found:
             key = (row[0], row[1])
-            outputs[(*key, row[2])] = read_row("steps", lambda row: rows.to_output(row[3], row[4]), row, key)
+            outputs[(*key, row[2])] = read_row("steps", lambda row: columns.output_from(row[3], row[4]), row, key)
         return outputs
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         found = await self._rows(
-            lambda row: read_row("run_details", rows.to_details, row, (row[0], row[1])),
+            lambda row: read_row("run_details", columns.details_from, row, (row[0], row[1])),
             SQL.read_details,
             json_text(keys),
         )
@@ -381,8 +383,8 @@ class SqliteStore:
         check_worker(worker, entry)
 
         def work(c: apsw.Connection) -> Worker:
-            no = c.execute(SQL.insert_worker, rows.worker_row(worker)).get
-            c.execute(SQL.insert_worker_journal, rows.entry_row(entry))
+            no = c.execute(SQL.insert_worker, columns.worker_values(worker)).get
+            c.execute(SQL.insert_worker_journal, rows.row_of(entry))
             return replace(worker, no=no)
 
         return await self._write(work)
@@ -394,10 +396,10 @@ class SqliteStore:
         def work(c: apsw.Connection) -> list[bool]:
             found = []
             for one in changes:
-                c.execute(SQL.update_worker, (*rows.worker_row(one.worker), one.was))
+                c.execute(SQL.update_worker, (*columns.worker_values(one.worker), one.was))
                 found.append(c.changes() == 1)
                 if found[-1] and one.entry is not None:
-                    c.execute(SQL.insert_worker_journal, rows.entry_row(one.entry))
+                    c.execute(SQL.insert_worker_journal, rows.row_of(one.entry))
             return found
 
         return await self._write(work)
@@ -406,7 +408,7 @@ class SqliteStore:
         def work(c: apsw.Connection) -> Worker | None:
             beaten = c.execute(SQL.beat_worker, (tenant, worker_no, incarnation, self._clock.now())).fetchall()
             found = beaten or c.execute(SQL.read_worker, (tenant, worker_no)).fetchall()
-            return _first([rows.to_worker(row) for row in found])
+            return _first([columns.worker_from(row) for row in found])
 
         return await self._write(work)
 
@@ -420,20 +422,20 @@ class SqliteStore:
 
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
-        return await self._rows(rows.to_worker, statement, tenant)
+        return await self._rows(columns.worker_from, statement, tenant)
 
     async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
         return dict(await self._rows(tuple, SQL.name_workers, tenant, json_text(list(numbers))))
 
     async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
-        return _first(await self._rows(rows.to_worker, SQL.find_worker, tenant, worker_id))
+        return _first(await self._rows(columns.worker_from, SQL.find_worker, tenant, worker_id))
 
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        found = await self._rows(rows.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
+        found = await self._rows(columns.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
         return [worker for worker in found if worker is not None]
 
     async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
-        return await self._rows(rows.to_entry, SQL.read_worker_journal, tenant, worker_id)
+        return await self._rows(columns.entry_from, SQL.read_worker_journal, tenant, worker_id)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self) -> tuple[Writer, Readers]:

@@ -1,0 +1,102 @@
+"""Makes parameters of statements from rows: numbers for hot rows, arrays for the others.
+
+A hot row is a list of numbers in the order of its columns, without the tenant. Words, runs and bytes are numbers that
+refer to other parameters. `write` calls it for every row, so the functions are generated from the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Run, Step
+from stepkeep.kernel.states import Rollback, RunState, StepState
+from stepkeep.store.columns import Column, Kind, columns_of, generate
+from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers, packed, words
+
+COMMONEST = (StepState.RUNNING, StepState.SUCCEEDED, Rollback.NONE, StepState.PENDING, StepState.READY, RunState.QUEUED)
+VOCABULARIES = [column.type for row in (Step, Run, Attempt) for column in columns_of(row) if column.kind is Kind.WORD]
+VOCABULARY = tuple(dict.fromkeys((*COMMONEST, *(word for words in VOCABULARIES for word in words))))
+"""Every word that a hot row may hold, the most frequent first, because the server searches from the beginning."""
+
+CODES: dict[str | None, int] = {None: 0, **{word: place for place, word in enumerate(VOCABULARY, 1)}}
+WORDS = words(VOCABULARY)
+
+Numbered: TypeAlias = Callable[[Iterable[Any], Parcel], str]
+
+ENCODED = {
+    Kind.NUMBER: "{}",
+    Kind.WORD: "CODES[{}]",
+    Kind.RUN: "place[{}]",
+    Kind.TEXT: "text({})",
+    Kind.BYTES: "put({})",
+    Kind.NOTE: "put(encode({}))",
+}
+"""The number that a column becomes. A missing word has a code, and a missing number stays missing."""
+
+
+def _expression(column: Column) -> str:
+    value = f"row.{column.name}"
+    encoded = ENCODED[column.kind].format(value)
+    if column.is_nullable and column.kind not in (Kind.NUMBER, Kind.WORD):
+        return f"{encoded} if {value} is not None else None"
+    return encoded
+
+
+def _numbered(row: type[msgspec.Struct], sent: Iterable[str] | None = None, *, beside: bool = False) -> Numbered:
+    """A function that makes one array literal of rows. `beside`: each row comes with a number, which follows the id of
+    its run and replaces the definition."""
+    kept = [
+        column
+        for column in columns_of(row)
+        if column.kind is not Kind.TENANT and column.name != "definition_id" and (sent is None or column.name in sent)
+    ]
+    values = [_expression(column) for column in kept]
+    if beside:
+        values.insert(1, "number")
+    source = (
+        "def made(rows, parcel):",
+        "    place, put, text, sent = parcel.runs, parcel.put, parcel.put_text, []",
+        f"    for {'number, row' if beside else 'row'} in rows:",
+        f"        sent += ({', '.join(values)},)",
+        "    return packed(sent)",
+    )
+    scope = {"CODES": CODES, "packed": packed, "encode": msgspec.json.Encoder().encode}
+    made: Numbered = generate(source, scope)
+    return made
+
+
+run_numbers = _numbered(Run, beside=True)
+details_numbers = _numbered(Details)
+step_numbers = _numbered(Step)
+entry_numbers = _numbered(SealedEntry)
+
+UNFAILED = {column.name for column in columns_of(Attempt)} - {"category", "error"}
+
+WHOLE_ROWS = (run_numbers, step_numbers, _numbered(Attempt))
+MOVES = (
+    _numbered(Run, {"id", *HOT_OF_RUN}, beside=True),
+    _numbered(Step, {"run_id", "no", *HOT_OF_STEP}),
+    _numbered(Attempt, UNFAILED),
+)
+"""Runs, steps and attempts as `write_hot` and as `write_moves` take them."""
+
+
+def arrays_of(rows: Sequence[msgspec.Struct], blob: Bytes) -> list[Any]:
+    """Messages or outbox entries as one array for each column, and two for a column of bytes."""
+    made: list[Any] = []
+    for column in columns_of(type(rows[0])):
+        values = [getattr(row, column.name) for row in rows]
+        made += blob.place(values) if column.kind is Kind.BYTES else (ARRAYS[column.kind](values),)
+    return made
+
+
+ARRAYS: dict[Kind, Callable[[Any], Any]] = {
+    Kind.TENANT: names,
+    Kind.RUN: ids,
+    Kind.NUMBER: numbers,
+    Kind.TEXT: list,
+}
