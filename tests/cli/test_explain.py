@@ -18,6 +18,7 @@ from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli, wait_until
 from tests.cli.test_worker_startup import heard
 from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.suites import in_proof
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -106,6 +107,12 @@ class Town:
     def change(self, statement: str) -> None:
         raw = SqliteRaw(self.url) if self.url.startswith("sqlite") else PostgresRaw(self.url)
         asyncio.run(raw.execute(statement))
+
+
+@pytest.fixture(params=["sqlite", in_proof("postgres")])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """These tests start workers as processes. The causes themselves are tested on both stores without processes."""
+    return f"sqlite:///{tmp_path}/stepkeep.db" if request.param == "sqlite" else request.getfixturevalue("postgres_dsn")
 
 
 @pytest.fixture

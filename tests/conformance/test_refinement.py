@@ -3,26 +3,33 @@ can fail."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.exploration import MACHINES, explored, refined
 from tests.conformance.tellings import dialects, stories, told, walks
 from tests.conformance.toy.machine import JUDGED as TOY
+from tests.kernel.driver import World
+from tests.suites import in_proof
 
 from stepkeep.conformance import refinement
-from stepkeep.conformance.refinement import Breach, explore, refine
+from stepkeep.conformance.refinement import Breach, refine
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import Extension, Forbidden, MachineView
 from stepkeep.dialects.projection import RunView, Seen
-from stepkeep.operations.log import canonical_machines
 
-MACHINES = canonical_machines()
 FIELDS = ("run", "step", "worker")
 
 
 def breaches(judged: Judged, machines: Any = MACHINES) -> list[Breach]:
     return list(refine(judged, machines).breaches)
+
+
+@functools.cache
+def worlds(walked: int) -> list[World]:
+    return [*stories(), *walks(walked, seed=7)]
 
 
 def views(judged: Judged) -> dict[str, MachineView]:
@@ -37,13 +44,13 @@ def with_arrow(machine: str, source: str, trigger: str, target: str) -> dict[str
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_the_engine_refines_every_dialect(judged: Judged) -> None:
-    assert breaches(judged) == []
+    assert refined(judged).breaches == ()
 
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judged) -> None:
     taken = 0
-    for product in explore(judged, MACHINES).values():
+    for product in explored(judged).values():
         view = product.view
         for extension in view.extensions:
             product.view = replace(view, extensions=tuple(one for one in view.extensions if one != extension))
@@ -57,7 +64,7 @@ def test_an_extension_that_is_taken_off_its_list_is_missed_by_name(judged: Judge
 
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
 def test_an_extension_that_nothing_produces_is_refused_by_name(judged: Judged) -> None:
-    for product in explore(judged, MACHINES).values():
+    for product in explored(judged).values():
         view = product.view
         idle = Extension(min(view.terminal), view.states[0], "it sounded useful")
         product.view = replace(view, extensions=(*view.extensions, idle))
@@ -65,15 +72,23 @@ def test_an_extension_that_nothing_produces_is_refused_by_name(judged: Judged) -
         assert [(one.kind, one.source, one.target) for one in found] == [("unproduced", idle.source, idle.target)]
 
 
-@pytest.mark.parametrize(
-    ("machine", "source", "trigger", "target"),
-    [
-        ("step", "succeeded", "reopened", "running"),
-        ("run", "failed", "revived", "running"),
-        ("run", "idle", "rushed", "succeeded"),
-    ],
+ARROWS = (
+    ("step", "succeeded", "reopened", "running"),
+    ("run", "failed", "revived", "running"),
+    ("run", "idle", "rushed", "succeeded"),
 )
-@pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
+
+
+def arrows_more() -> list[Any]:
+    """Every arrow with every dialect; with `make test` one arrow with most dialects."""
+    named = [(judged, *arrow) for judged in dialects() for arrow in ARROWS]
+    return [
+        pytest.param(*values, id=f"{values[0].name}-{values[3]}", marks=() if at % 4 == 0 else pytest.mark.proof)
+        for at, values in enumerate(named)
+    ]
+
+
+@pytest.mark.parametrize(("judged", "machine", "source", "trigger", "target"), arrows_more())
 def test_an_arrow_more_in_the_canonical_table_is_found(
     judged: Judged, machine: str, source: str, trigger: str, target: str
 ) -> None:
@@ -89,14 +104,14 @@ def test_an_arrow_more_in_the_canonical_table_is_found(
 
 def test_a_pair_that_the_specification_rules_out_is_a_breach_even_when_it_is_listed() -> None:
     ruled_out = Forbidden("moving", "returned", "toy §9")
-    found = breaches(replace(TOY, run=replace(TOY.run, forbidden=(ruled_out,))))
+    found = refined(replace(TOY, run=replace(TOY.run, forbidden=(ruled_out,)))).breaches
     assert [(one.kind, one.source, one.target) for one in found] == [("forbidden", "moving", "returned")]
     assert "toy §9" in str(found[0])
 
 
 def test_an_extension_for_an_arrow_that_the_specification_has_is_needless() -> None:
     needless = Extension("moving", "held", "just in case")
-    found = breaches(replace(TOY, run=replace(TOY.run, extensions=(*TOY.run.extensions, needless))))
+    found = refined(replace(TOY, run=replace(TOY.run, extensions=(*TOY.run.extensions, needless)))).breaches
     assert [one.kind for one in found] == ["needless"]
 
 
@@ -129,20 +144,22 @@ def test_a_view_whose_memory_grows_for_ever_does_not_keep_the_judge_for_ever(mon
     assert "endless" in {one.kind for one in breaches(replace(TOY, run_view=Forgetful))}
 
 
+@pytest.mark.parametrize("walked", [25, in_proof(150)])
 @pytest.mark.parametrize("judged", dialects(), ids=lambda judged: judged.name)
-def test_what_real_runs_show_is_among_what_was_explored(judged: Judged) -> None:
+def test_what_real_runs_show_is_among_what_was_explored(judged: Judged, walked: int) -> None:
     """The model of a run's conduct must allow all that the engine does, or the proof proves nothing."""
-    explored = refine(judged, MACHINES).told
+    known = refined(judged).told
     nouns = {f"{view.noun}_state_transition": name for name, view in views(judged).items()}
     if judged.undo is not None:
         nouns[f"{judged.undo.noun}_state_transition"] = "undo"
-    for world in [*stories(), *walks(150, seed=7)]:
+    for world in worlds(walked):
         for line in told(world, judged)[:-1]:
             said = line["metadata"]
             told_so = line["from_state"], line["to_state"], said["because"], said.get("ground", said["because"])
-            assert told_so in explored[nouns[line["event_type"]]], told_so
+            assert told_so in known[nouns[line["event_type"]]], told_so
 
 
+@pytest.mark.proof
 def test_more_steps_show_nothing_new() -> None:
     for judged in (TOY, *dialects()[:1]):
-        assert refine(judged, MACHINES, size=3).shown == refine(judged, MACHINES).shown
+        assert refine(judged, MACHINES, size=3).shown == refined(judged).shown

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.conformance.exploration import refined
 from tests.conformance.logs import STORIES, entries_of
 from tests.kernel.driver import World
 
-from stepkeep.conformance.refinement import refine
 from stepkeep.dialects.ioa.machine import JUDGED, RUN, STEP
 from stepkeep.dialects.machine import Extension
 from stepkeep.dialects.projection import Seen, Shown
 from stepkeep.kernel.journal import RUN_ENTITY
-from stepkeep.operations.log import canonical_machines
 
 # fmt: off
 TABLE = {
@@ -70,13 +69,13 @@ def test_what_must_not_occur_is_neither_an_arrow_nor_an_extension(source: str, t
 
 # -- refinement ------------------------------------------------------------------------------------------------------
 def test_whatever_the_engine_does_is_an_arrow_a_stutter_or_a_listed_extension() -> None:
-    found = refine(JUDGED, canonical_machines())
+    found = refined(JUDGED)
     assert [str(breach) for breach in found.breaches] == []
 
 
 def test_no_extension_too_many_is_listed() -> None:
     idle_talk = Extension("executing", "idle", "never happens")
-    found = refine(replace(JUDGED, run=replace(RUN, extensions=(*RUN.extensions, idle_talk))), canonical_machines())
+    found = refined(replace(JUDGED, run=replace(RUN, extensions=(*RUN.extensions, idle_talk))))
     assert [breach.kind for breach in found.breaches] == ["unproduced"]
 
 

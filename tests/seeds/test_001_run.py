@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.exploration import refined
 from tests.seeds.chained import FLAKY, HOPELESS, accepted, cancel, decide, later, moves, on, path, shown, told
 from tests.workbench import SECOND, TENANT, Bench, report_of
 
-from stepkeep.conformance.refinement import refine
 from stepkeep.dialects.run.machine import JUDGED, RUN, STEP
 from stepkeep.errors import Conflict, Fenced
 from stepkeep.kernel.decision import Accepted
@@ -17,7 +17,6 @@ from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, TimedOut
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.states import AttemptState, Category, StepState
-from stepkeep.operations.log import canonical_machines
 
 STATUSES = ("PENDING", "RUNNING", "WAITING_APPROVAL", "SUCCEEDED", "FAILED", "CANCELED")
 
@@ -90,7 +89,7 @@ def test_the_picture_that_leads_out_of_failed_does_not_count() -> None:
 
 
 def test_the_engine_refines_the_seed_and_shows_every_row_of_its_tables() -> None:
-    found = refine(JUDGED, canonical_machines())
+    found = refined(JUDGED)
     assert [str(breach) for breach in found.breaches] == []
     assert found.shown["run"] >= RUN_TABLE
     assert found.shown["step"] >= STEP_TABLE - {("RUNNING", "RUNNING")}

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.conformance.exploration import refined
 from tests.seeds.chained import FLAKY, HOPELESS, accepted, cancel, decide, later, moves, on, path, send, shown, told
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches
 
-from stepkeep.conformance.refinement import refine
 from stepkeep.dialects.linear.machine import JUDGED, RUN, STEP
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, Fenced
@@ -19,7 +19,6 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import StepClaimed
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Waiting
 from stepkeep.kernel.states import Category
-from stepkeep.operations.log import canonical_machines
 from stepkeep.operations.start import start_idle
 
 INSTANCE_TABLE = {(None, "RUNNING"), ("RUNNING", "COMPLETED"), ("RUNNING", "FAILED")}
@@ -80,7 +79,7 @@ def test_the_machines_are_the_seeds_writes_and_no_more() -> None:
 
 
 def test_the_engine_refines_the_seed_and_shows_every_one_of_its_arrows() -> None:
-    found = refine(JUDGED, canonical_machines())
+    found = refined(JUDGED)
     assert [str(breach) for breach in found.breaches] == []
     assert found.shown["run"] >= INSTANCE_TABLE
     assert found.shown["step"] >= STEP_TABLE

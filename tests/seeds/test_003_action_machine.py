@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.exploration import refined
 from tests.seeds.action_stage import Stage, action, sequence, stage_on
 
-from stepkeep.conformance.refinement import refine
 from stepkeep.dialects.action.machine import JUDGED, RUN, STEP
 from stepkeep.dialects.projection import Seen
-from stepkeep.operations.log import canonical_machines
 
 Lines = list[dict[str, Any]]
 WAITING = "WaitingForManualCompletion"
@@ -62,7 +61,7 @@ def test_every_arrow_cites_its_section_and_every_extension_says_why(view: Any) -
 
 
 def test_whatever_the_engine_does_is_a_legal_arrow_a_stutter_or_a_listed_extension() -> None:
-    refinement = refine(JUDGED, canonical_machines())
+    refinement = refined(JUDGED)
     assert [str(breach) for breach in refinement.breaches] == []
     assert ("Running", "WaitingForApproval") in refinement.shown["run"]
     assert ("Pending", "Cancelled") in refinement.shown["step"]
@@ -78,12 +77,12 @@ def test_an_unlisted_and_an_unproduced_extension_would_be_found() -> None:
         (STEP.extensions[:1], "unlisted"),
         ((*STEP.extensions, Extension("Pending", WAITING, "made up")), "unproduced"),
     ):
-        refinement = refine(replace(JUDGED, step=replace(STEP, extensions=extensions)), canonical_machines())
+        refinement = refined(replace(JUDGED, step=replace(STEP, extensions=extensions)))
         assert kind in {breach.kind for breach in refinement.breaches}
 
 
 def test_pausing_is_the_one_thing_of_run_v1_that_is_never_shown() -> None:
-    shown = {target for _, target in refine(JUDGED, canonical_machines()).shown["run"]}
+    shown = {target for _, target in refined(JUDGED).shown["run"]}
     assert set(RUN.states) - shown == {"Paused"}
 
 

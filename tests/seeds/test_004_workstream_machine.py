@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.exploration import refined
 from tests.seeds.workstream import BROKEN, HOLDS, RULE, Floor, Line, broken_by, judged, on_floor, task, workstream
 
-from stepkeep.conformance.refinement import refine
 from stepkeep.dialects.machine import ANY, MachineView
 from stepkeep.dialects.workstream.machine import DEFAULTS, JUDGED, RUN, STEP, WORKER
-from stepkeep.operations.log import canonical_machines
 
 # The seed's drawings, written down a second time: (from, to, trigger).
 TASK_ARROWS = """
@@ -55,7 +54,7 @@ def test_each_machine_is_the_one_that_the_seed_draws(view: MachineView, drawn: s
 
 def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -> None:
     """Design section 1: every canonical transition is a legal arrow, a stutter, or on the closed list."""
-    found = refine(JUDGED, canonical_machines())
+    found = refined(JUDGED)
     assert found.breaches == ()
     listed = {view.noun: [(one.source, one.target) for one in view.extensions] for view in JUDGED.views}
     assert listed == {
@@ -74,7 +73,7 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
 
 
 def test_every_arrow_of_the_seed_is_one_that_the_engine_can_take() -> None:
-    shown = refine(JUDGED, canonical_machines()).shown
+    shown = refined(JUDGED).shown
     for name, view in (("step", STEP), ("run", RUN), ("worker", WORKER)):
         assert {(arrow.source, arrow.target) for arrow in view.arrows} <= shown[name]
 

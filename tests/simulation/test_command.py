@@ -14,12 +14,12 @@ from stepkeep_lab.simulation.mutation import Edit, Mutant, planted
 
 
 def test_it_says_what_was_played_and_met(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["lab", "simulate", "--seeds", "5"]) == 0
+    assert main(["lab", "simulate", "--seeds", "2"]) == 0
     said = capsys.readouterr()
-    assert said.out.startswith("5 seeds, ")
+    assert said.out.startswith("2 seeds, ")
     assert said.out.endswith("no violation\n")
     assert "never reached:" in said.out
-    assert "5 of 5 seeds" in said.err
+    assert "2 of 2 seeds" in said.err
 
 
 def test_with_json_it_answers_with_one_object(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +56,7 @@ def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[
 
 
 def campaign_in(folder: Path, *more: str) -> int:
-    return main(["lab", "campaign", "--runs", "20", "--no-mutants", "--report", str(folder), *more])
+    return main(["lab", "campaign", "--runs", "3", "--no-mutants", "--report", str(folder), *more])
 
 
 def test_a_campaign_leaves_a_report_that_says_what_was_played(
@@ -69,7 +69,7 @@ def test_a_campaign_leaves_a_report_that_says_what_was_played(
     page = (tmp_path / "simulation.md").read_text()
     assert told["ok"] is True
     assert told["commit"] == "c0ffee"
-    assert told["simulation"]["runs"] >= 20
+    assert told["simulation"]["runs"] >= 3
     assert told["simulation"]["digest"] == run_campaign(told["simulation"]["seeds"]).digest
     assert "Commit `c0ffee`" in page
     assert "Verdict: **no violation**" in page
@@ -84,7 +84,7 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
         pass
 
     def interrupt(progress: long_campaign.Progress) -> None:
-        if progress.campaign.seeds > 20:
+        if progress.campaign.seeds > 10:
             raise Interrupted
 
     monkeypatch.setattr(long_campaign, "SAVED_EVERY", 0.0)
@@ -93,11 +93,12 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
     monkeypatch.setattr(lab_campaign, "commit", lambda: "facade")
     assert campaign_in(tmp_path) == 2
     assert "was left off at commit c0ffee" in capsys.readouterr().err
-    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=20, with_mutants=False)
-    assert report.campaign.seeds == 20
-    assert report.campaign.digest == run_campaign(20).digest
+    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=3, with_mutants=False)
+    assert report.campaign.seeds == 10
+    assert report.campaign.digest == run_campaign(report.campaign.seeds).digest
 
 
+@pytest.mark.proof
 def test_the_report_names_violations_and_missed_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harmless = Mutant("harmless", "nothing is different", (Edit("kernel.retry:may_retry", "return", "return"),))
     chosen = [harmless, next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")]

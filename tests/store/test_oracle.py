@@ -436,6 +436,7 @@ def test_the_model_sqlite_and_postgresql_live_the_same_lives(three: None, exampl
     assert Lives.entries > 6 * examples, f"{Lives.entries} journal entries are too few to show anything"
 
 
+@pytest.mark.proof
 def test_a_store_that_renews_what_has_run_out_is_noticed(three: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail."""
 
