@@ -6,7 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.cli.main import main
+from stepkeep.operations import views
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import WholeRun
 from stepkeep_lab.storecheck.live_views import watch
 
 
@@ -15,3 +24,24 @@ def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_gro
     assert watched.findings == []
     assert watched.views >= 300
     assert watched.unfinished > 20, "hardly any run was seen while it went on: nothing was shown"
+
+
+def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted fault: the rows of the run and of its steps are older than its journal and its attempts."""
+
+    async def torn(transactor: Transactor, run_id: str, *, tenant: str) -> WholeRun:
+        [before] = await transactor.store.read_whole(tenant, [run_id], with_messages=False)
+        await asyncio.sleep(0.05)
+        [after] = await transactor.store.read_whole(tenant, [run_id], with_messages=False)
+        return replace(after, record=before.record, steps=before.steps)
+
+    monkeypatch.setattr(views, "read_snapshot", torn)
+    assert asyncio.run(watch(database_url, 150)).findings
+
+
+def test_the_command_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab", "views", "--views", "30", "--store", "sqlite", "--report", str(tmp_path)]) == 0
+    assert "0 findings" in capsys.readouterr().out
+    told = json.loads((tmp_path / "views.json").read_text(encoding="utf-8"))
+    assert told["stores"]["sqlite"]["views"] >= 30
+    assert "stepkeep lab views --views 30" in (tmp_path / "views.md").read_text(encoding="utf-8")
