@@ -238,7 +238,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ],
         ("lab", "fuzz"): [["--only", HOSTILE], ["--case", HOSTILE]],
         ("lab", "forgeries"): [["--seeds", HOSTILE]],
-        ("lab", "views"): [["--views", HOSTILE]],
+        ("lab", "views"): [["--views", HOSTILE], ["--views", "3", "--store", "sqlite", "--report", f"{FILE}/x"]],
         ("lab", "misdeeds"): [["--seed", HOSTILE], ["--runs", "1", "--db", f"mysql://{HOSTILE}"]],
         ("lab", "torture"): [["--only", HOSTILE]],
         ("lab", "ablation"): [["--only", HOSTILE], ["--work", HOSTILE], ["--store", HOSTILE]],
