@@ -668,6 +668,23 @@ class AsyncEngine:
         )
         return decisions.record_of(accepted)
 
+    async def reissue_token(self, run_id: str, step: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+        """Give a manual step a new completion token in place of a lost one; the old one is useless from then on.
+
+        `token` of the answer is the new one. It is shown once and kept nowhere. The deadline of the step stays.
+        """
+        token = Runtime().token()
+        accepted = await decisions.reissue_token(
+            self.transactor,
+            validate.run_id(run_id),
+            step,
+            token=token,
+            reason=reason,
+            tenant=self.tenant,
+            actor=self._actor(by),
+        )
+        return {**decisions.record_of(accepted), "token": token}
+
     async def send(
         self,
         run_id: str,

@@ -544,6 +544,18 @@ class Engine:
             )
         )
 
+    def reissue_token(self, run_id: str, step: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+        """Give a manual step a new completion token in place of a lost one; the old one is useless from then on.
+
+        `token` of the answer is the new one. It is shown once and kept nowhere. The deadline of the step stays.
+
+        >>> lost = engine.run(packing)
+        >>> token = engine.reissue_token(lost.run_id, "pack", reason="the mail was lost", by="bea")["token"]
+        >>> engine.complete(lost.run_id, "pack", token=token, by="bea")["outcome"]
+        'Succeeded'
+        """
+        return self._call(self._core.reissue_token(run_id, step, reason=reason, by=by))
+
     def send(
         self,
         run_id: str,

@@ -203,6 +203,11 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [runs["manual"], "only", "--token", "x", "--outcome", HOSTILE],
             [runs["manual"], "only", "--token-file", FILE],
         ],
+        ("token",): [
+            [runs["manual"], HOSTILE, "--reason", "x"],
+            [runs["manual"], "only", "--reason", HOSTILE],
+            [runs["manual"], "only", "--reason", "x", "--by", HOSTILE],
+        ],
         ("send",): [[wait, HOSTILE], [wait, "paid", "--payload", json.dumps(HOSTILE)], [wait, "x", "--id", HOSTILE]],
         ("cancel",): [[gates[2], "--reason", HOSTILE], [gates[2]], [HOSTILE]],
         ("quarantine",): [

@@ -231,7 +231,8 @@ def test_a_gate_shows_its_question_and_whom_it_asks(cli: Cli, home: Path) -> Non
         gated.read_text().replace("{deadline: 1h}", "{prompt: Is it fit to print?, roles: [editors, law]}")
     )
     run = cli("run", "gated.yaml", "--app", HANDLERS).out
-    assert "sign-off waits for approval by editors or law:\n  Is it fit to print?\n  stepkeep approve " in run
+    asked = r"sign-off waits for approval by editors or law \(until \S+\):\n  Is it fit to print\?\n  stepkeep approve "
+    assert re.search(asked, run), "it waits until the timeout of the run"
 
 
 def test_send_says_what_became_of_the_message(cli: Cli) -> None:
@@ -403,3 +404,16 @@ def test_a_server_that_is_not_there_is_status_1_in_words(cli: Cli) -> None:
     said = cli("runs", "--db", "postgresql://ada:s3cret@127.0.0.1:1/none", "--json")
     assert (said.status, said.json["error"]["code"]) == (1, "store_unavailable")
     assert "s3cret" not in said.out + said.err
+
+
+def test_the_output_of_a_run_is_shown_without_texts_under_secret_names(cli: Cli, home: Path) -> None:
+    (home / "secret.yaml").write_text(
+        'workflow: secret\ntimeout: 1h\noutput: {api_key: "${{ input.k }}", n: 1}\ninput: [k]\n'
+        "steps: [{name: a, uses: cli.work, timeout: 5s, with: {}}]\n"
+    )
+    said = cli("run", "secret.yaml", "--app", HANDLERS, "--input", '{"k": "hush-hush"}')
+    assert '"api_key": "***"' in said.out
+    assert "hush-hush" not in said.out
+    run = cli("runs", "--json").json["runs"][0]["id"]
+    assert "hush-hush" not in cli("show", run).out.replace('"k": "hush-hush"', "")
+    assert cli("show", run, "--json").json["run"]["output"]["api_key"] == "hush-hush"

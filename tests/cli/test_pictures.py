@@ -88,7 +88,7 @@ def waiting() -> dict[str, Any]:
             error="connection refused",
         ),
         ran("scan", 1.0, 2.0, ("fetch",)),
-        step("sign-off", "awaiting_approval", ("scan",), times=gate, due_at=at(59)),
+        step("sign-off", "awaiting_approval", ("scan",), times=gate, until=at(59)),
         step("payment", "awaiting_event", ("fetch",), times=(("pending", 0), ("awaiting_event", 1))),
         step("publish", "pending", ("convert", "sign-off", "payment")),
         state="running",
@@ -128,10 +128,10 @@ def test_a_run_that_waits_shows_for_what_and_for_how_long() -> None:
 
 
 def test_a_deadline_on_another_day_is_shown_with_its_date() -> None:
-    gate = step("sign-off", "awaiting_approval", times=(("awaiting_approval", 0),), due_at="2026-11-04T10:15:00.000Z")
+    gate = step("sign-off", "awaiting_approval", times=(("awaiting_approval", 0),), until="2026-11-04T10:15:00.000Z")
     now = datetime.fromisoformat(at(1))
     assert "until 2026-11-04 10:15:00Z" in as_text(draw_graph(view(gate), now=now))
-    assert "until 10:15:59Z" in as_text(draw_graph(view({**gate, "due_at": at(59)}), now=now))
+    assert "until 10:15:59Z" in as_text(draw_graph(view({**gate, "until": at(59)}), now=now))
 
 
 def test_a_narrow_terminal_cuts_remarks_to_one_line() -> None:
@@ -209,9 +209,10 @@ def test_lists_of_runs_and_workers() -> None:
     runs = [rolled_back()["run"], waiting()["run"], approved()["run"]]
     offer = {"silent": False, "held": 3, "version": "1.0.0", "queues": None, "handlers": ["mail.send"]}
     gone = {"silent": True, "held": None, "version": None, "queues": ["slow", ""], "handlers": []}
+    quiet = {"misfits": [], "only_run": None}
     busy = {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "capabilities": ["gpu", "eu"]}
     lost = {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "capabilities": []}
-    workers = [busy | {"heard_at": at(1)} | offer, lost | {"heard_at": at(2)} | gone]
+    workers = [busy | {"heard_at": at(1)} | offer | quiet, lost | {"heard_at": at(2)} | gone | quiet]
     narrow, wide = as_text(runs_table(runs, 80), 80), as_text(runs_table(runs), 140)
     assert_golden("lists", wide + narrow + as_text(workers_table(workers), 140))
 

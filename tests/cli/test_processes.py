@@ -120,7 +120,8 @@ def test_json_is_alone_on_standard_output_even_when_handlers_print(process: Star
 def test_help_loads_nothing_heavy(home: Path) -> None:
     code = (
         "import sys; from stepkeep.cli.main import main; status = main(['--help']); "
-        "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine'}; "
+        "heavy = {'asyncpg', 'apsw', 'cel_expr_python', 'httpx2', 'pydantic', 'yaml', 'stepkeep.engine', "
+        "'markdown_it', 'pygments'}; "
         "print(sorted(heavy & sys.modules.keys()), file=sys.stderr); sys.exit(status)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -38,6 +38,8 @@ def step(
         "started_at": None if begun is None else at(begun),
         "ended_at": at(times[-1][1]) if times and over else None,
         "due_at": None,
+        "until": None,
+        "skipped": None,
         "record": None,
         "cost": {},
         "history": [],

@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from tests.conformance.lies import changed, find
 from tests.conformance.logs import cancel, entries_of, failure, log_of, retry, rollback, success, unfinished, written
 from tests.conformance.tellings import stories, walks
-from tests.kernel.driver import World
+from tests.kernel.driver import TOKEN, World, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.report import Code
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.definition import encode_definition
+from stepkeep.kernel.definition import Completion, encode_definition
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
+from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()
@@ -35,7 +36,7 @@ def findings(world: World, entries: Sequence[Entry]) -> list[str]:
 
 
 def test_every_run_that_the_kernel_makes_is_reenacted_without_a_finding() -> None:
-    for world in [*stories(), *walks(80, seed=5)]:
+    for world in [*stories(), reissued(), *walks(80, seed=5)]:
         report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
         assert report.ok, report.findings[:3]
 
@@ -66,6 +67,16 @@ def without_step(world: World, name: str) -> Told:
     return [replace(entry, seq=seq) for seq, entry in enumerate((one for one in kept if one.hops), 1)]
 
 
+def reissued() -> World:
+    """A manual step whose token was replaced, and that was completed with the new one."""
+    world = World(work("m", completion=Completion.MANUAL, completion_deadline=3_600_000_000))
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN))
+    world.reissue("m", "new")
+    world.complete("m", token="new")
+    return world
+
+
 LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
     "a backoff that the definition does not give": (
         retry,
@@ -88,6 +99,16 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         success,
         lambda world: with_cause(world, "gate_decided", detail={"step": "sign", "decision": "rejected"}),
         Code.CAUSE,
+    ),
+    "a new token without a reason": (
+        reissued,
+        lambda world: with_cause(world, "token_reissued", detail={"step": "m", "reason": ""}),
+        Code.CAUSE,
+    ),
+    "a new token that gives more time": (
+        reissued,
+        lambda world: with_hop(world, "m", "token_reissued", due_at=2_000_000_000_000_000),
+        Code.TIMER,
     ),
     "a message of another name": (
         success,

@@ -181,3 +181,14 @@ def test_workflows_are_found_in_a_module(registry: Registry) -> None:
     module.one = Workflow("one", registry=registry)
     module.two = module.other_name = Workflow("two", registry=registry)
     assert [flow.name for flow in workflows_in(module)] == ["one", "two"]
+
+
+def test_a_function_of_another_registry_is_refused_when_the_step_is_written(registry: Registry) -> None:
+    """Its runs would wait for ever: no worker of the workflow's registry has the handler."""
+
+    @step("elsewhere.known", registry=registry)
+    def known() -> None: ...
+
+    with pytest.raises(InvalidInput, match=r"handler elsewhere\.known of another registry"):
+        Workflow("lost", registry=Registry()).step("a", known)
+    Workflow("found", registry=registry).step("a", known)

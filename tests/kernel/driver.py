@@ -41,6 +41,7 @@ from stepkeep.kernel.events import (
     StepClaimed,
     StepReported,
     TimeCame,
+    TokenReissued,
 )
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
@@ -452,6 +453,10 @@ class World:
                 **more,
             )
         )
+
+    def reissue(self, name: str, token: str, *, by: str = "bea", reason: str = "lost") -> Accepted:
+        """Replace the token of a manual step."""
+        return self.one(TokenReissued(tenant="t", run_id="r", actor=by, no=self.no(name), token=token, reason=reason))
 
     def tell(self, name: str, id: str = "m1", payload: bytes = b"{}") -> Accepted:  # noqa: A002
         """A message arrives."""

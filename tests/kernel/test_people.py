@@ -10,6 +10,7 @@ from tests.kernel.driver import LEASE, TOKEN, World, allowing, gate, sequence, w
 from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.definition import SECOND, Approval, Completion, OnDeadline, Rule
 from stepkeep.kernel.events import GateDecided, ManualOutcome
+from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, RulesFailed, RulesPassed
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 
@@ -314,6 +315,55 @@ def test_a_manual_step_that_nobody_completes_in_time_fails_under_the_policy(poli
     assert world.states()["z"] == after
     with pytest.raises(Conflict):
         world.complete("m")
+
+
+def test_after_another_decision_an_unnamed_one_means_no_gate_that_was_decided_before() -> None:
+    """The run ended by the rejection: the earlier approval by the same person is no answer to a new one."""
+    world = World(*sequence(gate("g"), gate("h")))
+    world.approve("g", by="bea")
+    world.reject("h", by="bea")
+    with pytest.raises(Conflict, match="no open gate"):
+        world.approve(by="bea")
+    assert world.reject(by="bea").repeated
+    assert world.approve("g", by="bea").repeated
+
+
+def test_a_new_token_takes_the_place_of_a_lost_one_and_nothing_else_changes() -> None:
+    """Design-2 §2: token_reissued keeps due_at and never makes the run flap between blocked and running."""
+    world = by_hand(completion_deadline=DAY)
+    due, seq = world.row("m").due_at, world.run.seq
+    world.pass_time(SECOND)
+    world.reissue("m", "in its place", by="cyd", reason="the mail was lost")
+    assert (world.state("m"), world.row("m").due_at, world.run.state) == (S.AWAITING_COMPLETION, due, RunState.BLOCKED)
+    entry = open_entry(world.bodies[-1])
+    assert world.run.seq == seq + 1
+    assert [(hop.no, hop.trigger) for hop in entry.hops] == [(0, "token_reissued")]
+    assert (entry.causes[0].actor, entry.causes[0].detail) == ("cyd", {"step": "m", "reason": "the mail was lost"})
+    with pytest.raises(Conflict, match="does not match"):
+        world.complete("m", token=TOKEN)
+    world.complete("m", token="in its place")
+    assert world.state("m") is S.SUCCEEDED
+
+
+def test_only_a_step_that_waits_to_be_completed_gets_a_new_token() -> None:
+    world = World(*sequence(work("m", completion=Completion.MANUAL), work("z")))
+    with pytest.raises(Conflict, match="only a step that waits to be completed by hand"):
+        world.reissue("m", "early")
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN))
+    world.complete("m")
+    with pytest.raises(Conflict, match="is succeeded"):
+        world.reissue("m", "late")
+
+
+def test_a_new_token_after_the_timeout_of_the_run_meets_the_timeout() -> None:
+    world = World(work("m", completion=Completion.MANUAL), timeout=DAY)
+    world.claim("m")
+    world.report("m", Completed(token=TOKEN))
+    world.pass_time(DAY)
+    with pytest.raises(Conflict):
+        world.reissue("m", "late")
+    assert world.run.state is RunState.FAILED
 
 
 def test_a_report_without_a_token_is_refused_where_a_person_must_complete() -> None:

@@ -43,6 +43,7 @@ from stepkeep.kernel.events import (
     StepClaimed,
     StepReported,
     TimeCame,
+    TokenReissued,
 )
 from stepkeep.kernel.outcomes import (
     Completed,
@@ -245,6 +246,11 @@ def _completion(world: World, random: Random) -> Event:
     )
 
 
+def _reissued(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.state is S.AWAITING_COMPLETION)
+    return TokenReissued(tenant="t", run_id="r", actor="ann", no=row.no, token="another", reason="lost")
+
+
 def _message(world: World, random: Random) -> Event:
     return MessageArrived(
         tenant="t",
@@ -274,6 +280,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_timer,) * 2,
     _gate,
     _completion,
+    _reissued,
     _message,
     _cancelled,
     _started,
@@ -329,7 +336,8 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
     if row.state is S.AWAITING_APPROVAL:
         return GateDecided(no=row.no, approve=True, **who)
     if row.state is S.AWAITING_COMPLETION:
-        return CompletionSignalled(no=row.no, token=TOKEN, outcome=ManualOutcome.SUCCEEDED, **who)
+        assert row.note is not None
+        return CompletionSignalled(no=row.no, token=row.note.token or "", outcome=ManualOutcome.SUCCEEDED, **who)
     if row.state is S.AWAITING_EVENT:
         assert row.note is not None
         assert row.note.event is not None

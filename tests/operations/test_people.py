@@ -8,6 +8,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
@@ -246,6 +247,43 @@ def test_an_output_by_hand_that_does_not_fit_is_refused_and_a_corrected_one_coun
         failed = await handed_out(bench, replace(held, version=2))
         await complete(bench, failed, "Failed")
         assert await bench.state(failed) is RunState.FAILED
+
+    on(database_url, act)
+
+
+def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await handed_out(bench)
+        by: dict[str, str] = {"token": "a new one", "tenant": TENANT, "actor": "bea"}
+        reissue = decisions.reissue_token
+        with pytest.raises(InvalidInput, match="needs a reason"):
+            await reissue(bench.transactor, run_id, "call", reason=" ", **by)
+        reply = await reissue(bench.transactor, run_id, "call", reason="the mail was lost", **by)
+        assert (reply.record["by"], reply.record["reason"]) == ("bea", "the mail was lost")
+        assert await bench.state(run_id) is RunState.BLOCKED
+        [row] = await bench.store.read_steps(TENANT, run_id)
+        assert row.due_at is not None
+        with pytest.raises(Conflict, match="does not match"):
+            await complete(bench, run_id)
+        await complete(bench, run_id, token="a new one")
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+        with pytest.raises(Conflict, match="is succeeded"):
+            await reissue(bench.transactor, run_id, "call", reason="too late", **by)
+
+    on(database_url, act)
+
+
+def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await handed_out(bench)
+        await decisions.reissue_token(
+            bench.transactor, run_id, "call", token="new", reason="lost", tenant=TENANT, actor="bea"
+        )
+        await complete(bench, run_id, token="new")
+        async with AsyncEngine(database_url, tenant=TENANT) as engine:
+            certificate = await engine.certify(run_id)
+        assert certificate.ok, certificate
+        assert len(certificate.dialects) == 5
 
     on(database_url, act)
 

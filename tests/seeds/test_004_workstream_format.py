@@ -276,7 +276,8 @@ def test_the_example_is_correct_and_fits_the_published_schema() -> None:
 
     path = ROOT / "examples" / "workstream.yaml"
     report = check_file(path)
-    assert (report.problems, report.warnings) == ((), ())
+    assert report.problems == ()
+    assert all("brings no rules of its own yet" in str(one) for one in report.warnings)
     assert isinstance(report.definition, Definition)
     shape = Shape(dict(WORKSTREAM.schema))
     assert shape.complaints(read_document(path).data) == []

@@ -86,3 +86,13 @@ def test_every_dialect_is_walked(dialect: str, capsys: pytest.CaptureFixture[str
 def test_a_python_workflow_is_walked(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(EXAMPLES / "onboarding.py"), "--json"]) in (0, 1)
     assert json.loads(capsys.readouterr().out)["endings"][0]["state"] == "succeeded"
+
+
+def test_serious_shows_only_the_paths_of_serious_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", STUCK, "--serious"]) == 1
+    said = capsys.readouterr().out
+    assert "nobody decides second-look" in said
+    assert "all goes well" not in said
+    assert " · " not in said, "remarks are left out"
+    assert main(["simulate", CLEAN, "--serious"]) == 0
+    assert "WHAT HAPPENS" not in capsys.readouterr().out

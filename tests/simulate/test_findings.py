@@ -143,3 +143,14 @@ def test_what_somebody_wished_for_is_no_finding() -> None:
     left = [ending for ending in report.endings if ending.left]
     assert left, "a plain cancel and a failing hook do leave things behind"
     assert report.serious == ()
+
+
+def test_a_run_that_succeeds_although_a_false_condition_skipped_what_follows_is_told() -> None:
+    text = """{workflow: w, timeout: 1h, input: [n], steps: [
+        {name: a, uses: x, effect: read, depends_on: [], if: "${{ input.n > 1 }}"},
+        {name: b, uses: x, effect: read, depends_on: [a]}, {name: c, uses: x, effect: read, depends_on: [b]}]}"""
+    (told,) = [one for one in found(text) if one.kind is Kind.SKIPPED_TOO]
+    assert told.message.startswith("b, c are skipped with a when the condition of a is false")
+    assert not told.serious
+    allowed = text.replace("depends_on: [a]", "depends_on: [{step: a, allow: [skipped]}]")
+    assert Kind.SKIPPED_TOO not in {one.kind for one in found(allowed)}

@@ -133,6 +133,7 @@ async def _people(bench: Bench) -> None:
     await decisions.send(bench.transactor, run, "paid", b"{}", tenant=TENANT, actor=ACTOR)
     await decisions.decide_gate(bench.transactor, run, approve=True, tenant=TENANT, actor=ACTOR)
     await _each(bench, await bench.claim(1), DONE)
+    await decisions.reissue_token(bench.transactor, run, "m", token=TOKEN, reason="lost", tenant=TENANT, actor=ACTOR)
     await decisions.complete(
         bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
     )

@@ -47,7 +47,7 @@ def test_inputs_are_passed_by_name_and_the_rest_is_left_out() -> None:
     async def handler(email: str, plan: str = "free") -> list[str]:
         return [email, plan]
 
-    job = handler_job(handler, inputs={"email": "a@b.c", "nobody": "asked"})
+    job = handler_job(handler, inputs="${{ input }}", given={"email": "a@b.c", "nobody": "asked"})
     assert said(outcome_of(job)) == ["a@b.c", "free"]
 
 
@@ -74,13 +74,13 @@ def test_a_step_without_with_is_given_the_runs_input() -> None:
 @pytest.mark.parametrize(
     ("handler", "inputs", "text"),
     [
-        (lambda email, name: None, {"name": "Ada"}, "needs email, and its inputs have name"),
+        (lambda email, name: None, "${{ input }}", "needs email, and its inputs have name"),
         (lambda email: None, None, "needs email, and its inputs have nothing"),
         (lambda a, b: None, [1], "was given a single value of type list"),
     ],
 )
 def test_inputs_that_do_not_fit_fail_for_good_and_say_which_parameter(handler, inputs, text) -> None:
-    outcome = failure(outcome_of(handler_job(handler, inputs=inputs)))
+    outcome = failure(outcome_of(handler_job(handler, inputs=inputs, given={"name": "Ada"})))
     assert (outcome.category, outcome.final) == (Category.VALIDATION, True)
     assert text in outcome.error
 

@@ -35,5 +35,8 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
         send = settings.command("send", run, event, "--payload", "{}")
         return [f"{step} waits for the event {event}{until}:", f"  {send}"]
     complete = settings.command("complete", run, step, "--token", token or "TOKEN", "--outcome", "Succeeded")
-    known = "" if token else " with the token that its handler was given"
-    return [f"{step} waits to be completed by hand{known}{until}:", f"  {complete}"]
+    if token:
+        return [f"{step} waits to be completed by hand{until}:", f"  {complete}"]
+    lost = settings.command("token", run, step, "--reason", "TEXT")
+    known = "with the token that its handler was given"
+    return [f"{step} waits to be completed by hand {known}{until}:", f"  {complete}", f"  {lost}  # if it is lost"]

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from stepkeep.cli import light_help
 from stepkeep.cli.commands import (
     certify,
     check,
@@ -96,6 +97,7 @@ app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
 app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
+app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
@@ -116,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_streams()
     if completion.VARIABLE in os.environ:
         completion.prepare()
+    if not given or {"-h", "--help"} & set(given):
+        light_help.prepare()
     try:
         ended = app(given, prog_name="stepkeep", standalone_mode=False)
         flush()

@@ -50,10 +50,14 @@ class StepNow(NamedTuple):
 
 
 class Progress:
-    """The fold. `name_of` gives a step's name by its number; `size` is the number of main steps."""
+    """The fold. `name_of` gives a step's name by its number; `size` is the number of main steps.
 
-    def __init__(self, name_of: Callable[[int], str], size: int) -> None:
-        self.name_of, self.size = name_of, size
+    `timeout_us` is the run's timeout: no wait lasts longer than the run.
+    """
+
+    def __init__(self, name_of: Callable[[int], str], size: int, timeout_us: int | None = None) -> None:
+        self.name_of, self.size, self._timeout_us = name_of, size, timeout_us
+        self._run_ends_at: int | None = None
         self.state = "idle"
         self.seq = 0
         self.now: dict[int, StepNow] = {}
@@ -71,6 +75,8 @@ class Progress:
 
     def _run(self, hop: Hop, at: int) -> Told | None:
         self.state = hop.target
+        if hop.trigger == "started" and self._timeout_us is not None:
+            self._run_ends_at = at + self._timeout_us
         if hop.target not in TOLD_OF_RUNS:
             return None
         text = words(hop.target) + (f": {shorten(hop.error)}" if hop.error else "")
@@ -89,7 +95,20 @@ class Progress:
             return None
         if hop.target == "cancelled" and hop.source == "pending":
             return None
-        return Told(at, name, hop.target, _words(hop, at), lasting=hop.target in SETTLED or hop.target == "retrying")
+        return Told(
+            at, name, hop.target, self._words(hop, at), lasting=hop.target in SETTLED or hop.target == "retrying"
+        )
+
+    def _words(self, hop: Hop, at: int) -> str:
+        """What a hop says about its step."""
+        if hop.target == "skipped" and hop.category is None:
+            if hop.trigger == "dependency_unmet" and hop.of is not None:
+                return f"skipped: it requires {self.name_of(hop.of)}"
+            return "skipped: its condition is false"
+        if hop.target.startswith("awaiting_"):
+            ends = min((one for one in (hop.due_at, self._run_ends_at) if one is not None), default=None)
+            return words(hop.target) + ("" if ends is None else f", {span((ends - at) / MICROS)} at most")
+        return _words(hop, at)
 
     def active(self) -> Iterator[StepNow]:
         """Steps that have not settled, runnable ones first."""
@@ -119,6 +138,4 @@ def _words(hop: Hop, at: int) -> str:
         took = f" in {span(hop.took / MICROS)}" if hop.took is not None else ""
         why = f": {trouble}" if trouble else ""
         return f"{text}{took}{why}"
-    if hop.due_at is not None:
-        return f"{text}, {span((hop.due_at - at) / MICROS)} at most"
     return text

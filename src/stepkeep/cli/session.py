@@ -13,8 +13,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from stepkeep.cli.printer import warn
 from stepkeep.cli.settings import Settings
-from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.errors import DefinitionError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from stepkeep.cli.policies import Policies
@@ -83,11 +86,14 @@ def load_handlers(apps: Sequence[str]) -> Registry:
 
 def load_definition(target: str, handlers: Registry | None, as_: str | None = None) -> Definition:
     """The definition in a file: YAML or JSON in any dialect, or Python that makes one workflow (`file.py:name`)."""
-    if is_python(target):
-        return workflow_in(target).definition()
-    from stepkeep.dialects.registry import load_file
+    from stepkeep.dialects.registry import check_file
 
-    return load_file(Path(target), handlers, as_)
+    report = workflow_in(target).check() if is_python(target) else check_file(Path(target), handlers, as_)
+    if report.definition is None:
+        raise DefinitionError(report.problems)
+    for problem in report.ignored:
+        warn(str(replace(problem, message=f"warning: {problem.message}")))
+    return report.definition
 
 
 def is_python(target: str) -> bool:

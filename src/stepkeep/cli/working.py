@@ -88,6 +88,7 @@ async def work_on(
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
     """Refuse to work on a run without its handlers: it would wait forever."""
+    from stepkeep.definition.fit import misfit
     from stepkeep.definition.secrets import secrets_among
     from stepkeep.kernel.definition import Agent, Command, Handler, Http
     from stepkeep.kernel.states import STEP_TERMINAL, Phase
@@ -119,8 +120,15 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
             raise InvalidInput(
                 f"step {plan.at(step.no).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
             )
-        if isinstance(executor, Handler) and engine.registry.get(executor.name) is None:
-            missing[executor.name] = None
+        if isinstance(executor, Handler):
+            spec = engine.registry.get(executor.name)
+            if spec is None:
+                missing[executor.name] = None
+            elif (said := misfit(spec, plan.at(step.no).inputs, plan.definition)) is not None:
+                raise InvalidInput(
+                    f"step {plan.at(step.no).name} of run {run_id} cannot run here: {said}. "
+                    "Run it with the code that fits, or give the parameter a default."
+                )
         if isinstance(executor, Agent) and engine.registry.agent(executor.name) is None:
             missing[executor.name] = None
     if missing:
@@ -155,7 +163,7 @@ class Follower:
     def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
-        self._progress = Progress(lambda no: plan.at(no).name, plan.size)
+        self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout)
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""

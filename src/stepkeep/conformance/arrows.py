@@ -73,6 +73,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("rules_failed", "failed"): "validating",
     ("rules_failed_tolerated", "skipped"): "validating",
     ("rules_passed", "succeeded"): "validating",
+    ("token_reissued", "awaiting_completion"): "awaiting_completion",
     ("wait_opened", "awaiting_event"): "pending",
     ("wait_satisfied", "succeeded"): "awaiting_event",
     ("waited", "awaiting_event"): "running",

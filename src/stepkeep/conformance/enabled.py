@@ -238,6 +238,13 @@ def _manual(wanted: str) -> Guard:
     return guard
 
 
+def _reissued(hop: Hop) -> Iterator[Problem]:
+    reason = hop.asked.get("reason")
+    if not isinstance(reason, str) or not reason.strip():
+        yield Code.CAUSE, wrong_field("detail.reason", reason, "a text", "a new token has one")
+    yield from _detail(hop, "step", hop.place.name)
+
+
 def _detail(hop: Hop, name: str, wanted: str) -> Iterator[Problem]:
     for field, expected in ((name, wanted), ("step", hop.place.name)):
         if hop.asked.get(field) != expected:
@@ -255,6 +262,8 @@ def _due_at(hop: Hop) -> object:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
         return _after(line.at, hop.rule.completion_deadline if hop.rule else None)
+    if line.trigger == "token_reissued":
+        return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
         return line.at + _pause_us(hop)
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
@@ -334,6 +343,7 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "completion_failed": ("completion_signalled",),
     "completion_failed_tolerated": ("completion_signalled",),
     "completion_cancelled": ("completion_signalled",),
+    "token_reissued": ("token_reissued",),
 }
 """The events that can lead to a trigger; a trigger without a row may follow from any."""
 
@@ -392,4 +402,5 @@ GUARDS: Mapping[str, Guard] = {
     "completion_failed": _manual("Failed"),
     "completion_failed_tolerated": _manual("Failed"),
     "completion_cancelled": _manual("Cancelled"),
+    "token_reissued": _reissued,
 }

@@ -70,7 +70,11 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         output=written.output,
         input_fields=None if written.input is None else tuple(written.input),
         input_types={
-            name: kernel.InputField(type=kernel.InputType(field.type), required=field.required)
+            name: kernel.InputField(
+                type=kernel.InputType(field.type),
+                required=field.required,
+                description=field.description or msgspec.UNSET,
+            )
             for name, field in (written.input or {}).items()
         },
         lease=LEASE if written.lease is None else written.lease,

@@ -21,13 +21,17 @@ MAX_PROBLEMS = 50
 
 
 class Finding(NamedTuple):
-    """One message about the value at `path` (or its key, or a character inside its text)."""
+    """One message about the value at `path` (or its key, or a character inside its text).
+
+    `ignored` marks advice on a field that has no effect.
+    """
 
     path: Path
     message: str
     hint: str = ""
     key: bool = False
     inside: int = 0
+    ignored: bool = False
 
 
 class Source(Protocol):

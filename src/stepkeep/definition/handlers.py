@@ -7,7 +7,9 @@ A decorated function is unchanged, so that tests can call it; only the registry 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar, cast, get_args, overload
+from weakref import WeakKeyDictionary
 
 from stepkeep.definition import arguments
 from stepkeep.definition.apps import load_app, load_entry_points
@@ -101,6 +103,8 @@ def step(
                 description=_first_line(function),
             )
         )
+        with suppress(TypeError):  # not every callable can be referred to weakly
+            _decorated[function] = name
         return function
 
     return decorate(target) if callable(target) else decorate
@@ -181,12 +185,31 @@ def _retry(given: Retry | None) -> kernel.Retry | None:
 
 
 def name_of(function: Function, registry: Registry) -> str:
-    """The name of a registered function; an undecorated one is registered under its own name."""
+    """The name of a registered function; an undecorated one is registered under its own name.
+
+    A function that only another registry knows is refused: its runs would wait forever.
+    """
     known = registry.of(function)
+    if known is None and (elsewhere := _name_elsewhere(function)) is not None:
+        raise InvalidInput(
+            f"this function is handler {elsewhere} of another registry, which a worker of this one would not find. "
+            "Give the workflow that registry: Workflow(…, registry=…)."
+        )
     if known is None:
         known = HandlerSpec(name=_own_name(function), function=function, description=_first_line(function))
         registry.register(known)
     return known.name
+
+
+def _name_elsewhere(function: Function) -> str | None:
+    try:
+        return _decorated.get(function)
+    except TypeError:
+        return None
+
+
+_decorated: WeakKeyDictionary[Function, str] = WeakKeyDictionary()
+"""The names of functions that a decorator registered, in any registry."""
 
 
 def registry_of(given: object) -> Registry:

@@ -1,6 +1,7 @@
 """Advice on a correct definition that may still cause trouble: seed 000 section 6, one function per guideline.
 
-Warnings stop nothing. They consider written values, not defaults. `stepkeep check` shows them, and so does publication.
+Warnings stop nothing. They consider written values, not defaults. `stepkeep check` shows them all; those on fields that
+have no effect are shown wherever a definition enters.
 """
 
 from __future__ import annotations
@@ -138,14 +139,18 @@ def _gate_that_promises_more(definition: Definition) -> Iterator[Finding]:
     for number, step in enumerate(definition.steps):
         if step.approval is None:
             continue
+        if step.approval.roles:
+            said = f"Any person may decide `{step.name}`: its `roles` are shown to people and not enforced."
+            hint = "Let only the right people reach the command line or your own front."
+            yield Finding((*_at(number, "approval"), "roles"), said, hint, key=True, ignored=True)
         if step.approval.quorum > 1:
             said = f"The first decision settles `{step.name}`: its `quorum` of {step.approval.quorum} is not enforced."
             hint = f"For {step.approval.quorum} signatures, write as many `approval` steps."
-            yield Finding((*_at(number, "approval"), "quorum"), said, hint, key=True)
+            yield Finding((*_at(number, "approval"), "quorum"), said, hint, key=True, ignored=True)
         if step.approval.excluded:
             said = f"Any person may decide `{step.name}`: the people named in `not` are not kept out."
             hint = "Let only the right people reach the command line or your own front."
-            yield Finding((*_at(number, "approval"), "not"), said, hint, key=True)
+            yield Finding((*_at(number, "approval"), "not"), said, hint, key=True, ignored=True)
 
 
 def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:
@@ -157,18 +162,8 @@ def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:
 
 def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
     """Guideline 4: a false condition skips every step that requires the success of the skipped one."""
-    requiring: dict[str, list[str]] = defaultdict(list)
-    for step in definition.steps:
-        for edge in step.depends_on:
-            if StepState.SKIPPED not in edge.allow:
-                requiring[edge.step].append(step.name)
-    cascades = (
-        (number, step.name, _reached_from(step.name, requiring))
-        for number, step in enumerate(definition.steps)
-        if step.condition is not None and requiring[step.name]
-    )
     # Each of them walks the graph: no more of them than are shown.
-    for number, name, skipped in islice(cascades, MAX_PROBLEMS):
+    for number, name, skipped in islice(skip_cascades(definition), MAX_PROBLEMS):
         names = ", ".join(f"`{each}`" for each in skipped[:MOST_NAMED])
         more = f" and {len(skipped) - MOST_NAMED} more" if len(skipped) > MOST_NAMED else ""
         said = f"If the condition of step `{name}` is false, {names}{more} are skipped too, and the run still succeeds."
@@ -180,6 +175,18 @@ def _literal_secrets(written: WorkflowBlock) -> Iterator[Finding]:
     """No guideline of the seed: a secret in a definition is stored for ever."""
     for number, step in enumerate(written.steps):
         yield from literal_secrets(step, _at(number))
+
+
+def skip_cascades(definition: Definition) -> Iterator[tuple[int, str, list[str]]]:
+    """Each step with a condition that others require: its place, its name, and the steps that are skipped with it."""
+    requiring: dict[str, list[str]] = defaultdict(list)
+    for step in definition.steps:
+        for edge in step.depends_on:
+            if StepState.SKIPPED not in edge.allow:
+                requiring[edge.step].append(step.name)
+    for number, step in enumerate(definition.steps):
+        if step.condition is not None and requiring[step.name]:
+            yield number, step.name, _reached_from(step.name, requiring)
 
 
 def _reached_from(name: str, requiring: Mapping[str, Sequence[str]]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 
+from stepkeep.definition.advice import advised, tell
 from stepkeep.definition.build import build
 from stepkeep.definition.checks import check_edges, check_handlers, check_step, check_workflow
 from stepkeep.definition.complaints import complaints
@@ -28,11 +29,15 @@ from stepkeep.kernel.definition import Definition
 
 
 class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check found: a definition when there are no problems, and advice in either case."""
+    """What a check found: a definition when there are no problems, and advice in either case.
+
+    `ignored` is the part of the advice that is about fields without effect.
+    """
 
     definition: Definition | None
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    ignored: tuple[Problem, ...] = ()
 
 
 def load_file(path: str | FilePath, handlers: Registry | None = None) -> Definition:
@@ -41,12 +46,12 @@ def load_file(path: str | FilePath, handlers: Registry | None = None) -> Definit
     With `handlers`, what their decorators say (retry, timeout, undo …) fills in what steps leave open, and a
     name that is not among them is a problem.
     """
-    return _accepted(check_file(path, handlers))
+    return accepted(check_file(path, handlers))
 
 
 def load_text(text: str, file_name: str, handlers: Registry | None = None) -> Definition:
     """The definition in a text; `file_name` is what problems call it, and says whether it is YAML or JSON."""
-    return _accepted(check_text(text, file_name, handlers))
+    return accepted(check_text(text, file_name, handlers))
 
 
 def check_file(path: str | FilePath, handlers: Registry | None = None) -> CheckReport:
@@ -91,12 +96,14 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
         return CheckReport(definition=None, problems=located(source, found))
     definition = build(written, handlers)
     assert ancestry is not None
-    return CheckReport(definition=definition, warnings=located(source, lint(written, definition, ancestry)))
+    return CheckReport(definition=definition, **advised(source, lint(written, definition, ancestry)))
 
 
-def _accepted(report: CheckReport) -> Definition:
+def accepted(report: CheckReport) -> Definition:
+    """The definition of a report, or DefinitionError; fields without effect are logged."""
     if report.definition is None:
         raise DefinitionError(report.problems)
+    tell(report.ignored)
     return report.definition
 
 

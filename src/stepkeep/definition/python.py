@@ -22,11 +22,11 @@ from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expression_objects import Expr, steps_read
 from stepkeep.definition.findings import Path
 from stepkeep.definition.handlers import name_of, registry_of
-from stepkeep.definition.native import CheckReport, examine
+from stepkeep.definition.native import CheckReport, accepted, examine
 from stepkeep.definition.python_words import in_python
 from stepkeep.definition.registry import Function, Registry
 from stepkeep.definition.retry import Duration, Retry
-from stepkeep.errors import DefinitionError, InvalidInput, Problem
+from stepkeep.errors import InvalidInput, Problem
 from stepkeep.kernel.definition import Definition
 from stepkeep.safe_text import plain_text, type_name
 
@@ -255,10 +255,7 @@ class Workflow:
 
     def definition(self) -> Definition:
         """The canonical definition, or DefinitionError with every problem and the line of its call."""
-        report = self.check()
-        if report.definition is None:
-            raise DefinitionError(report.problems)
-        return report.definition
+        return accepted(self.check())
 
     def check(self) -> CheckReport:
         """The definition or its problems, and advice."""

@@ -40,12 +40,16 @@ def _problems(definition: Definition, given: Mapping[str, Any]) -> Iterator[str]
         field = definition.input_types.get(name, InputField())
         if name not in given:
             if field.required:
-                yield f"`{name}` is missing."
+                yield f"`{name}` is missing{_meaning(field)}."
         elif not _is(given[name], field.type):
-            yield f"`{name}` must be {field.type}, not {_kind(given[name])}."
+            yield f"`{name}` must be {field.type}, not {_kind(given[name])}{_meaning(field)}."
     for name in given:
         if name not in fields:
             yield f"`{name}` is not declared. {did_you_mean(name, fields)}".rstrip()
+
+
+def _meaning(field: InputField) -> str:
+    return f" ({field.description})" if isinstance(field.description, str) else ""
 
 
 def _is(value: Any, wanted: InputType) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stepkeep.definition.advice import advised
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
 from stepkeep.definition.graph import Node
@@ -66,7 +67,7 @@ class Format(Generic[M]):
             found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
             return CheckReport(definition=None, problems=located(source, found))
         definition = self.build(written, reading)
-        return CheckReport(definition=definition, warnings=located(source, self.advice(written, definition, reading)))
+        return CheckReport(definition=definition, **advised(source, self.advice(written, definition, reading)))
 
     def _shaped(self, data: Data) -> tuple[M | None, list[Finding]]:
         try:

@@ -95,10 +95,9 @@ def check_file(path: str | Path, handlers: Registry | None = None, as_: str | No
 
 def load_file(path: str | Path, handlers: Registry | None = None, as_: str | None = None) -> Definition:
     """The definition in a file in any dialect, or DefinitionError with every problem in it."""
-    report = check_file(path, handlers, as_)
-    if report.definition is None:
-        raise DefinitionError(report.problems)
-    return report.definition
+    from stepkeep.definition.native import accepted
+
+    return accepted(check_file(path, handlers, as_))
 
 
 def examine(document: Document, handlers: Registry | None = None, as_: str | None = None) -> CheckReport:

@@ -22,10 +22,11 @@ from stepkeep.kernel.events import (
     StepClaimed,
     StepReported,
     TimeCame,
+    TokenReissued,
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
-from stepkeep.kernel.people import complete_by_hand, decide_gate
+from stepkeep.kernel.people import complete_by_hand, decide_gate, reissue_token
 from stepkeep.kernel.progress import open_step, satisfy_wait, settle, wake
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message
@@ -204,9 +205,10 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     TimeCame: time_came,
     GateDecided: decide_gate,
     CompletionSignalled: complete_by_hand,
+    TokenReissued: reissue_token,
     MessageArrived: message,
     CancelRequested: cancel,
 }
 
-MEETS_DEADLINE = frozenset({StepClaimed, StepReported, GateDecided, CompletionSignalled, MessageArrived})
+MEETS_DEADLINE = frozenset({StepClaimed, StepReported, GateDecided, CompletionSignalled, TokenReissued, MessageArrived})
 """Events that go on with a run. If its timeout has passed, the run times out first, and they meet a stopping run."""

@@ -183,6 +183,7 @@ class InputField(_Value, frozen=True, kw_only=True):
 
     type: InputType = InputType.ANY
     required: bool = True
+    description: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class StepDefinition(_Value, frozen=True, kw_only=True):

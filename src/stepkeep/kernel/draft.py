@@ -35,6 +35,9 @@ from stepkeep.kernel.tables import RUN, STEP, RunTrigger, StepTrigger
 HOP_BITS = 20
 """Completion order is one number: journal sequence above, hop number in the entry below."""
 
+QUIET_IN_BLOCKED = frozenset({StepTrigger.CANCELLED, StepTrigger.TOKEN_REISSUED})
+"""Triggers that leave a blocked run blocked: after them its steps wait as before, or do nothing more."""
+
 QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
 """Triggers that leave a queued run queued: they claim, open and settle nothing."""
 
@@ -308,7 +311,7 @@ class Draft:
 
     def _stir(self, trigger: StepTrigger) -> None:
         """A blocked or queued run continues when one of its steps changes."""
-        if self.state is RunState.BLOCKED and trigger is not StepTrigger.CANCELLED:
+        if self.state is RunState.BLOCKED and trigger not in QUIET_IN_BLOCKED:
             self.move_run(RunTrigger.RESUMED)
         elif self.state is RunState.QUEUED and trigger not in QUIET_IN_QUEUE:
             self.move_run(RunTrigger.PROGRESSED)

@@ -77,6 +77,14 @@ class CompletionSignalled(Event, frozen=True, kw_only=True, gc=False):
     claim: bytes | None = None
 
 
+class TokenReissued(Event, frozen=True, kw_only=True, gc=False):
+    """A person asks for a new completion token in place of a lost one. `token` is the SHA-256 of the new one."""
+
+    no: int
+    token: str
+    reason: str
+
+
 class MessageArrived(Event, frozen=True, kw_only=True, gc=False):
     """An external event for the run's inbox; the same `id` again changes nothing."""
 

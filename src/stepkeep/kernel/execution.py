@@ -99,7 +99,9 @@ def report(draft: Draft, event: StepReported) -> Reply:
 
 
 def _asked_for(outcome: Outcome) -> dict[str, Any] | None:
-    """What the handler asked for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
+    """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
+    if isinstance(outcome, Released):
+        return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
         return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
     if not isinstance(outcome, Failed) or (outcome.delay is None and not outcome.final):
@@ -215,7 +217,7 @@ def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes
 
 
 def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
-    draft.close_attempt(step, AttemptState.RELEASED, outcome)
+    draft.close_attempt(step, AttemptState.RELEASED, outcome, error=outcome.reason)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED)
     else:

@@ -50,7 +50,9 @@ class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Released(Outcome, frozen=True, kw_only=True, gc=False):
-    """The worker releases the step unfinished; nothing is counted."""
+    """The worker releases the step unfinished; nothing is counted. `reason` is recorded if it has one."""
+
+    reason: str | None = None
 
 
 class Stopped(Outcome, frozen=True, kw_only=True, gc=False):

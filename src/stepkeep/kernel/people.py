@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft, json_text
-from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome
+from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome, TokenReissued
 from stepkeep.kernel.execution import pass_rules
 from stepkeep.kernel.failure import COMPLETION, REJECTION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
@@ -64,11 +64,17 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
     if gates:
         names = ", ".join(draft.planned(gate).name for gate in gates)
         raise Conflict(f"run {event.run_id} has {len(gates)} open gates: {names}. Name the one you mean.")
-    for step in reversed(draft.every_step()):
-        record = _record(step)
-        if record.get("by") == event.actor and record.get("decision") == decision:
-            return step
+    last = _last_decided(draft, event.actor)
+    if last is not None and _record(last)["decision"] == decision:
+        # The same decision again, whose answer may have been lost. After another decision it would be a new one.
+        return last
     raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
+
+
+def _last_decided(draft: Draft, actor: str) -> Step | None:
+    """The gate that this person decided last."""
+    decided = [step for step in draft.every_step() if _record(step).get("by") == actor and "decision" in _record(step)]
+    return max(decided, key=lambda step: (_record(step)["at"], step.settled or 0), default=None)
 
 
 def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
@@ -110,6 +116,19 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
     note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
+
+
+def reissue_token(draft: Draft, event: TokenReissued) -> Reply:
+    """Replace the token of an open manual step. The old one is useless from now on; the deadline stays."""
+    step = draft.named(event.no)
+    name = draft.planned(step).name
+    if step.state is not StepState.AWAITING_COMPLETION:
+        said = f"step {name} of run {event.run_id} is {step.state}"
+        raise Conflict(f"{said}; only a step that waits to be completed by hand has a token")
+    draft.caused_by("token_reissued", event.actor, {"step": name, "reason": event.reason})
+    note = replace(step.note or Note(), token=event.token)
+    draft.move(step, StepTrigger.TOKEN_REISSUED, due_at=step.due_at, note=note)
+    return Accepted({"step": name, "by": event.actor, "at": draft.now, "reason": event.reason})
 
 
 def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) -> Settled | None:

@@ -80,6 +80,12 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: bool = False
     shown: str | None = None
 
+    @property
+    def inputs(self) -> Any:
+        """The inputs as they are written: those of the step, or those of its undo."""
+        undo = self.definition.undo
+        return undo.inputs if self.phase is Phase.UNDO and undo is not None else self.definition.inputs
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over.

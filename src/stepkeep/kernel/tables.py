@@ -76,6 +76,7 @@ class StepTrigger(StrEnum):
     COMPLETION_FAILED = "completion_failed"
     COMPLETION_FAILED_TOLERATED = "completion_failed_tolerated"
     COMPLETION_CANCELLED = "completion_cancelled"
+    TOKEN_REISSUED = "token_reissued"  # noqa: S105 - a word, not a token
     CANCELLED = "cancelled"
 
 
@@ -210,6 +211,7 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED,           S_.FAILED,              "003 §3.3 manual signal Failed"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED_TOLERATED, S_.SKIPPED,             "design §3: manual signal Failed, tolerated"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_CANCELLED,        S_.CANCELLED,           "003 §3.3 manual signal Cancelled"),
+    Row(S_.AWAITING_COMPLETION, ST.TOKEN_REISSUED,              S_.AWAITING_COMPLETION, "design §3: a lost token is replaced, with actor and reason"),
     Row(S_.AWAITING_COMPLETION, ST.DEADLINE_PASSED,             S_.FAILED,              "design §3: deadline of a manual completion"),
     Row(S_.AWAITING_COMPLETION, ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design §3: the same, tolerated"),
     *(Row(state, ST.CANCELLED, S_.CANCELLED, "001 PENDING / RUNNING / WAITING_APPROVAL → CANCELED")

@@ -23,6 +23,7 @@ from stepkeep.kernel.events import (
     StepClaimed,
     StepReported,
     TimeCame,
+    TokenReissued,
 )
 from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.plan import Plan
@@ -32,7 +33,7 @@ from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Basis, Loaded, More, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
-NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled)
+NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled, TokenReissued)
 
 NOTHING: Mapping[int, bytes | None] = {}
 

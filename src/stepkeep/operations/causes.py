@@ -19,10 +19,12 @@ class Why(StrEnum):
     QUARANTINED = "quarantined"
     NO_WORKER = "no_worker"
     NO_HANDLER = "no_handler"
+    MISFIT = "misfit"
     FORBIDDEN = "forbidden"
     NO_CAPABILITY = "no_capability"
     NO_SECRET = "no_secret"  # noqa: S105 - a word
     NO_QUEUE = "no_queue"
+    ONLY_RUN = "only_run"
     DEAD_WORKER = "dead_worker"
     FULL = "full"
     DATABASE = "database"

@@ -20,6 +20,7 @@ from stepkeep.kernel.events import (
     GateDecided,
     ManualOutcome,
     MessageArrived,
+    TokenReissued,
 )
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run
@@ -92,6 +93,23 @@ async def complete(
         evidence=tuple(validate.words("a piece of evidence", piece) for piece in evidence),
         claim=claim,
         no=no,
+    )
+    return await transactor.submit(event)
+
+
+async def reissue_token(
+    transactor: Transactor, run_id: str, step: str, *, token: str, reason: str, tenant: str, actor: str
+) -> Accepted:
+    """Replace the completion token of an open manual step by this one; the old one is useless from now on."""
+    if not validate.words("the reason", reason).strip():
+        raise InvalidInput("a new token needs a reason, which stays on record. Say why the old one is lost.")
+    event = TokenReissued(
+        tenant=tenant,
+        run_id=validate.run_id(run_id),
+        actor=validate.key("the actor", actor),
+        token=token_hash(token),
+        reason=reason,
+        no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
     )
     return await transactor.submit(event)
 

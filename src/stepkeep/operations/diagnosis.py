@@ -18,7 +18,7 @@ from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
-from stepkeep.operations.services import Known, Service, known_workers, read_service
+from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
@@ -50,7 +50,18 @@ async def read_staff(store: Store, tenant: str) -> Staff:
     return Staff(known_workers(rows, reports), former, dict(queues), now)
 
 
-UNSERVED = frozenset({Why.NO_WORKER, Why.NO_HANDLER, Why.FORBIDDEN, Why.NO_CAPABILITY, Why.NO_SECRET, Why.NO_QUEUE})
+UNSERVED = frozenset(
+    {
+        Why.NO_WORKER,
+        Why.NO_HANDLER,
+        Why.MISFIT,
+        Why.FORBIDDEN,
+        Why.NO_CAPABILITY,
+        Why.NO_SECRET,
+        Why.NO_QUEUE,
+        Why.ONLY_RUN,
+    }
+)
 
 
 async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> list[str]:
@@ -61,7 +72,8 @@ async def unserved_steps(transactor: Transactor, plan: Plan, *, tenant: str) -> 
         spec = staff.specs.get(planned.queue)
         if spec is None:
             continue
-        why, text, _ = judge(spec, planned.queue, staff.workers, staff.former, staff.now)
+        wanted = Wanted("", plan.definition_id, planned.no)
+        why, text, _ = judge(spec, planned.queue, staff.workers, staff.former, staff.now, wanted)
         if why is Why.NO_WORKER:
             return ["no worker is alive: the run waits until one is started"]
         if why in UNSERVED:

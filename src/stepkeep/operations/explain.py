@@ -15,8 +15,9 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
-from stepkeep.operations.services import Known, Service
+from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
+from stepkeep.operations.views import waits_until
 
 LATE = 5 * SECOND
 """A timer that is overdue by so much was not swept: a live worker sweeps every second."""
@@ -152,8 +153,9 @@ def _of_step(scene: Scene, step: Step) -> Cause | None:
 
 
 def _other(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
-    said = f"{planned.name} is {step.state.replace('_', ' ')}{by(scene.now, step.due_at)}."
-    return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=step.due_at)
+    ends = waits_until(scene.run, step)
+    said = f"{planned.name} is {step.state.replace('_', ' ')}{by(scene.now, ends)}."
+    return Cause(code=Why.OTHER, subject=planned.name, sentence=said, until=ends)
 
 
 def _retrying(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
@@ -169,22 +171,31 @@ def _retrying(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     gate = planned.definition.approval or planned.definition.hold
     whose = f" by {' or '.join(gate.roles)}" if gate is not None and gate.roles else ""
-    said = f"{planned.name} waits for approval{whose}{by(scene.now, _ends(scene, step))}."
+    ends = waits_until(scene.run, step)
+    said = f"{planned.name} waits for approval{whose}{by(scene.now, ends)}."
     command = ("approve", scene.run.id, planned.name)
-    return Cause(code=Why.APPROVAL, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+    return Cause(
+        code=Why.APPROVAL, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+    )
 
 
 def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     event = step.note.event if step.note is not None and step.note.event else "NAME"
-    said = f"{planned.name} waits for the message {event}{by(scene.now, _ends(scene, step))}."
+    ends = waits_until(scene.run, step)
+    said = f"{planned.name} waits for the message {event}{by(scene.now, ends)}."
     command = ("send", scene.run.id, event, "--payload", "{}")
-    return Cause(code=Why.EVENT, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+    return Cause(
+        code=Why.EVENT, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+    )
 
 
 def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
-    said = f"{planned.name} waits to be completed by hand, with its token{by(scene.now, _ends(scene, step))}."
+    ends = waits_until(scene.run, step)
+    said = f"{planned.name} waits to be completed by hand, with its token{by(scene.now, ends)}."
     command = ("complete", scene.run.id, planned.name, "--token", "TOKEN", "--outcome", "Succeeded")
-    return Cause(code=Why.COMPLETION, subject=planned.name, sentence=said, until=_ends(scene, step), command=command)
+    return Cause(
+        code=Why.COMPLETION, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+    )
 
 
 TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {
@@ -194,11 +205,6 @@ TELL: Mapping[StepState, Callable[[Scene, Step, PlannedStep], Cause]] = {
     StepState.AWAITING_COMPLETION: _completion,
 }
 """How a step is told that no worker holds and none may claim. A state that is not here is told by its name."""
-
-
-def _ends(scene: Scene, step: Step) -> int | None:
-    """When a wait ends by itself: at its deadline or at the run's timeout, whichever is earlier."""
-    return min((at for at in (step.due_at, scene.run.due_at) if at is not None), default=None)
 
 
 def _leased(scene: Scene, step: Step) -> Cause:
@@ -241,7 +247,8 @@ def _unclaimed(scene: Scene, step: Step) -> Cause:
     if spec is None:
         text = f"{said}, but its queue ({step.queue}) is not in the database. This is a defect; please report it."
         return Cause(code=Why.STUCK, subject=name, sentence=text, since=step.ready_at)
-    why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now)
+    wanted = Wanted(scene.run.id, scene.plan.definition_id, step.no)
+    why, text, command = judge(spec, step.queue, scene.workers, scene.former, scene.now, wanted)
     return Cause(code=why, subject=name, sentence=f"{said}; {text}.", since=step.ready_at, command=command)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,10 +22,20 @@ SILENCE = MISSED_BEATS * HEARTBEAT
 LIVE = frozenset({WorkerState.IDLE, WorkerState.BUSY})
 
 
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """A step (by its definition and number) whose stored inputs do not fit the parameters of a worker's handler."""
+
+    definition: int
+    no: int
+    handler: str
+    text: str
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
     None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
-    are names, None if it may have any but those in `lacking_secrets`."""
+    are names, None if it may have any but those in `lacking_secrets`. A worker with `only_run` takes the steps of
+    that run alone."""
 
     handlers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
@@ -41,6 +52,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     secrets: tuple[str, ...] | None = ()
     lacking_secrets: tuple[str, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    only_run: str | None = None
 
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
@@ -57,6 +70,16 @@ class Lack(StrEnum):
     CAPABILITY = "capability"
     SECRET = "secret"  # noqa: S105 - a word
     QUEUE = "queue"
+    FIT = "fit"
+    RUN = "run"
+
+
+class Wanted(NamedTuple):
+    """One step that waits for a worker: its run, its definition and its number."""
+
+    run_id: str
+    definition: int
+    no: int
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -72,8 +95,16 @@ class Known(msgspec.Struct, frozen=True):
         """Whether it claims steps."""
         return self.row.state in LIVE and not self.is_silent(now)
 
-    def lacks(self, spec: QueueSpec, number: int) -> tuple[Lack, ...]:
-        """What keeps it from serving this queue."""
+    def misfit(self, spec: QueueSpec, wanted: Wanted | None) -> Misfit | None:
+        """Why its handler does not fit this step; without a step, why it does not fit some step of the queue."""
+        offered = () if self.service is None or spec.kind != "python" else self.service.misfits
+        asked = None if wanted is None else (wanted.definition, wanted.no)
+        return next(
+            (one for one in offered if one.handler == spec.name and asked in (None, (one.definition, one.no))), None
+        )
+
+    def lacks(self, spec: QueueSpec, number: int, wanted: Wanted | None = None) -> tuple[Lack, ...]:
+        """What keeps it from serving this queue, and this step of it if one is given."""
         offer = self.service
         if offer is None:
             return () if number in self.row.queues else (Lack.HANDLER,)
@@ -89,6 +120,10 @@ class Known(msgspec.Struct, frozen=True):
             found.append(Lack.SECRET)
         if offer.groups is not None and spec.group not in offer.groups and spec.kind != "rules":
             found.append(Lack.QUEUE)
+        if self.misfit(spec, wanted) is not None:
+            found.append(Lack.FIT)
+        if offer.only_run is not None and (wanted is None or wanted.run_id != offer.only_run):
+            found.append(Lack.RUN)
         return tuple(found)
 
 

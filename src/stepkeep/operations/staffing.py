@@ -12,7 +12,7 @@ from stepkeep.definition.document import nearest
 from stepkeep.definition.secrets import CAPABILITY, secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
-from stepkeep.operations.services import Known, Lack, Service
+from stepkeep.operations.services import Known, Lack, Service, Wanted
 from stepkeep.store.protocol import Backlog
 
 MODULE = "MODULE_OR_FILE.py"
@@ -20,9 +20,14 @@ MODULE = "MODULE_OR_FILE.py"
 
 
 def judge(
-    spec: QueueSpec, number: int, workers: Sequence[Known], former: Sequence[Service], now: int
+    spec: QueueSpec,
+    number: int,
+    workers: Sequence[Known],
+    former: Sequence[Service],
+    now: int,
+    wanted: Wanted | None = None,
 ) -> tuple[Why, str, tuple[str, ...]]:
-    """Which of the workers could take a step of this queue, and if none, what all of them lack."""
+    """Which of the workers could take a step of this queue (`wanted`, if given), and if none, what all of them lack."""
     live = [known for known in workers if known.is_live(now)]
     start = start_command(spec, [*(known.service for known in workers if known.service is not None), *former])
     needs = title(spec)
@@ -31,7 +36,7 @@ def judge(
         last = max(silent, key=lambda known: known.row.heard_at, default=None)
         heard = "" if last is None else f" ({last.row.id} was last heard {span(now - last.row.heard_at)} ago)"
         return Why.NO_WORKER, f"it needs {needs}, and no worker is alive{heard}", start
-    lacks = {known.row.id: known.lacks(spec, number) for known in live}
+    lacks = {known.row.id: known.lacks(spec, number, wanted) for known in live}
     able = [known for known in live if not lacks[known.row.id]]
     roomy = [known for known in able if known.service is None or known.service.has_room_for(spec)]
     if roomy:
@@ -59,6 +64,24 @@ def judge(
             lacked = listed(missing or list(secrets_among(spec.capabilities)))
             said = f"it reads the secret {lacked}, which no live worker has ({count}); give it to a worker"
             return Why.NO_SECRET, said, start
+        case Lack.FIT:
+            said = listed(
+                [
+                    f"worker {known.row.id} has handler {spec.name}, but its parameters do not fit: {wrong.text}"
+                    for known in live
+                    if (wrong := known.misfit(spec, wanted)) is not None
+                ]
+            )
+            return Why.MISFIT, f"it needs {needs}, and {said}", start
+        case Lack.RUN:
+            own = listed(
+                [
+                    f"worker {known.row.id} serves only run {known.service.only_run}"
+                    for known in live
+                    if known.service is not None and known.service.only_run is not None
+                ]
+            )
+            return Why.ONLY_RUN, f"it needs {needs}, and no live worker takes it: {own}", start
         case _:
             served = listed(
                 [f"{known.row.id} serves only {_groups(known.service)}" for known in live if known.service is not None]
@@ -156,7 +179,8 @@ def _serving(known: Known, subject: str) -> Cause:
         return Cause(code=Why.OTHER, subject=subject, sentence=f"{subject} does not say what it serves.")
     full = offer.free <= 0
     count = len(offer.handlers) + len(offer.agents)
-    said = f"{subject} serves {_groups(offer)} with {count} handlers, and holds {_load(offer)}."
+    whole = _groups(offer) if offer.only_run is None else f"only run {offer.only_run}, in {_groups(offer)},"
+    said = f"{subject} serves {whole} with {count} handlers, and holds {_load(offer)}."
     return Cause(code=Why.FULL if full else Why.SERVES, subject=subject, sentence=said)
 
 
@@ -170,10 +194,18 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
         Lack.CAPABILITY: Why.NO_CAPABILITY,
         Lack.SECRET: Why.NO_SECRET,
         Lack.QUEUE: Why.NO_QUEUE,
+        Lack.FIT: Why.MISFIT,
+        Lack.RUN: Why.ONLY_RUN,
     }[lacks[0]]
     steps = "1 step" if one.depth == 1 else f"{one.depth:,} steps"
     oldest = f"the oldest ready for {span(now - one.oldest_at)}"
-    said = f"it does not take {steps} for {title(spec)}, {oldest}: it lacks the {lacks[0]}."
+    wrong = known.misfit(spec, None)
+    lacking = f"it lacks the {lacks[0]}"
+    if lacks[0] is Lack.FIT and wrong is not None:
+        lacking = f"its parameters do not fit: {wrong.text}"
+    if lacks[0] is Lack.RUN and known.service is not None:
+        lacking = f"it serves only run {known.service.only_run}"
+    said = f"it does not take {steps} for {title(spec)}, {oldest}: {lacking}."
     offers = [known.service] if known.service is not None else []
     return Cause(
         code=code, subject=title(spec), sentence=said, since=one.oldest_at, command=start_command(spec, offers)

@@ -67,6 +67,7 @@ async def list_workers(transactor: Transactor, *, tenant: str, live_only: bool) 
 def problems(said: Mapping[str, Any], now: int, late_since: int | None) -> list[str]:
     """What an operator should look at, in sentences; empty where all is well."""
     found = [f"queue {queue['needs']}: {queue['why']}" for queue in said["queues"] if queue["code"] in FAULTS]
+    found += [f"worker {worker['id']} hands back {text}" for worker in said["workers"] for text in worker["misfits"]]
     found += [f"worker {worker['id']} is silent" for worker in said["workers"] if worker["silent"]]
     if said["late_timers"]["count"] and late_since is not None:
         found.append(f"{said['late_timers']['count']:,} timers are overdue, the oldest by {span(now - late_since)}")
@@ -90,6 +91,8 @@ def worker_view(known: Known, now: int) -> dict[str, Any]:
         "queues": None if offer is None or offer.groups is None else list(offer.groups),
         "handlers": [] if offer is None else [*offer.handlers, *offer.agents],
         "kinds": [] if offer is None else list(offer.kinds),
+        "misfits": [] if offer is None else [one.text for one in offer.misfits],
+        "only_run": None if offer is None else offer.only_run,
         "host": None if offer is None else offer.host,
         "pid": None if offer is None else offer.pid,
         "version": None if offer is None else offer.version,

@@ -14,15 +14,16 @@ import msgspec
 
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, Unreadable
-from stepkeep.kernel.journal import RUN_ENTITY, SealedEntry, open_entry
+from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Attempt, Step
+from stepkeep.kernel.rows import Attempt, Run, Step
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import instant
 from stepkeep.operations.quarantine import view as quarantine_view
+from stepkeep.operations.skips import Skip, cascades, read_skips
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
 from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
@@ -62,10 +63,14 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     attempts: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in whole.attempts:
         attempts[attempt.no].append(attempt)
-    times = _times(whole.entries)
+    hops = _hops(whole.entries)
+    times = _times(hops)
+    skips = read_skips(plan, steps, (hop for hop, _ in hops))
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
     described = [
-        _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers) for step in steps
+        _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
+        | _ending(found.run, step, skips.get(step.no))
+        for step in steps
     ]
     run = (
         summarise(found)
@@ -78,8 +83,11 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
                 f"{step['name']}: {step['error'] or step['category']}"
                 for step in described
                 if step["state"] == StepState.SKIPPED and step["category"] is not None
+            ]
+            + cascades(plan, skips),
+            "waiting_for": [
+                _waiting_for(plan, found.run, step) for step in steps if step.state.startswith("awaiting_")
             ],
-            "waiting_for": [_waiting_for(plan, step) for step in steps if step.state.startswith("awaiting_")],
         }
     )
     return {"run": run, "steps": described}
@@ -166,14 +174,30 @@ def summarise(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _times(entries: Sequence[SealedEntry]) -> dict[int, list[tuple[str, int]]]:
+def _hops(entries: Sequence[SealedEntry]) -> list[tuple[Hop, int]]:
+    """Every change of a step, and when it happened."""
+    return [(hop, sealed.at) for sealed in entries for hop in open_entry(sealed.body).hops if hop.no != RUN_ENTITY]
+
+
+def _times(hops: Sequence[tuple[Hop, int]]) -> dict[int, list[tuple[str, int]]]:
     """For each step, every state it entered and when."""
     times: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    for sealed in entries:
-        for hop in open_entry(sealed.body).hops:
-            if hop.no != RUN_ENTITY:
-                times[hop.no].append((hop.target, sealed.at))
+    for hop, at in hops:
+        times[hop.no].append((hop.target, at))
     return times
+
+
+def waits_until(run: Run, step: Step) -> int | None:
+    """When a wait ends by itself: at its deadline or at the run's timeout, whichever is earlier."""
+    return min((at for at in (step.due_at, run.due_at) if at is not None), default=None)
+
+
+def _ending(run: Run, step: Step, skip: Skip | None) -> dict[str, Any]:
+    """Why a step was skipped, and when a wait ends by itself."""
+    return {
+        "skipped": None if skip is None else skip.view(),
+        "until": instant(waits_until(run, step)) if step.state in STEP_WAITING else None,
+    }
 
 
 def _step(
@@ -268,7 +292,7 @@ def result_output(outputs: Mapping[str, bytes | None]) -> Any:
     return next(iter(plain.values())) if len(plain) == 1 else plain
 
 
-def _waiting_for(plan: Plan, step: Step) -> dict[str, Any]:
+def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
     waits: dict[str, Any] = {"step": plan.at(step.no).name, "for": step.state.removeprefix("awaiting_")}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
@@ -277,7 +301,7 @@ def _waiting_for(plan: Plan, step: Step) -> dict[str, Any]:
         waits["prompt"] = gate.prompt
     if gate is not None and gate.roles:
         waits["roles"] = list(gate.roles)
-    return waits | {"until": instant(step.due_at)}
+    return waits | {"until": instant(waits_until(run, step))}
 
 
 def _add_up(attempts: Any) -> dict[str, float]:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import islice
 
 import msgspec
 
 from stepkeep.definition.durations import format_duration
+from stepkeep.definition.lint import skip_cascades
 from stepkeep.kernel.definition import CompensateWhen, Completion, Definition, StepDefinition
-from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.kernel.plan import laid_out
+from stepkeep.kernel.states import OnFailure, RunState, StepState
 from stepkeep.simulate.endings import Ending
 from stepkeep.simulate.fates import Fate
 
 SHOWN = 3
+MOST_CASCADES = 50
 
 
 class Kind(StrEnum):
@@ -28,6 +32,7 @@ class Kind(StrEnum):
     IRREVERSIBLE = "irreversible"
     HOOK_WITHOUT_RETRY = "hook-without-retry"
     NO_RUN_TIMEOUT = "no-run-timeout"
+    SKIPPED_TOO = "skipped-too"
 
 
 SERIOUS = frozenset({Kind.STUCK, Kind.NO_DEADLINE, Kind.UNCOMPENSATED})
@@ -54,6 +59,7 @@ def findings(definition: Definition, endings: Sequence[Ending]) -> list[Finding]
         *_irreversible(definition, endings),
         *_hooks_without_retry(definition),
         *_without_timeout(definition),
+        *_skipped_too(definition, endings),
     ]
     return sorted(found, key=lambda finding: not finding.serious)
 
@@ -167,6 +173,24 @@ def _without_timeout(definition: Definition) -> Iterator[Finding]:
     if definition.timeout is None:
         said = "The run has no timeout: where no worker comes, it waits forever."
         yield _finding(Kind.NO_RUN_TIMEOUT, None, said, "Add `timeout`, for example 1h.")
+
+
+def _skipped_too(definition: Definition, endings: Sequence[Ending]) -> Iterator[Finding]:
+    """A run that succeeds although a false condition skipped the steps behind it."""
+    places = {step.name: place for place, step in enumerate(laid_out(definition))}
+    good = [ending for ending in endings if ending.state is RunState.SUCCEEDED]
+    for _, name, skipped in islice(skip_cascades(definition), MOST_CASCADES):
+        wanted = [places[name], *(places[one] for one in skipped)]
+        paths = [one.path for one in good if all(one.states[place] is StepState.SKIPPED for place in wanted)]
+        if paths:
+            said = f"{_named(skipped)} are skipped with {name} when {_some(paths)}, and the run still succeeds."
+            hint = f"Say `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
+            yield _finding(Kind.SKIPPED_TOO, name, said, hint, paths)
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -162,7 +162,7 @@ class Worker:
             capabilities=tuple(sorted(self._capabilities)),
         )
         self._timers = LocalTimers(self._runtime)
-        signals = Signals(self._note_change, self.wake, self._timers.set_in, self._choose_queues)
+        signals = Signals(self._note_change, self.wake, self._timers.set_in, self._ability_changed)
         self._held = Shared(
             transactor,
             self._runner,
@@ -189,6 +189,7 @@ class Worker:
         self._maintain_in = self._settings.first_maintain_seconds
         self._publish_in = self._settings.first_publish_seconds
         self._grace = self._settings.grace_seconds
+        self._misfits_told = 0
         self.loop_lag = 0.0
 
     # -- what others call --------------------------------------------------------------------------------------------
@@ -458,9 +459,8 @@ class Worker:
         """What it serves and how much it holds, for `explain` and `status`."""
         free = self._held.slots.free
         return Service(
-            # A worker of one run takes no step of any other.
-            handlers=self._registry.names if self._held.only_run is None else (),
-            agents=self._registry.agents if self._held.only_run is None else (),
+            handlers=self._registry.names,
+            agents=self._registry.agents,
             coroutines=tuple(sorted(spec.name for spec in self._registry if spec.runs_in == "async")),
             kinds=allowed_kinds(self._settings),
             groups=None if self._groups is None else tuple(sorted(self._groups)),
@@ -474,6 +474,8 @@ class Worker:
             version=_version(),
             secrets=self._held.secrets.offered(),
             lacking_secrets=self._held.secrets.lacking(),
+            misfits=self._held.misfits.known,
+            only_run=None if self._held.only_run is None else self._held.only_run[1],
         )
 
     async def _read_queues(self) -> None:
@@ -494,9 +496,23 @@ class Worker:
             settings=self._settings,
             unable=self._runner.unable,
             has_secret=self._held.secrets.has,
+            paused=self._held.misfits.paused,
         )
         if slots.queues.blocking:
             self._has_blocking.set()
+
+    def _ability_changed(self) -> None:
+        """A kind of handler can no longer run, or runs again, or a handler does not fit a step."""
+        self._choose_queues()
+        if len(self._held.misfits.known) > self._misfits_told:
+            self._misfits_told = len(self._held.misfits.known)
+            self._held.spawn(self._publish_now())
+
+    async def _publish_now(self) -> None:
+        try:
+            await self._membership.publish(self._offer())
+        except StoreError as problem:
+            self._outage.met(problem)
 
     async def _beat(self) -> None:
         await self._runtime.sleep(self._runtime.spread(self._settings.heartbeat_seconds, by=0.05))

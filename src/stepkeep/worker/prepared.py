@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from stepkeep.definition.conditions import compile_rule
+from stepkeep.definition.fit import misfit
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Completion, Rule
@@ -25,6 +26,7 @@ from stepkeep.worker.executors.command import CommandExecutor
 from stepkeep.worker.executors.http import HttpExecutor
 from stepkeep.worker.executors.python import PythonExecutor
 from stepkeep.worker.executors.rules import RulesExecutor
+from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.templates import Template, compiled
 
@@ -59,8 +61,9 @@ class PreparedStep:
         if self.is_transactional and self.pool is PoolKind.PROCESS:
             raise BindingError("a transactional step cannot run in a process of its own: its connection stays here")
         undo = planned.definition.undo
-        inputs = undo.inputs if planned.phase is Phase.UNDO and undo is not None else planned.definition.inputs
-        self._inputs: Template = compiled(inputs, plan)
+        if spec is not None and isinstance(executor, PythonExecutor):
+            _require_fit(spec, planned, plan)
+        self._inputs: Template = compiled(planned.inputs, plan)
         schemas = (planned.definition.input_schema, planned.definition.output_schema)
         if planned.phase is not Phase.MAIN:
             schemas = (undo.input_schema or UNSET if undo is not None else UNSET, UNSET)
@@ -212,6 +215,12 @@ class PreparedSteps:
             found = len(plan.roots) == 1 and all(len(step.dependents) <= 1 for step in plan.steps)
             self._sequences[plan.definition_id] = found
         return found
+
+
+def _require_fit(spec: HandlerSpec, planned: PlannedStep, plan: Plan) -> None:
+    said = misfit(spec, planned.inputs, plan.definition)
+    if said is not None:
+        raise MisfitError(spec.name, said)
 
 
 def _takes_inputs(spec: HandlerSpec) -> bool:

@@ -51,10 +51,12 @@ def served_queues(
     settings: Settings,
     unable: frozenset[PoolKind] = frozenset(),
     has_secret: Callable[[str], bool] = lambda name: True,
+    paused: frozenset[int] = frozenset(),
 ) -> Served:
     """The queues this worker can serve. `groups` None means all; the unnamed group is written ``""``.
 
-    `unable` names the pools that cannot run handlers now; `has_secret` tells whether this worker has a secret.
+    `unable` names the pools that cannot run handlers now; `has_secret` tells whether this worker has a secret. `paused`
+    are the queues whose handlers did not fit a step.
     """
 
     def can(word: str) -> bool:
@@ -63,7 +65,8 @@ def served_queues(
     served = {
         number: _is_async(spec, registry)
         for number, spec in known
-        if _can_run(spec, registry, settings)
+        if number not in paused
+        and _can_run(spec, registry, settings)
         and (not unable or _pool(spec, registry) not in unable)
         and all(map(can, spec.capabilities))
         and (groups is None or spec.group in groups or spec.kind == "rules")

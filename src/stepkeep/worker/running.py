@@ -20,6 +20,7 @@ from stepkeep.worker.cancellation import Why
 from stepkeep.worker.classify import failure_of
 from stepkeep.worker.executor import Job
 from stepkeep.worker.inputs import Inputs
+from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.payloads import storable_text
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.secrets import MissingSecret
@@ -68,6 +69,11 @@ class Running:
                 continue
             try:
                 prepared = self._prepared.of(claim)
+            except MisfitError as problem:
+                self._shared.misfits.note(claim, problem)
+                self._report(self._held_unprepared(claim, now), Released(reason=storable_text(str(problem))))
+                self._shared.signals.ability_changed()
+                continue
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(self._held_unprepared(claim, now), problem)
                 continue

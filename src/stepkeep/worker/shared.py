@@ -19,6 +19,7 @@ from stepkeep.worker.capacity import Slots
 from stepkeep.worker.executor import Job
 from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
+from stepkeep.worker.misfits import Misfits
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.runner import HandlerRunner
 from stepkeep.worker.runtime import Runtime
@@ -67,6 +68,7 @@ class Shared:
         self.attention = asyncio.Event()
         self.may_claim = True
         self.only_run = only_run
+        self.misfits = Misfits(runtime)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:

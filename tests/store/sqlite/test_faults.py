@@ -111,6 +111,25 @@ async def test_a_file_that_stays_locked_is_reported_and_nothing_is_lost(
         assert (await load(store, want(1))).runs[key(1)].priority == 1
 
 
+async def test_a_long_wait_for_a_lock_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "TOLD_SECONDS", 0.05)
+    async with opened(tmp_path / "app.db") as store:
+        await save(store, new_run(1))
+        holder = apsw.Connection(str(tmp_path / "app.db"))
+        holder.execute("begin immediate")
+        waiting = asyncio.ensure_future(store.change([want(1)], increment(1)))
+        async with asyncio.timeout(20):
+            while "is locked by another transaction; waiting" not in caplog.text:  # noqa: ASYNC110 - logs set no events
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert caplog.text.count("is locked by another transaction") == 1
+        holder.execute("commit")
+        holder.close()
+        await waiting
+
+
 async def test_a_short_lock_is_waited_for(tmp_path: Path) -> None:
     async with opened(tmp_path / "app.db") as store:
         await save(store, new_run(1))

@@ -23,6 +23,7 @@ from stepkeep.kernel.events import (
     StepClaimed,
     StepReported,
     TimeCame,
+    TokenReissued,
 )
 from stepkeep.kernel.outcomes import (
     Completed,
@@ -38,7 +39,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
-from stepkeep_lab.modelcheck.world import FAR, LATER, NOW, RAN_OUT, TOKEN, WORKER, State, holds
+from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
 WORKERS = 3
 """How many may live and hold a lease at once."""
@@ -139,9 +140,12 @@ class Actions:
             yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
             yield Action(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
             yield Action(f"reject {name}", By.WAIT, self._gate("bea", False, no))
-        if row.state is StepState.AWAITING_COMPLETION:
+        if row.state is StepState.AWAITING_COMPLETION and row.note is not None:
             for outcome in ManualOutcome:
-                yield Action(f"complete {name} as {outcome}", By.WAIT, self._complete(no, TOKEN, outcome))
+                event = self._complete(no, row.note.token or "", outcome)
+                yield Action(f"complete {name} as {outcome}", By.WAIT, event)
+            if row.note.token == TOKEN:
+                yield Action(f"a new token for {name}", By.OPERATOR, self._reissue(no))
 
     def _reports(self, state: State, row: Step) -> Iterator[Action]:
         name = self.plan.at(row.no).name
@@ -184,8 +188,11 @@ class Actions:
                 yield "a claim of what is not ready", self._claim(row.no), none
             if row.state is StepState.AWAITING_COMPLETION:
                 yield "a wrong token", self._complete(row.no, "another", ManualOutcome.SUCCEEDED), none
+                if row.note is not None and row.note.token == NEW_TOKEN:
+                    yield "a token that was replaced", self._complete(row.no, TOKEN, ManualOutcome.SUCCEEDED), none
             elif row.note is not None and row.note.token is not None:
                 yield "a completion come too late", self._complete(row.no, TOKEN, ManualOutcome.FAILED), none
+                yield "a new token for what is not open", self._reissue(row.no), none
             if row.state is not StepState.AWAITING_APPROVAL and row.no < self.plan.size:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
         if state.run.due_at is not None:
@@ -223,6 +230,9 @@ class Actions:
 
     def _complete(self, no: int, token: str, outcome: ManualOutcome) -> CompletionSignalled:
         return CompletionSignalled(**WHO, actor="ann", no=no, token=token, outcome=outcome)
+
+    def _reissue(self, no: int) -> TokenReissued:
+        return TokenReissued(**WHO, actor="ann", no=no, token=NEW_TOKEN, reason="lost")
 
     def _message(self, id: str, name: str) -> MessageArrived:  # noqa: A002
         return MessageArrived(**WHO, actor="outside", id=id, name=name, payload=b"{}")

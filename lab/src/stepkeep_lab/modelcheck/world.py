@@ -30,6 +30,7 @@ RAN_OUT = NOW - 1
 """The end of a lease that has run out and that no sweep has found yet."""
 SEQ = 50
 TOKEN = "sha-256 of a token"  # noqa: S105 - nobody's
+NEW_TOKEN = "sha-256 of the token in its place"  # noqa: S105 - nobody's
 WORKER = 1
 """All workers go by one number, as restarts of one do: nothing but the fence tells a holder from a zombie."""
 

@@ -44,6 +44,7 @@ class Ledger:
         self.seen_inputs: list[tuple[str, int, str, Any]] = []
         self.tokens: dict[str, str] = {}
         self.token_of: dict[tuple[str, int], list[str]] = defaultdict(list)
+        self.reissued: dict[tuple[str, int], list[str]] = defaultdict(list)
         self.presented: list[tuple[str, int, str]] = []
         self.left: list[str] = []
         self.acks: list[Ack] = []

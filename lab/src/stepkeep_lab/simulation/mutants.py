@@ -322,6 +322,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "note.token is None or not hmac.compare_digest(note.token, event.token)",
         "note.token is None",
     ),
+    _in_kernel(
+        "old-token-stays",
+        "the token before it fits after a new one was issued",
+        "people:reissue_token",
+        "token=event.token",
+        "token=step.note.token if step.note else None",
+    ),
+    _in_kernel(
+        "new-token-new-time",
+        "a new token takes the deadline of its step away",
+        "people:reissue_token",
+        "due_at=step.due_at, ",
+        "",
+    ),
     # -- stopping and undoing
     _in_kernel(
         "late-success-stays",

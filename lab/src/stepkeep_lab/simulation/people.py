@@ -43,6 +43,7 @@ class People:
     def __init__(self, stage: Stage, server: Server, plans: list[Plan]) -> None:
         self._stage, self._server, self._plans = stage, server, plans
         self._random = stage.random("people")
+        self._losses = stage.random("lost tokens")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -170,6 +171,8 @@ class People:
         elif step.state is StepState.AWAITING_EVENT and maybe(random, scenario.send * 0.4):
             assert step.note is not None
             self._send(run, step.note.event or "")
+        if step.state is StepState.AWAITING_COMPLETION and maybe(self._losses, 0.1):
+            self._lose_token(run, step)
 
     def _name(self, run: Run, no: int) -> str:
         plan = next(plan for plan in self._plans if plan.definition_id == run.definition_id)
@@ -238,6 +241,23 @@ class People:
             )
         )
         self._ledger.presented.append((run.id, step.no, token))
+
+    def _lose_token(self, run: Run, step: Step) -> None:
+        """A token is lost, and a new one is asked for."""
+        name, token = self._name(run, step.no), f"reissued-{self._losses.getrandbits(64):x}"
+        self._ledger.issue(run.id, step.no, token)
+        self._ledger.reissued[run.id, step.no].append(token)
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: decisions.reissue_token(
+                    server.transactor, run.id, name, token=token, reason="lost", tenant=TENANT, actor="ann"
+                ),
+                "token",
+                step=name,
+                by="ann",
+            )
+        )
 
     def _send(self, run: Run, name: str) -> None:
         """A message, perhaps twice, perhaps overtaking the one sent before it."""

@@ -103,8 +103,17 @@ class Verdict:
         elif ack.kind.startswith("message"):
             message = ack.kind.split()[1]
             self._must(message in self._tables.messages[TENANT, run.id], f"{title}, and it is lost")
+        elif ack.kind == "token":
+            self._replaced(ack.about.record, run, title)
         elif ack.kind in ("gate", "click", "completion"):
             self._decision(ack.about.record, run, title)
+
+    def _replaced(self, record: dict[str, Any], run: Run, title: str) -> None:
+        """Once a token was replaced, no token of a worker fits any more."""
+        step = self._tables.steps[TENANT, run.id][self._plans[run.definition_id].numbers[record["step"]]]
+        fitting = {token_hash(token) for token in self._ledger.reissued[run.id, step.no]}
+        held = step.note.token if step.note is not None else None
+        self._must(held in fitting, f"{title}, and step {record['step']} still has the token before it")
 
     def _decision(self, record: dict[str, Any], run: Run, title: str) -> None:
         plan = self._plans[run.definition_id]

@@ -441,6 +441,11 @@ class Comparison:
         }
         await self.on_both(lambda bench, place: decisions.complete(bench.transactor, run, "m", **by), "complete")
 
+    async def reissue(self) -> None:
+        run = await self.run_with(StepState.AWAITING_COMPLETION)
+        by: dict[str, Any] = {"token": TOKEN, "reason": "lost", "tenant": self.tenancy.name, "actor": "ann"}
+        await self.on_both(lambda bench, place: decisions.reissue_token(bench.transactor, run, "m", **by), "reissue")
+
     async def send(self) -> None:
         run, random = await self.run_with(StepState.AWAITING_EVENT), self.random
         name = random.choice(("paid", "paid", "other"))
@@ -588,6 +593,7 @@ OPERATIONS: dict[Callable[[Comparison], Awaitable[None]], int] = {
     Comparison.renew: 5,
     Comparison.decide: 6,
     Comparison.complete: 4,
+    Comparison.reissue: 2,
     Comparison.send: 7,
     Comparison.cancel: 1,
     Comparison.set_aside: 4,

@@ -1,17 +1,20 @@
-"""`stepkeep complete`: completes a manual step, with the token that was issued for it, or by a signal of seed 003."""
+"""`stepkeep complete` and `token`: complete a manual step by its token or by a signal of seed 003; replace a token."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import By
-from stepkeep.cli.commands.decide import decided
+from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.commands.decide import ask, decided
+from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
 from stepkeep.errors import InvalidInput
 
 TOKEN_VARIABLE = "STEPKEEP_TOKEN"  # noqa: S105 - the name of a variable
@@ -77,6 +80,30 @@ def complete(
             found, step, token=presented, outcome=outcome, output=value, notes=notes, evidence=evidence or (), by=by
         ),
     )
+
+
+def token(
+    settings: Settings,
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The manual step whose token is lost.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the new token.")],
+    by: By = None,
+) -> int:
+    """Give a manual step a new token in place of a lost one.
+
+    The old token is useless from then on. The new one is printed once and kept nowhere.
+    """
+    said = asyncio.run(
+        ask(settings, run, lambda engine, found: engine.reissue_token(found, step, reason=reason, by=by))
+    )
+    if settings.json:
+        answer(said)
+        return SUCCEEDED
+    record, run_id = said["decision"], said["run"]["id"]
+    say(f"{record['step']} of run {run_id} has a new token, by {record['by']}:")
+    command = settings.command("complete", run_id, record["step"], "--token", record["token"], "--outcome", "Succeeded")
+    say(f"  {command}")
+    return SUCCEEDED
 
 
 def _signalled(settings: Settings, file: str, output: str | None, by: str | None) -> int:

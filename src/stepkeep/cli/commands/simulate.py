@@ -16,6 +16,7 @@ from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from stepkeep.simulate.findings import Finding
     from stepkeep.simulate.report import Report
 
 KINDS = ("stuck", "no-deadline", "uncompensated")
@@ -36,6 +37,9 @@ def simulate(
         list[str] | None,
         typer.Option("--allow", metavar="KIND", help=f"Accept a kind of finding: {', '.join(KINDS)}. Repeatable."),
     ] = None,
+    only_serious: Annotated[
+        bool, typer.Option("--serious", help="Show only serious findings, and the paths that lead to them.")
+    ] = False,
 ) -> int:
     """Walk every failure path of a definition on a virtual clock, through the engine's own decisions.
 
@@ -52,7 +56,7 @@ def simulate(
     if settings.json:
         answer({"file": file, "ok": status == SUCCEEDED, **report.plain()})
         return status
-    _show(report, tree, allowed)
+    _show(_only(report, serious) if only_serious else report, tree, allowed)
     say(_verdict(file, report, len(serious)))
     return status
 
@@ -97,13 +101,23 @@ def _progress(quiet: bool) -> Iterator[Callable[[int, int], None]]:
         yield tell
 
 
+def _only(report: Report, serious: list[Finding]) -> Report:
+    """The report with these findings and their paths alone."""
+    import msgspec
+
+    paths = {path for finding in serious for path in finding.paths}
+    endings = tuple(ending for ending in report.endings if ending.path in paths)
+    return msgspec.structs.replace(report, endings=endings, findings=tuple(serious))
+
+
 def _show(report: Report, tree: bool, allowed: frozenset[str]) -> None:
     from stepkeep.cli.render.endings import endings_table, endings_tree, findings_lines, legend
     from stepkeep.cli.render.times import span
 
     screen = console()
-    screen.print(endings_tree(report) if tree else endings_table(report))
-    screen.print(legend(report), soft_wrap=True)
+    if report.endings:
+        screen.print(endings_tree(report) if tree else endings_table(report))
+        screen.print(legend(report), soft_wrap=True)
     longest = span(report.longest.elapsed / 1_000_000)
     screen.print(f"longest time to an end: {longest}, when {report.longest.path}", soft_wrap=True, markup=False)
     for line in findings_lines(report.findings, allowed):

@@ -20,12 +20,12 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
     """The most useful remark about a step; empty if its state is enough."""
     state = str(step["state"])
     if state in {"failed", "skipped"}:
-        return shorten(failure(step))
+        return shorten(failure(step) or skip(step))
     if state == "retrying":
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
     if state.startswith("awaiting_"):
-        until = f" until {clock_of(step['due_at'], now)}" if step["due_at"] else ""
+        until = f" until {clock_of(step['until'], now)}" if step["until"] else ""
         event = f"event {step['event']}" if step.get("event") else ""
         return shorten(f"{event}{until}".strip())
     return shorten(decided(step))
@@ -35,6 +35,11 @@ def failure(step: Mapping[str, Any]) -> str:
     """`category: error`, as far as there are any."""
     parts = [str(step[key]) for key in ("category", "error") if step[key]]
     return ": ".join(parts)
+
+
+def skip(step: Mapping[str, Any]) -> str:
+    """Why a step was skipped."""
+    return str(step["skipped"]["text"]) if step["skipped"] else ""
 
 
 def decided(step: Mapping[str, Any]) -> str:

@@ -94,7 +94,8 @@ def tail(run: Mapping[str, Any], hints: Sequence[str]) -> list[RenderableType]:
 
 
 def output_text(output: Any) -> Text:
-    lines = inert_json(json.dumps(output, indent=2, ensure_ascii=False)).split("\n")
+    """The output of a run. Texts under secret names are hidden; `--json` has them."""
+    lines = inert_json(json.dumps(hide_secrets(output), indent=2, ensure_ascii=False)).split("\n")
     shown = [inert_line(line, OUTPUT_WIDTH) for line in lines[:OUTPUT_LINES]]
     if len(lines) > OUTPUT_LINES or any(len(line) > OUTPUT_WIDTH for line in lines):
         shown.append("… (all of it with --json)")

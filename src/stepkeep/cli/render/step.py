@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.cli.render.look import words
-from stepkeep.cli.render.remarks import failure
+from stepkeep.cli.render.remarks import failure, skip
 from stepkeep.cli.render.times import clock, seconds_between, span
 
 INDENT = "    "
@@ -19,6 +19,8 @@ def step_lines(view: Mapping[str, Any]) -> Iterator[str]:
     yield f"step {step['name']} of run {run['id']} ({run['workflow']} v{run['version']}): {words(step['state'])}"
     if failure(step):
         yield f"{INDENT}{failure(step)}"
+    if skip(step):
+        yield f"{INDENT}skipped because {skip(step)}"
     if step["worker"]:
         yield f"{INDENT}held by worker {step['worker']}"
     if step["output"] is not None:

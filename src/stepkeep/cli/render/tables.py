@@ -74,6 +74,8 @@ def _serves(worker: View) -> str:
     named = worker["handlers"]
     more = f" and {len(named) - FEW_HANDLERS} more" if len(named) > FEW_HANDLERS else ""
     parts.append(f"handlers {', '.join(named[:FEW_HANDLERS])}{more}" if named else "no handlers")
+    parts += [f"only run {worker['only_run']}"] if worker["only_run"] else []
+    parts += [f"hands back {text}" for text in worker["misfits"]]
     return "; ".join(parts)
 
 

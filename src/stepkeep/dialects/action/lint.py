@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stepkeep.definition.findings import Finding
+from stepkeep.definition.findings import Finding, Path
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import WorkflowV1, is_side_effecting
 from stepkeep.kernel.definition import Definition, Effect
@@ -17,6 +17,7 @@ def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Find
         *_effects_that_stay(definition),
         *_irreversible_without_approval(written, definition, parts),
         *_schemas_that_are_not_read(written),
+        *_promises_that_nothing_keeps(written),
         *_repeated_effects(written, parts),
         *_nothing_known(written),
     ]
@@ -58,7 +59,33 @@ def _schemas_that_are_not_read(written: WorkflowV1) -> Iterator[Finding]:
         for key, given in (("inputSchemaRef", action.input_schema_ref), ("outputSchemaRef", action.output_schema_ref)):
             if given is not None:
                 said = f"`{key}` of action `{action.action_id}` is shown, but nothing is checked against it yet."
-                yield Finding(("actions", place, key), said, "Let the handler check it.", key=True)
+                yield Finding(("actions", place, key), said, "Let the handler check it.", key=True, ignored=True)
+
+
+def _promises_that_nothing_keeps(written: WorkflowV1) -> Iterator[Finding]:
+    """Parts of the safety metadata and a tier that the engine does not act on."""
+    if written.execution_tier == "Assisted":
+        yield _as_auto(("executionTier",))
+    for place, action in enumerate(written.actions):
+        if action.execution_tier_override == "Assisted":
+            yield _as_auto(("actions", place, "executionTierOverride"))
+    for name, capability in (written.capabilities or {}).items():
+        path = ("capabilities", name, "safety")
+        if capability.safety.default_tier == "Assisted":
+            yield _as_auto((*path, "defaultTier"))
+        for key, given in (
+            ("supportsDryRun", capability.safety.supports_dry_run),
+            ("supportsRollback", capability.safety.supports_rollback),
+        ):
+            if given:
+                hint = "A rollback runs the compensationOperation of a capability." if key == "supportsRollback" else ""
+                said = f"`{key}` of `{name}` is not used yet."
+                yield Finding((*path, key), said, hint, key=True, ignored=True)
+
+
+def _as_auto(path: Path) -> Finding:
+    said = "`Assisted` runs like `Auto`: no person is asked."
+    return Finding(path, said, "Write `HumanApprove` where a person must agree first.", ignored=True)
 
 
 def _repeated_effects(written: WorkflowV1, parts: Parts) -> Iterator[Finding]:

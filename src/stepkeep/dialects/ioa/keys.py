@@ -26,7 +26,7 @@ def check_keys(data: Any) -> tuple[list[Finding], list[Finding]]:
         if meant or not path:
             problems.append(Finding((*path, key), said, hint or f"Known keys: {', '.join(known)}.", key=True))
         else:
-            warnings.append(Finding((*path, key), f"{said[:-1]}; it has no effect.", key=True))
+            warnings.append(Finding((*path, key), f"{said[:-1]}; it has no effect.", key=True, ignored=True))
         if len(problems) > MAX_PROBLEMS or len(warnings) > MAX_PROBLEMS:
             break
     return problems, warnings

@@ -127,7 +127,7 @@ def _advice(written: TemplateBlock) -> Iterator[Finding]:
     for place, row in enumerate(written.steps):
         if row.name == GATE and row.timeout_seconds is not None:
             said = f"`timeout_seconds` of {GATE} does nothing: no worker executes it, and a gate waits for people."
-            yield Finding(("steps", place, "timeout_seconds"), said, "Remove it.", key=True)
+            yield Finding(("steps", place, "timeout_seconds"), said, "Remove it.", key=True, ignored=True)
         elif row.name != GATE and row.name.upper() == GATE:
             said = f"`{row.name}` is run by a handler of that name; only `{GATE}` is a gate for people."
             yield Finding(("steps", place, "name"), said, f"Write `{GATE}` if you mean the gate.")

@@ -27,20 +27,30 @@ def _endless(written: WorkstreamBlock) -> Iterator[Finding]:
 
 
 def _not_enforced(task: TaskBlock, path: Path) -> Iterator[Finding]:
+    if task.type != "custom":
+        said = f"`type: {task.type}` is shown with the task and brings no rules of its own yet."
+        hint = "Write the rules into `validation_rules`."
+        yield Finding((*path, "type"), said, hint, key=True, ignored=True)
     carried = "is shown with the task, but nothing enforces it yet."
     if task.worker_requirements.min_version is not None:
         hint = "Ask for a capability that only workers of that version have."
-        yield Finding((*path, "worker_requirements", "min_version"), f"`min_version` {carried}", hint, key=True)
+        yield Finding(
+            (*path, "worker_requirements", "min_version"), f"`min_version` {carried}", hint, key=True, ignored=True
+        )
     if task.resource_requirements:
         hint = "Let tasks that must not meet depend on each other."
-        yield Finding((*path, "resource_requirements"), f"`resource_requirements` {carried}", hint, key=True)
+        yield Finding(
+            (*path, "resource_requirements"), f"`resource_requirements` {carried}", hint, key=True, ignored=True
+        )
     if task.context_requirements is not None:
         hint = "Let the task's own program see to it."
-        yield Finding((*path, "context_requirements"), f"`context_requirements` {carried}", hint, key=True)
+        yield Finding(
+            (*path, "context_requirements"), f"`context_requirements` {carried}", hint, key=True, ignored=True
+        )
 
 
 def _state_of_its_own(task: TaskBlock, path: Path) -> Iterator[Finding]:
     for key in ("status", "state"):
         if key in task.model_fields_set and not (key == "status" and task.status == "pending"):
             said = f"`{key}` is not read: every run keeps the state of its tasks by itself."
-            yield Finding((*path, key), said, "Remove it.", key=True)
+            yield Finding((*path, key), said, "Remove it.", key=True, ignored=True)

@@ -5,6 +5,7 @@ Every connection of the store is opened here. Nothing here knows a table.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -16,8 +17,13 @@ import apsw
 from stepkeep.errors import Contended, InvalidInput, InvariantBroken, SchemaMismatch, StepkeepError, StoreUnavailable
 from stepkeep.store.sqlite.file import DatabaseFile
 
+log = logging.getLogger("stepkeep.store")
+
 BUSY_SECONDS = 60.0
 """How long a writer waits for another process, or for a transaction with user code."""
+
+TOLD_SECONDS = 2.0
+"""After so long a wait is logged, because nothing else would say why the program stands still."""
 
 CACHE_KILOBYTES = 8192
 """Page cache of one connection: enough for the changes of a transaction. The system caches the file anyway, and a
@@ -54,7 +60,7 @@ def open_connection(file: DatabaseFile, *, read_only: bool = False, for_users: b
         # Never read-only for SQLite itself: the first reader of a file after a crash has to recover its log.
         flags = ANY_THREAD if for_users else ONE_THREAD
         connection = apsw.Connection(os.fspath(path), flags=flags, statementcachesize=256)
-        connection.set_busy_handler(_Patience())
+        connection.set_busy_handler(_Patience(path))
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
         connection.execute("pragma temp_store = memory")
@@ -72,14 +78,18 @@ class _Patience:
     SQLite's own handler soon sleeps a tenth of a second at a time, which starves the process that polls less.
     """
 
-    def __init__(self) -> None:
-        self._since = 0.0
+    def __init__(self, path: Path) -> None:
+        self._path, self._since, self._is_told = path, 0.0, False
 
     def __call__(self, tries: int) -> bool:
         now = time.monotonic()
         if tries == 0:
-            self._since = now
+            self._since, self._is_told = now, False
         waited = now - self._since
+        if waited > TOLD_SECONDS and not self._is_told:
+            self._is_told = True
+            said = "%s is locked by another transaction; waiting for it for up to %.0f s"
+            log.warning(said, self._path, BUSY_SECONDS)
         if waited > BUSY_SECONDS:
             return False
         time.sleep(0.0005 if waited < 0.05 else 0.002 if waited < 1 else 0.01)
