@@ -14,12 +14,14 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 HOSTILE = (
     "\x1b]0;PWNED\x07\x1b[2J\x1b[95;53m\rCR\x08\x7f\x9b31m\x9d\x85\u202eRLO\u2066\u200b\u2028\ufeff\U000e0041"
     "\nforged.yaml:1:1: no problems\tTAB"
 )
 FILE = "odd\x1b[2J\u202e\nforged.yaml:1:1: fine.yaml"
+SCHEMA = f"postgresql://app@127.0.0.1:1/shop?schema={quote(HOSTILE)}"
 UNKNOWN = "01890000-0000-7000-8000-000000000001"
 MARK = "@@@"
 
@@ -228,7 +230,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["--all", "--workers", "--output", f"{FILE}/x"],
         ],
         ("log", "verify"): [["bad.log"], [FILE], [HOSTILE], ["bad.log", "--as", "ioa"]],
-        ("db", "migrate"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
+        ("db", "migrate"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"], ["--db", SCHEMA]],
         ("db", "maintain"): [[], ["--db", HOSTILE], ["--db", f"sqlite:///{FILE}"]],
         ("db", "status"): [[], ["--db", f"postgresql://{HOSTILE}"], ["--db", f"sqlite:///new/{FILE}"]],
         ("lab", "simulate"): [["--with", HOSTILE], ["--with", json.dumps({HOSTILE: HOSTILE})]],

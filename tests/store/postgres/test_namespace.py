@@ -182,6 +182,30 @@ async def test_a_run_starts_in_a_transaction_that_does_not_know_the_schema(url: 
     assert await ask(url, "select count(*) from public.orders") == 1
 
 
+@pytest.mark.parametrize("through", ["asyncpg", "psycopg"])
+async def test_a_caller_without_rights_on_the_schema_is_told_so(url: str, through: str) -> None:
+    flow, registry = greeting()
+    async with session(url) as administrator:
+        await administrator.execute("create role flow_guest login")
+    try:
+        guest = url.replace("//postgres@", "//flow_guest@")
+        async with sk.AsyncEngine(url, registry=registry, actor="a", auto_migrate=True) as engine:
+            await engine.publish(flow)
+            if through == "asyncpg":
+                async with session(guest) as connection, connection.transaction():
+                    with pytest.raises(SchemaMismatch, match="grant this role USAGE on the schema"):
+                        await engine.start(flow, connection=connection)
+                    assert await connection.fetchval("select 1") == 1
+            else:
+                async with await psycopg.AsyncConnection.connect(guest) as caller:
+                    with pytest.raises(SchemaMismatch, match="grant this role USAGE on the schema"):
+                        await engine.start(flow, connection=caller)
+                    await caller.execute("select 1")
+    finally:
+        async with session(url) as administrator:
+            await administrator.execute("drop role flow_guest")
+
+
 # -- what was there before ---------------------------------------------------------------------------------------------
 
 

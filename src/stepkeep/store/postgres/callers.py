@@ -13,9 +13,10 @@ from typing import Any
 
 import asyncpg
 
-from stepkeep.errors import Contended, InvalidInput, StoreUnavailable
+from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.callers import refuse
 from stepkeep.store.notifications import TopicRecorder
+from stepkeep.store.postgres.failures import translate
 from stepkeep.store.postgres.transaction import PostgresTransaction
 from stepkeep.store.protocol import Decide, Transaction, Want
 
@@ -106,10 +107,12 @@ def _translated() -> Iterator[None]:
 
     try:
         yield
-    except (psycopg.errors.UniqueViolation, psycopg.errors.SerializationFailure) as error:
-        raise Contended(f"another transaction conflicts: {error}. Run the whole transaction again.") from error
     except psycopg.Error as error:
-        raise StoreUnavailable(f"PostgreSQL could not start the run through psycopg: {error}") from error
+        # What an error means depends on its SQLSTATE, which is the same with every driver.
+        said = str(error).partition("\n")[0]
+        known = error.sqlstate and translate(asyncpg.PostgresError.new({"C": error.sqlstate, "M": said}))
+        unknown = StoreUnavailable(f"PostgreSQL could not start the run through psycopg: {said}")
+        raise known or unknown from error
 
 
 def _no_transaction() -> InvalidInput:
