@@ -145,6 +145,7 @@ def _wait_text(wait: dict[str, Any]) -> str:
         "approval": f"approval{whose}",
         "event": f"the message {wait.get('event')}",
         "completion": "completion by hand",
+        "decision": "a decision: retry, skip or fail",
     }.get(wait["for"], wait["for"])
     return f"{wait['step']} waits for {what}{until}"
 
@@ -633,6 +634,21 @@ class AsyncEngine:
             actor=self._actor(by),
             step=step,
             comment=comment,
+        )
+        return decisions.record_of(accepted)
+
+    async def decide(
+        self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`."""
+        accepted = await decisions.decide_hold(
+            self.transactor,
+            validate.run_id(run_id),
+            step,
+            choice,
+            tenant=self.tenant,
+            actor=self._actor(by),
+            reason=reason,
         )
         return decisions.record_of(accepted)
 

@@ -509,6 +509,24 @@ class Engine:
         """
         return self._call(self._core.reject(run_id, step, comment=comment, by=by))
 
+    def decide(self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
+        """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`.
+
+        A step holds if its definition says `on_exhausted="hold"`. A retry gives it all its attempts again.
+
+        >>> import stepkeep as sk
+        >>> def unreliable():
+        ...     raise ConnectionError("no route")
+        >>> flow = sk.Workflow("held")
+        >>> tried = flow.step("call", unreliable, retry=sk.Retry(max_attempts=1), on_exhausted="hold")
+        >>> held = engine.run(flow)
+        >>> held.waiting_for[0]["for"]
+        'decision'
+        >>> engine.decide(held.run_id, "call", "skip", by="bea", reason="not needed today")["decision"]
+        'skipped'
+        """
+        return self._call(self._core.decide(run_id, step, choice, reason=reason, by=by))
+
     def complete(
         self,
         run_id: str,

@@ -199,6 +199,11 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("workers",): [["--all"]],
         ("approve",): [[gates[0], "--comment", HOSTILE], [gates[0]], [HOSTILE], [gates[1], HOSTILE]],
         ("reject",): [[gates[1], "--comment", HOSTILE], [gates[1], HOSTILE]],
+        ("decide",): [
+            [gates[0], HOSTILE, "retry"],
+            [gates[0], "only", HOSTILE],
+            [HOSTILE, "a", "skip", "--reason", HOSTILE],
+        ],
         ("complete",): [
             [runs["manual"], "only", "--token", HOSTILE],
             [runs["manual"], HOSTILE, "--token", "x"],

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from tests.kernel.driver import World, gate, sequence, wait, work
 
-from stepkeep.kernel.definition import SECOND, Completion, Retry, Rule
+from stepkeep.kernel.definition import SECOND, Completion, OnExhausted, Retry, Rule
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import GENESIS, RUN_ENTITY, Entry, SealedEntry, open_entry, seal
 from stepkeep.kernel.outcomes import Completed, Released, Waiting
 from stepkeep.kernel.plan import Plan
@@ -48,6 +49,17 @@ def failure() -> World:
     world.claim("b")
     world.fail("a", error="no such account")
     world.pass_time(2 * SECOND)
+    world.finish("b")
+    return world
+
+
+def held() -> World:
+    """No attempt is left: retried by a person, then skipped by another."""
+    world = World(*sequence(work("a", retry=Retry(max_attempts=1), on_exhausted=OnExhausted.HOLD), work("b")))
+    world.fail("a", Category.TRANSIENT, "503")
+    world.decide_hold("a", HoldChoice.RETRY, by="ann", reason="mended")
+    world.fail("a", Category.TRANSIENT, "503")
+    world.decide_hold("a", HoldChoice.SKIP, by="bea")
     world.finish("b")
     return world
 
@@ -112,7 +124,7 @@ def unfinished() -> World:
 
 
 STORIES: dict[str, Callable[[], World]] = {
-    story.__name__: story for story in (success, failure, retry, rollback, cancel, unfinished)
+    story.__name__: story for story in (success, failure, held, retry, rollback, cancel, unfinished)
 }
 
 

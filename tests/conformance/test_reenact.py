@@ -6,16 +6,28 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 from tests.conformance.lies import changed, find
-from tests.conformance.logs import cancel, entries_of, failure, log_of, retry, rollback, success, unfinished, written
+from tests.conformance.logs import (
+    cancel,
+    entries_of,
+    failure,
+    held,
+    log_of,
+    retry,
+    rollback,
+    success,
+    unfinished,
+    written,
+)
 from tests.conformance.tellings import stories, walks
 from tests.kernel.driver import TOKEN, World, work
 
 from stepkeep.conformance.contract import Contract, read_contract
-from stepkeep.conformance.report import Code
+from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.definition import Completion, encode_definition
+from stepkeep.kernel.definition import Completion, OnExhausted, Retry, StepDefinition, digest_of, encode_definition
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations.log import canonical_machines
@@ -115,6 +127,11 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         lambda world: with_cause(world, "message_arrived", detail={"id": "m1", "name": "other"}),
         Code.CAUSE,
     ),
+    "a retry by hand that was a skip": (
+        held,
+        lambda world: with_cause(world, "hold_decided", detail={"step": "a", "decision": "skipped"}),
+        Code.CAUSE,
+    ),
     "another step to blame": (failure, lambda world: with_hop(world, "run", "step_failed", of=1), Code.POLICY),
     "another error at the end": (
         failure,
@@ -151,6 +168,36 @@ def test_a_story_that_the_definition_rules_out_is_found(lie: str) -> None:
     world = story()
     found = verify_lines(written(tell(world), world.plan), MACHINES, contract=contract_of(world)).findings
     assert code in {finding.code for finding in found}, found
+
+
+def judged_by(world: World, steps: tuple[StepDefinition, ...]) -> tuple[Finding, ...]:
+    """What the judge finds if the definition of a true run had these steps."""
+    definition = replace(world.plan.definition, steps=steps)
+    document = encode_definition(definition)
+    plan = replace(world.plan, definition=definition, document=document, digest=digest_of(document))
+    return verify_lines(written(entries_of(world), plan), MACHINES).findings
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"retry": Retry(max_attempts=2)}, Code.ATTEMPT),
+        ({"on_exhausted": UNSET}, Code.POLICY),
+    ],
+    ids=["a retry had to come first", "the definition does not say hold"],
+)
+def test_a_hold_that_the_definition_does_not_give_is_found(changes: dict[str, Any], code: Code) -> None:
+    world = held()
+    first, *rest = world.plan.definition.steps
+    found = judged_by(world, (replace(first, **changes), *rest))
+    assert code in {finding.code for finding in found}, found
+
+
+def test_a_failure_where_the_definition_says_hold_is_found() -> None:
+    world = failure()
+    steps = tuple(replace(step, on_exhausted=OnExhausted.HOLD) for step in world.plan.definition.steps)
+    found = judged_by(world, steps)
+    assert any("the definition says that it holds" in finding.message for finding in found), found
 
 
 def test_a_definition_that_cannot_be_read_gives_a_reason() -> None:

@@ -164,7 +164,8 @@ class TestRetry:
         ("wrong", "said"),
         [
             ({"max_attempts": 0}, "from 1 to 10"),
-            ({"max_attempts": 11}, "from 1 to 10"),
+            ({"max_attempts": 10_001}, "from 1 to 10000"),
+            ({"max_elapsed": "0s"}, "max_elapsed is out of bounds"),
             ({"max_attempts": True}, "whole number"),
             ({"backoff": "sometimes"}, "constant, linear or exponential"),
             ({"initial": 5}, "no unit"),

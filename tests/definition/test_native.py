@@ -28,6 +28,7 @@ from stepkeep.kernel.definition import (
     InputField,
     InputType,
     OnDeadline,
+    OnExhausted,
     Rule,
     Wait,
     decode_definition,
@@ -118,7 +119,7 @@ class TestDefaults:
         assert only.order == 1
         assert only.inputs == "${{ input }}"
         assert only.timeout == 300 * SECOND
-        assert only.retry == KernelRetry()
+        assert only.retry == KernelRetry(jitter=0.5)
         assert only.on_failure is OnFailure.ABORT
         assert only.effect is Effect.UNKNOWN
         assert only.compensate_when is CompensateWhen.SUCCEEDED
@@ -147,6 +148,23 @@ class TestDefaults:
         ).steps
         assert b.depends_on == (Dependency(step="a", allow=(StepState.SUCCEEDED, StepState.SKIPPED)),)
 
+    def test_jitter_is_switched_off_by_none(self) -> None:
+        (a,) = load_steps("  - { name: a, uses: x, retry: { jitter: none } }").steps
+        assert a.retry.jitter == 0.0
+
+    def test_a_limit_of_time_replaces_the_usual_number_of_attempts(self) -> None:
+        a, b = load_steps(
+            "  - { name: a, uses: x, retry: { max_elapsed: 2h } }\n"
+            "  - { name: b, uses: x, retry: { max_elapsed: 2h, max_attempts: 7 } }"
+        ).steps
+        assert (a.retry.max_elapsed, a.retry.max_attempts, b.retry.max_attempts) == (7_200 * SECOND, 10_000, 7)
+
+    def test_only_a_step_that_is_tried_can_hold(self) -> None:
+        (a,) = load_steps("  - { name: a, uses: x, on_exhausted: hold }").steps
+        assert a.on_exhausted is OnExhausted.HOLD
+        with pytest.raises(DefinitionError, match="`on_exhausted` means nothing for `approval`"):
+            load_steps("  - { name: a, approval: ok, on_exhausted: hold }")
+
     def test_a_steps_policy_is_its_own_else_the_runs(self) -> None:
         a, b = load_steps(
             "  - { name: a, uses: x }\n  - { name: b, uses: x, on_failure: skip }", "on_failure: compensate"
@@ -158,7 +176,7 @@ class TestDefaults:
         assert a.effect is Effect.WRITE
         assert a.undo is not None
         assert a.undo.executor == Handler(name="x.undo")
-        assert a.undo.retry == HOOK_RETRY
+        assert a.undo.retry == msgspec.structs.replace(HOOK_RETRY, jitter=0.5)
         assert a.undo.timeout == 300 * SECOND
         assert a.undo.inputs == '${{ steps["a"].output }}'
 
@@ -166,9 +184,9 @@ class TestDefaults:
         (a,) = load_steps(
             "  - { name: a, uses: x, retry: { max_attempts: 5, max: null }, undo: { uses: y, retry: { initial: 2s } } }"
         ).steps
-        assert a.retry == KernelRetry(max_attempts=5, max=None)
+        assert a.retry == KernelRetry(max_attempts=5, max=None, jitter=0.5)
         assert a.undo is not None
-        assert a.undo.retry == KernelRetry(max_attempts=2, initial=2 * SECOND, max=10 * SECOND)
+        assert a.undo.retry == KernelRetry(max_attempts=2, initial=2 * SECOND, max=10 * SECOND, jitter=0.5)
 
 
 class TestEverythingThatCanBeWritten:

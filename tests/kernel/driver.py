@@ -35,6 +35,8 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldChoice,
+    HoldDecided,
     ManualOutcome,
     MessageArrived,
     RunStarted,
@@ -423,6 +425,9 @@ class World:
     def decide_gate(self, approve: bool, name: str | None, by: str, comment: str = "") -> Accepted:
         no = None if name is None else self.no(name)
         return self.one(GateDecided(tenant="t", run_id="r", actor=by, approve=approve, no=no, comment=comment))
+
+    def decide_hold(self, name: str, choice: HoldChoice, *, by: str = "bea", reason: str = "") -> Accepted:
+        return self.one(HoldDecided(tenant="t", run_id="r", actor=by, no=self.no(name), choice=choice, reason=reason))
 
     def approve(self, name: str | None = None, *, by: str = "bea", comment: str = "") -> Accepted:
         return self.decide_gate(True, name, by, comment)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from msgspec import UNSET
 from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
 from stepkeep.errors import ExpressionError
@@ -26,6 +27,7 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     OnDeadline,
+    OnExhausted,
     Retry,
     Rule,
     StepDefinition,
@@ -37,6 +39,8 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldChoice,
+    HoldDecided,
     ManualOutcome,
     MessageArrived,
     RunStarted,
@@ -116,6 +120,7 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
     return StepDefinition(
         executor=Handler(name=name),
         hold=Approval(deadline=random.choice((None, 10 * SECOND))) if maybe(random, 0.15) else None,
+        on_exhausted=OnExhausted.HOLD if maybe(random, 0.3) else UNSET,
         retry=_retry(random),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
         completion=Completion.MANUAL if maybe(random, 0.25) else Completion.AUTO,
@@ -135,6 +140,7 @@ def _retry(random: Random) -> Retry:
         initial=random.choice((0, SECOND)),
         jitter=random.choice((0.0, 0.5)),
         max=random.choice((None, 5 * SECOND)),
+        max_elapsed=random.choice((UNSET, UNSET, 4 * SECOND)),
     )
 
 
@@ -233,6 +239,13 @@ def _gate(world: World, random: Random) -> Event:
     return GateDecided(tenant="t", run_id="r", actor=random.choice(PEOPLE), approve=maybe(random, 0.6), no=no)
 
 
+def _hold(world: World, random: Random) -> Event:
+    row = _row(world, random, lambda row: row.note is not None and row.note.exhausted)
+    choice = HoldChoice.RETRY if maybe(random, 0.7) else random.choice(list(HoldChoice))
+    actor = random.choice(PEOPLE)
+    return HoldDecided(tenant="t", run_id="r", actor=actor, no=row.no, choice=choice, reason="try")
+
+
 def _completion(world: World, random: Random) -> Event:
     row = _row(world, random, lambda row: row.state is S.AWAITING_COMPLETION)
     return CompletionSignalled(
@@ -279,6 +292,7 @@ KINDS: tuple[Callable[[World, Random], Event], ...] = (
     *(_reported,) * 5,
     *(_timer,) * 2,
     _gate,
+    _hold,
     _completion,
     _reissued,
     _message,
@@ -333,6 +347,8 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
     if row.state is S.RETRYING:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)
+    if row.state is S.AWAITING_APPROVAL and row.note is not None and row.note.exhausted:
+        return HoldDecided(no=row.no, choice=HoldChoice.RETRY, **who)
     if row.state is S.AWAITING_APPROVAL:
         return GateDecided(no=row.no, approve=True, **who)
     if row.state is S.AWAITING_COMPLETION:

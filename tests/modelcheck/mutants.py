@@ -118,6 +118,18 @@ def _gates_are_decided_again(patch: Patch) -> None:
     patch.setattr(people, "_decided_before", again)
 
 
+def _held_steps_are_decided_again(patch: Patch) -> None:
+    def again(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+        draft.caused_by("hold_decided", actor)
+        return Accepted({"decision": decision})
+
+    patch.setattr(people, "_held_before", again)
+
+
+def _held_steps_are_nobodys(patch: Patch) -> None:
+    patch.setattr(people, "is_exhausted", lambda step: False)
+
+
 def _nobody_may_decide(patch: Patch) -> None:
     def refuse(draft: Draft, event: GateDecided) -> Reply:
         raise Conflict("no")
@@ -202,6 +214,8 @@ MUTANTS = (
     ),
     Mutant("joins open at the first arrival", "diamond", "I4 dependencies first", _joins_open_at_the_first_arrival),
     Mutant("gates are decided again", "gates", "I11 one decision per gate", _gates_are_decided_again),
+    Mutant("held steps are decided again", "holds", "what is out of place is refused", _held_steps_are_decided_again),
+    Mutant("held steps are nobody's", "holds", "no dead end", _held_steps_are_nobodys),
     Mutant("nobody may decide", "gates", "no dead end", _nobody_may_decide),
     Mutant("stopping has no grace period", "crowd", OWN, _stopping_has_no_grace_period),
     Mutant("claims are handed back while stopping", "crowd", OWN, _retries_are_granted_while_stopping),

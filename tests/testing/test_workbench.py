@@ -96,7 +96,7 @@ def test_a_handler_fails_a_few_times_and_then_succeeds(bench: Workbench, order: 
     run = bench.run(order, {"item": "lamp"})
     run.assert_attempts("reserve", 3)
     run.assert_waits("sign-off")
-    assert timedelta(seconds=3) <= bench.now - before < timedelta(seconds=10), "1 s and 2 s, on the clock alone"
+    assert timedelta(seconds=1.5) <= bench.now - before < timedelta(seconds=10), "1 s and 2 s, less jitter"
     assert run.step("reserve")["history"][0]["error"] == "ConnectionError: down"
 
 
@@ -129,7 +129,7 @@ def test_attempts_time_out(bench: Workbench, order: Any) -> None:
     run.approve()
     run.assert_step("ship", "failed", category="timeout")
     assert [attempt["state"] for attempt in run.step("ship")["history"]] == ["timed_out"] * 3
-    assert bench.now - before >= timedelta(seconds=3 * 20 + 3)
+    assert bench.now - before >= timedelta(seconds=3 * 20 + 1.5)
 
 
 def test_workers_are_lost_and_another_takes_over(bench: Workbench, order: Any) -> None:

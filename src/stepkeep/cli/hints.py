@@ -30,6 +30,9 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
         whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
         asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
         return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
+    if wait["for"] == "decision":
+        choices = [f"  {settings.command('decide', run, step, choice)}" for choice in ("retry", "skip", "fail")]
+        return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]
     if wait["for"] == "event":
         event = str(wait.get("event") or "NAME")
         send = settings.command("send", run, event, "--payload", "{}")

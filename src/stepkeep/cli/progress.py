@@ -127,6 +127,8 @@ def _words(hop: Hop, at: int) -> str:
     trouble = _trouble(hop)
     if hop.trigger == "released":
         return "handed back"
+    if hop.trigger == "held_exhausted":
+        return f"holds: {trouble} (attempt {hop.attempt}, no other is left)"
     if hop.target == "running":
         return text if (hop.attempt or 1) == 1 else f"{text}, attempt {hop.attempt}"
     if hop.target == "retrying":

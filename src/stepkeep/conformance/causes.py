@@ -15,8 +15,8 @@ from stepkeep.conformance.report import Code, quoted
 from stepkeep.dialects.machine import MachineView
 
 SETTLING = (
-    "run_started", "step_reported", "time_came", "gate_decided", "completion_signalled", "message_arrived",
-    "cancel_requested",
+    "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
+    "message_arrived", "cancel_requested",
 )  # fmt: skip
 """Events that can end or open a step, and so move whatever follows from that."""
 

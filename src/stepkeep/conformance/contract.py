@@ -30,6 +30,7 @@ class RetryRule(msgspec.Struct, frozen=True):
     jitter: float
     on: tuple[str, ...]
     caps_asked: bool = False
+    max_elapsed: int | None = None
 
     def asked_us(self, asked: int) -> int:
         """A delay that the handler asks for."""
@@ -38,6 +39,10 @@ class RetryRule(msgspec.Struct, frozen=True):
     def allows(self, category: str | None, counted: int) -> bool:
         """Whether a failure of this category is retried after `counted` attempts."""
         return category not in NEVER_RETRIED and category in self.on and counted < self.max_attempts
+
+    def is_in_time(self, due_at: int, began_at: int) -> bool:
+        """Whether a retry that is due then keeps the limit of time; `began_at` is the first attempt's start."""
+        return self.max_elapsed is None or due_at <= began_at + self.max_elapsed
 
     def allows_loss(self, counted: int, losses: int) -> bool:
         return counted < self.max_attempts and losses < self.max_losses
@@ -53,7 +58,7 @@ class RetryRule(msgspec.Struct, frozen=True):
             try:
                 pause = int(self.initial * self.factor ** (counted - 1))
             except OverflowError:
-                pause = longest
+                pause = longest if self.initial else 0
         pause = min(pause, longest)
         if self.jitter:
             drawn = hashlib.sha256(f"{run_id}:{no}:{counted}".encode()).digest()[:8]
@@ -115,6 +120,7 @@ class StepRule(msgspec.Struct, frozen=True):
     undo: HookRule | None = None
     rules: tuple[msgspec.Raw, ...] = ()
     completion_deadline: int | None = None
+    on_exhausted: str = "fail"
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -147,6 +153,7 @@ class Place(msgspec.Struct, frozen=True):
     is_tolerant: bool = False
     is_checked: bool = False
     is_manual: bool = False
+    is_held: bool = False
     never: frozenset[str] = frozenset()
     """Triggers that the definition rules out for this step."""
 
@@ -186,7 +193,12 @@ def read_contract(document: bytes) -> Contract | str:
 OPENINGS = frozenset({"dependencies_met", "gate_opened", "held", "wait_opened"})
 """How a step can open, by its kind."""
 
-HOOKS_NEVER = frozenset({"gate_opened", "held", "wait_opened", "waited", "completion_requested"})
+HOLDS = frozenset(
+    {"held_exhausted", "operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated"}
+)
+"""How a step holds when no attempt is left, and how a person ends that."""
+
+HOOKS_NEVER = HOLDS | {"gate_opened", "held", "wait_opened", "waited", "completion_requested"}
 
 
 def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:
@@ -209,6 +221,7 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
             opening, waits = word, found.deadline
+    is_held = step.on_exhausted == "hold"
     return Place(
         no,
         step.name,
@@ -222,5 +235,8 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         is_tolerant=step.on_failure == "skip",
         is_checked=bool(step.rules),
         is_manual=step.completion == "manual",
-        never=(OPENINGS - {opening}) | {"completed" if step.completion == "manual" else "completion_requested"},
+        is_held=is_held,
+        never=(OPENINGS - {opening})
+        | {"completed" if step.completion == "manual" else "completion_requested"}
+        | (frozenset() if is_held else HOLDS),
     )

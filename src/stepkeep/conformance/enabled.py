@@ -40,7 +40,22 @@ class Hop(NamedTuple):
 
     @property
     def counted(self) -> int:
-        return self.line.attempt or 0
+        """The attempts that the retry policy counts: those since the last retry by a person."""
+        return (self.line.attempt or 0) - (self.step.spent or 0)
+
+    @property
+    def is_budget_known(self) -> bool:
+        """Whether the log shows every retry by a person; a step that never holds has none."""
+        return not self.place.is_held or self.step.spent is not None
+
+    def is_in_time(self, due_at: int) -> bool | None:
+        """Whether a retry that is due then keeps the limit of time; None where the log does not show it."""
+        if self.place.retry.max_elapsed is None:
+            return True
+        began = self.step.began_at
+        if began is None or not self.step.is_claim_known:
+            return None
+        return self.place.retry.is_in_time(due_at, began or self.step.claimed_at)
 
 
 Guard = Callable[[Hop], Iterator[Problem]]
@@ -137,7 +152,7 @@ def _by_condition(hop: Hop) -> Iterator[Problem]:
 def _claimed(hop: Hop) -> Iterator[Problem]:
     if hop.rule is not None and (hop.rule.approval or hop.rule.wait):
         yield Code.CLAIM, "it is claimed, but no worker runs a gate or a wait"
-    if hop.step.attempt > hop.place.retry.max_attempts:
+    if hop.is_budget_known and hop.step.attempt - (hop.step.spent or 0) > hop.place.retry.max_attempts:
         said = f"attempt {hop.step.attempt} is claimed, but the definition allows {hop.place.retry.max_attempts}"
         yield Code.ATTEMPT, said
 
@@ -175,7 +190,9 @@ def _waited(hop: Hop) -> Iterator[Problem]:
 def _retried(hop: Hop) -> Iterator[Problem]:
     if hop.asked.get("final") is True:
         yield Code.POLICY, "it is retried, but its handler ruled out another attempt"
-    if not hop.place.retry.allows(hop.line.category, hop.counted):
+    if hop.line.due_at is not None and hop.is_in_time(hop.line.due_at) is False:
+        yield Code.ATTEMPT, f"it is retried at {hop.line.due_at}, later than its definition allows (max_elapsed)"
+    if hop.is_budget_known and not hop.place.retry.allows(hop.line.category, hop.counted):
         said = f"it is retried after attempt {hop.counted} of {hop.place.retry.max_attempts}"
         yield Code.ATTEMPT, f"{said} failed as {quoted(hop.line.category)}, which the definition rules out"
 
@@ -185,6 +202,8 @@ def _lost(hop: Hop) -> Iterator[Problem]:
     if hop.step.losses is not None and not hop.place.retry.allows_loss(counted, hop.step.losses + 1):
         said = f"after {counted} attempts and {hop.step.losses + 1} losses it must fail"
         yield Code.ATTEMPT, f"it continues after a lost lease, but {said}"
+    if hop.line.source == "running" and hop.is_in_time(hop.line.at) is False:
+        yield Code.ATTEMPT, "it continues after a lost lease, later than its definition allows (max_elapsed)"
 
 
 def _failed(hop: Hop) -> Iterator[Problem]:
@@ -193,14 +212,34 @@ def _failed(hop: Hop) -> Iterator[Problem]:
         counted = hop.counted if line.source == "running" else hop.counted - 1
         if hop.step.is_timer_known and (hop.step.due_at is None or line.at <= hop.step.due_at):
             yield Code.TIMER, f"its lease is lost at {line.at}, but it holds until {hop.step.due_at}"
-        if hop.step.losses is not None and retry.allows_loss(counted, hop.step.losses + 1):
+        in_time = True if line.source != "running" else hop.is_in_time(line.at)
+        if hop.step.losses is not None and in_time and retry.allows_loss(counted, hop.step.losses + 1):
             said = f"{counted} of {retry.max_attempts} attempts, {hop.step.losses + 1} of {retry.max_losses} losses"
             yield Code.ATTEMPT, f"it fails for good by a lost lease after {said}: it must be tried again"
         if line.category != "poison":
             yield Code.POLICY, wrong_field("category", line.category, "poison", "its last lease was lost")
-    elif retry.allows(line.category, hop.counted) and hop.asked.get("final") is not True:
+    elif hop.asked.get("final") is True or not hop.is_budget_known:
+        return
+    elif retry.allows(line.category, hop.counted) and hop.is_in_time(line.at + _pause_us(hop)):
         said = f"attempt {hop.counted} of {retry.max_attempts} failed as {quoted(line.category)}"
         yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
+
+
+def _held(hop: Hop) -> Iterator[Problem]:
+    if not hop.place.is_held:
+        yield Code.POLICY, "it holds when no attempt is left, but the definition does not say so"
+    if hop.asked.get("final") is True:
+        yield Code.POLICY, "it holds, but its handler ruled out another attempt: it must fail"
+    yield from _failed(hop)
+
+
+def _operator(wanted: str) -> Guard:
+    def guard(hop: Hop) -> Iterator[Problem]:
+        if not hop.step.is_exhausted:
+            yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it does not hold for want of attempts"
+        yield from _detail(hop, "decision", wanted)
+
+    return guard
 
 
 def _at_once(hop: Hop) -> Iterator[Problem]:
@@ -222,6 +261,8 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
 
 def _gate(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
+        if hop.step.is_exhausted:
+            yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it holds because no attempt is left"
         if hop.line.trigger == "approved" and (hop.rule is None or hop.rule.approval is None):
             yield Code.POLICY, "trigger is 'approved', but it is no gate: an approved hold makes it ready"
         if hop.line.trigger == "hold_approved" and (hop.rule is None or hop.rule.hold is None):
@@ -265,7 +306,7 @@ def _due_at(hop: Hop) -> object:
     if line.trigger == "token_reissued":
         return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
-        return line.at + _pause_us(hop)
+        return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else FREE
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
 
 
@@ -273,7 +314,7 @@ def _pause_us(hop: Hop) -> int:
     asked = hop.asked.get("retry_in_us")
     if type(asked) is int:
         return hop.place.retry.asked_us(asked)
-    return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, hop.counted), 0)
+    return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, max(hop.counted, 1)), 0)
 
 
 def _why_due(hop: Hop) -> str:
@@ -300,7 +341,7 @@ WITH_OF = frozenset(
 TOLERATED = frozenset(
     {
         "failed_tolerated", "rules_failed_tolerated", "deadline_tolerated", "rejected_tolerated",
-        "completion_failed_tolerated",
+        "completion_failed_tolerated", "operator_failed_tolerated",
     }
 )  # fmt: skip
 HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"deadline"}) | {
@@ -311,7 +352,7 @@ HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"dea
 REPORTED = frozenset(
     {
         "completed", "released", "waited", "completion_requested", "retry_scheduled", "failed", "failed_tolerated",
-        "rules_passed", "rules_failed", "rules_failed_tolerated",
+        "rules_passed", "rules_failed", "rules_failed_tolerated", "held_exhausted",
     }
 )  # fmt: skip
 """Triggers that a report of the worker causes."""
@@ -329,6 +370,11 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "rules_failed_tolerated": _REPORT,
     "failed": ("step_reported", "time_came"),
     "failed_tolerated": ("step_reported", "time_came"),
+    "held_exhausted": ("step_reported", "time_came"),
+    "operator_retried": ("hold_decided",),
+    "operator_skipped": ("hold_decided",),
+    "operator_failed": ("hold_decided",),
+    "operator_failed_tolerated": ("hold_decided",),
     "lease_lost": _TIME,
     "retry_due": ("time_came", "step_reported"),
     "deadline_handed_over": _TIME,
@@ -355,6 +401,9 @@ CATEGORIES: Mapping[tuple[str, str], tuple[str | None, ...]] = {
     ("failed", "validating"): ("poison",),
     ("failed_tolerated", "validating"): ("poison",),
     ("retry_scheduled", ""): ANY_CATEGORY,
+    ("held_exhausted", ""): ANY_CATEGORY,
+    ("operator_failed", ""): ANY_CATEGORY,
+    ("operator_failed_tolerated", ""): ANY_CATEGORY,
     ("rules_failed", ""): ("validation",),
     ("rules_failed_tolerated", ""): ("validation",),
     ("condition_broken", ""): ("validation",),
@@ -391,6 +440,11 @@ GUARDS: Mapping[str, Guard] = {
     "lease_lost": _lost,
     "failed": _failed,
     "failed_tolerated": _failed,
+    "held_exhausted": _held,
+    "operator_retried": _operator("retried"),
+    "operator_skipped": _operator("skipped"),
+    "operator_failed": _operator("failed"),
+    "operator_failed_tolerated": _operator("failed"),
     "deadline_handed_over": _handed_over,
     "deadline_passed": _deadline,
     "deadline_tolerated": _deadline,

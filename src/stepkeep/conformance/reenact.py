@@ -17,7 +17,7 @@ from stepkeep.conformance.enabled import IN_DOUBT, Hop, check_enabled, wrong_fie
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import Step
+from stepkeep.conformance.steps import Step, ends_attempt
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
@@ -157,6 +157,8 @@ class Reenactment:
             self._consume(step, place, tell)
         elif line.trigger == "cancelled":
             self._cancel(place, step, line, run_state, tell)
+        elif line.trigger in ("failed", "failed_tolerated"):
+            self._fail(place, line, run_state, tell)
         self._remember(step, place, line, run_state)
 
     def _plan(self, place: Place, run_state: str, tell: Say) -> None:
@@ -206,6 +208,12 @@ class Reenactment:
         else:
             self.arrived[name] -= 1
 
+    def _fail(self, place: Place, line: Line, run_state: str, tell: Say) -> None:
+        """A step that holds when no attempt is left fails only in a stopping run, or as its handler says."""
+        goes_on = run_state != "stopping" and not self._derives
+        if place.is_held and line.source == "running" and goes_on and self.asked.get("final") is not True:
+            tell(Code.POLICY, "it fails, but the definition says that it holds when no attempt is left")
+
     def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
         now_stopping = self.stopped_in == line.seq and not step.leased
         self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)
@@ -231,6 +239,11 @@ class Reenactment:
     def _remember(self, step: Step, place: Place, line: Line, run_state: str) -> None:
         if step.losses is not None:
             step.losses += line.trigger == "lease_lost"
+        if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
+            step.began_at = step.claimed_at
+        step.is_exhausted = line.trigger == "held_exhausted"
+        if line.trigger == "operator_retried":
+            step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
             step.holder = line.actor
         elif line.trigger == "waited":

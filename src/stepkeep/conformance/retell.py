@@ -24,7 +24,7 @@ from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import NEW, Step, check_step
+from stepkeep.conformance.steps import NEW, Step, check_step, ends_attempt
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
 
@@ -42,7 +42,13 @@ ENDINGS = {
 """The canonical end of a run, by its trigger."""
 
 LONGEST_PATH = 400
-"""More hidden hops than any definition allows between two lines of a step."""
+"""More hidden hops than are searched between two lines of a step, apart from plain retries."""
+
+RETRY_CYCLE = (("claimed", "running"), ("retry_scheduled", "retrying"), ("retry_due", "ready"))
+"""One retry: a claim, a failure and the end of the pause. Where a dialect hides all of it, any number may be hidden."""
+
+SEARCHED = 4
+"""How many claims and retries of a hidden path are searched; further pairs of them are retries of that cycle."""
 
 
 def _rows_by_source() -> dict[str, tuple[Row, ...]]:
@@ -101,7 +107,7 @@ class Views:
                     _was_leased(trigger, wanted),
                 ):
                     return (*ways[now], row)
-                counts = claimed + (trigger == "claimed"), retried + (target == "retrying")
+                counts = claimed + (trigger == "claimed"), retried + ends_attempt(trigger, target)
                 after = (target, *counts, trigger == "claimed" or (leased and trigger == "completed"))
                 if counts[0] > wanted.claims or counts[1] > wanted.retries or after in ways:
                     continue
@@ -109,6 +115,10 @@ class Views:
                     ways[after] = (*ways[now], row)
                     queue.append(after)
         return None
+
+    def hides_retries(self, shown: str | None) -> bool:
+        """Whether a retry from its claim on shows nothing in the dialect."""
+        return all(self.is_hidden(shown, trigger, target) for trigger, target in RETRY_CYCLE)
 
     def _is_wanted(self, row: Row, wanted: Wanted) -> bool:
         if wanted.leaves not in (None, row[0]):
@@ -215,6 +225,10 @@ class Retelling:
     def _find(self, step: Step, told: DialectLine, line: Line) -> Path | None:
         claims = (line.fence or 0) - step.fence - (line.trigger == "claimed")
         retries = 0 if line.attempt is None else line.attempt - step.attempt
+        cycles = min(claims, retries) - SEARCHED
+        if cycles > 0 and self._views[told.kind].hides_retries(self.shown.get(step.no)):
+            claims, retries = claims - cycles, retries - cycles
+            step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
         return self._views[told.kind].path(
@@ -257,7 +271,8 @@ class Retelling:
         if trigger == "completion_succeeded":
             step.completed_by_hand = line.seq
         step.fence += trigger == "claimed"
-        step.attempt += target == "retrying"
+        step.attempt += ends_attempt(trigger, target)
+        step.is_exhausted = trigger == "held_exhausted"
         step.leased = trigger == "claimed" or (step.leased and trigger == "completed")
         step.state = target
 

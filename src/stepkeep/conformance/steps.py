@@ -15,7 +15,7 @@ NEW = "new"
 UNDER_LEASE = frozenset(
     {
         "completed", "released", "lease_lost", "waited", "completion_requested", "retry_scheduled",
-        "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated",
+        "rules_passed", "rules_failed", "rules_failed_tolerated", "failed", "failed_tolerated", "held_exhausted",
     }
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
@@ -42,10 +42,12 @@ class Step:
         self.moved_in: int | None = 0
         self.is_claim_known = self.is_timer_known = True
         self.losses: int | None = 0
+        self.spent: int | None = 0
+        self.began_at: int | None = 0
         self.holder: str | None = ""
         self.waits_for: str | None = None
         self.takes_timeouts: bool | None = True
-        self.is_hard = False
+        self.is_hard = self.is_exhausted = False
         self.category: str | None = None
         self.error: str | None = None
 
@@ -53,6 +55,7 @@ class Step:
         """A hop was hidden: what it would have determined is unknown."""
         self.is_timer_known = False
         self.losses = self.moved_in = self.waits_for = self.takes_timeouts = None
+        self.spent = self.began_at = None
 
     def forget_claim(self) -> None:
         """A claim was hidden: its worker and its time are unknown."""
@@ -105,6 +108,11 @@ def _check_attempt(step: Step, line: Line, say: Say) -> None:
         say(Code.ATTEMPT, f"{step.title}: metadata.attempt is {line.attempt} where {attempt} is due")
 
 
+def ends_attempt(trigger: str, target: str) -> bool:
+    """Whether a hop uses up an attempt and another may follow: not a wake-up, a release, or a loss during rules."""
+    return target == "retrying" or trigger == "held_exhausted"
+
+
 def _remember(step: Step, line: Line) -> None:
     if line.trigger == "claimed":
         step.leased, step.claimed_at, step.is_claim_known = True, line.at, True
@@ -114,7 +122,6 @@ def _remember(step: Step, line: Line) -> None:
     if line.trigger == "completion_succeeded":
         step.completed_by_hand = line.seq
     step.fence = line.fence or 0
-    # Only a hop that leads to a retry uses up an attempt: not a wake-up, a release, or a loss during rules.
-    step.attempt = (line.attempt or step.attempt) + (line.target == "retrying")
+    step.attempt = (line.attempt or step.attempt) + ends_attempt(line.trigger, line.target)
     step.due_at = line.due_at
     step.moved_in = line.seq

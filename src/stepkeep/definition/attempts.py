@@ -1,4 +1,4 @@
-"""The bound on attempts of one step: 10, unless an operator raises it with STEPKEEP_MAX_ATTEMPTS (up to 10,000).
+"""The bound on attempts of one step: 10,000, in the formats of the seeds 10; STEPKEEP_MAX_ATTEMPTS replaces both.
 
 It holds where a definition is read. Runs of a published definition keep their policy, whatever the bound is later. The
 native format, the Python `Retry` and the dialects' formats use it.
@@ -12,17 +12,17 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticKnownError
 
-from stepkeep.definition.bounds import MAX_ATTEMPTS, USUAL_ATTEMPTS
+from stepkeep.definition.bounds import MAX_ATTEMPTS, SEED_ATTEMPTS
 from stepkeep.errors import InvalidInput
 
 VARIABLE = "STEPKEEP_MAX_ATTEMPTS"
 
 
-def attempts_bound() -> int:
-    """The bound that holds in this process."""
+def attempts_bound(usual: int = MAX_ATTEMPTS) -> int:
+    """The bound that holds in this process; `usual` is that of the format, without a bound by the operator."""
     text = os.environ.get(VARIABLE, "").strip()
     if not text:
-        return USUAL_ATTEMPTS
+        return usual
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_ATTEMPTS:
         raise InvalidInput(f"{VARIABLE} must be a whole number from 1 to {MAX_ATTEMPTS}, not {text[:40]!r}.")
     return int(text)
@@ -34,8 +34,14 @@ def _attempts(value: int) -> int:
     return value
 
 
-def _retries(value: int) -> int:
-    if value > (bound := attempts_bound() - 1):
+def _seed_attempts(value: int) -> int:
+    if value > (bound := attempts_bound(SEED_ATTEMPTS)):
+        raise PydanticKnownError("less_than_equal", {"le": bound})
+    return value
+
+
+def _seed_retries(value: int) -> int:
+    if value > (bound := attempts_bound(SEED_ATTEMPTS) - 1):
         raise PydanticKnownError("less_than_equal", {"le": bound})
     return value
 
@@ -43,5 +49,8 @@ def _retries(value: int) -> int:
 Attempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS), AfterValidator(_attempts)]
 """All executions of a step, the first included."""
 
-Retries = Annotated[int, Field(ge=0, le=MAX_ATTEMPTS - 1), AfterValidator(_retries)]
-"""Executions after the first."""
+SeedAttempts = Annotated[int, Field(ge=1, le=MAX_ATTEMPTS), AfterValidator(_seed_attempts)]
+"""The same in a format whose seed says 1 to 10."""
+
+SeedRetries = Annotated[int, Field(ge=0, le=MAX_ATTEMPTS - 1), AfterValidator(_seed_retries)]
+"""Executions after the first, in such a format."""

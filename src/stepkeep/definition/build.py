@@ -11,8 +11,10 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.definition.attempts import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
 from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
@@ -105,7 +107,7 @@ def _step(
         depends_on=after,
         condition=step.if_,
         timeout=step.timeout or (spec.timeout if spec else None) or STEP_TIMEOUT,
-        retry=_retry(step.retry, (spec.retry if spec else None) or kernel.Retry()),
+        retry=_retry(step.retry, (spec.retry if spec else None) or NATIVE_RETRY),
         on_failure=policy if step.on_failure is None else OnFailure(step.on_failure),
         effect=kernel.Effect(effect),
         undo=undo,
@@ -121,6 +123,7 @@ def _step(
         description=step.description,
         input_schema=msgspec.UNSET if step.input_schema is None else step.input_schema,
         output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
+        on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
     )
 
 
@@ -147,7 +150,7 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
         executor=executor,
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
-        retry=_retry(block.retry, (hook.retry if hook else None) or kernel.HOOK_RETRY),
+        retry=_retry(block.retry, (hook.retry if hook else None) or NATIVE_HOOK_RETRY),
         capabilities=_own_capabilities(block, hook, step, spec),
         queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
     )
@@ -216,6 +219,9 @@ def _retry(block: RetryBlock | None, base: kernel.Retry) -> kernel.Retry:
         given["backoff"] = kernel.Backoff(given["backoff"])
     if "on" in given:
         given["on"] = tuple(sorted({Category(name) for name in given["on"]}))
+    if "max_elapsed" in given and "max_attempts" not in given:
+        # The time ends it, not the number of attempts that a policy without a time has.
+        given["max_attempts"] = attempts_bound()
     return msgspec.structs.replace(base, **given)
 
 

@@ -23,6 +23,7 @@ _KINDS = (*_WORK, "approval", "wait")
 _FOR_WORK = {
     "timeout": "Give it a `deadline` instead.",
     "retry": "Nothing is tried there, so nothing is tried again.",
+    "on_exhausted": "Nothing is tried there, so no attempts run out.",
     "undo": "There is nothing to take back.",
     "compensate_when": "There is nothing to take back.",
     "effect": "It changes nothing in the world.",

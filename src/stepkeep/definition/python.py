@@ -80,6 +80,7 @@ class WorkOptions(StepOptions, total=False):
     effect: Literal["read", "write", "irreversible"]
     compensate_when: Literal["succeeded", "attempted"]
     rules: Sequence[Rule]
+    on_exhausted: Literal["fail", "hold"]
     completion: Literal["auto", "manual"] | Mapping[str, Any]
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any]
@@ -388,4 +389,5 @@ def _retry(retry: Retry) -> dict[str, Any]:
         "max": None if policy.max is None else format_duration(policy.max),
         "jitter": policy.jitter,
         "on": [str(category) for category in policy.on],
+        **({} if policy.max_elapsed is msgspec.UNSET else {"max_elapsed": format_duration(policy.max_elapsed)}),
     }

@@ -36,6 +36,7 @@ OPTIONS = (
     "if_",
     "input_schema",
     "inputs",
+    "on_exhausted",
     "on_failure",
     "order",
     "output_schema",

@@ -9,9 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from stepkeep.definition import arguments
 from stepkeep.definition.attempts import attempts_bound
-from stepkeep.definition.bounds import DELAY, MAX_LOSSES
+from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel import definition as kernel
@@ -19,6 +22,12 @@ from stepkeep.kernel.states import NEVER_RETRIED, RETRIED_BY_DEFAULT, Category
 
 Duration = str | timedelta
 """A duration: `"1m30s"`, or a timedelta. A bare number has no unit and is refused."""
+
+JITTER = 0.5
+USUAL_ATTEMPTS = kernel.Retry().max_attempts
+NATIVE_RETRY = kernel.Retry(jitter=JITTER)
+NATIVE_HOOK_RETRY = replace(kernel.HOOK_RETRY, jitter=JITTER)
+"""The policies of steps and hooks that state none, in YAML and in Python. The seeds' formats have no jitter."""
 
 
 def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
@@ -39,23 +48,29 @@ def microseconds(value: Duration, *, what: str, bounds: tuple[int, int]) -> int:
 class Retry:
     """How often and how patiently a step is tried.
 
-    `max_attempts` counts every execution, the first included (1 to 10; an operator may
-    raise the bound with STEPKEEP_MAX_ATTEMPTS). `max=None` means no cap on the delay.
+    `max_attempts` counts every execution, the first included (1 to 10,000; an operator may lower the bound with
+    STEPKEEP_MAX_ATTEMPTS). Without it there are 3, or with `max_elapsed` as many as the bound allows: then no retry is
+    due later than that after the first attempt began. `max=None` means no cap on the delay. `jitter` is the share of a
+    delay that a hash of run, step and attempt may take off it, so that runs that fail together do not return
+    together; `jitter=0` gives exact delays.
     `on` lists the error categories worth another attempt; by default all but validation, governance, auth,
     conflict and poison, which are never retried.
 
     >>> Retry(max_attempts=5, initial="500ms").to_kernel().initial
     500000
+    >>> Retry(max_elapsed="2h").to_kernel().max_attempts
+    10000
     """
 
-    max_attempts: int = 3
+    max_attempts: int | None = None
     max_losses: int = 3
     backoff: str = "exponential"
     initial: Duration = "1s"
     factor: float = 2.0
     max: Duration | None = "30s"
-    jitter: float = 0.0
+    jitter: float = JITTER
     on: Iterable[str] | None = None
+    max_elapsed: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.on is not None:
@@ -65,10 +80,14 @@ class Retry:
 
     def to_kernel(self) -> kernel.Retry:
         """The same as the kernel's value, or InvalidInput saying what is out of bounds."""
-        _check_count("max_attempts", self.max_attempts, attempts_bound())
+        most = attempts_bound()
+        attempts = (
+            (USUAL_ATTEMPTS if self.max_elapsed is None else most) if self.max_attempts is None else self.max_attempts
+        )
+        _check_count("max_attempts", attempts, most)
         _check_count("max_losses", self.max_losses, MAX_LOSSES)
         return kernel.Retry(
-            max_attempts=self.max_attempts,
+            max_attempts=attempts,
             max_losses=self.max_losses,
             backoff=kernel.Backoff(arguments.choice("Retry: backoff", self.backoff, kernel.Backoff)),
             initial=microseconds(self.initial, what="Retry: initial", bounds=DELAY),
@@ -76,6 +95,9 @@ class Retry:
             max=None if self.max is None else microseconds(self.max, what="Retry: max", bounds=DELAY),
             jitter=arguments.number("Retry: jitter", self.jitter, 0, 1),
             on=_categories(self.on),
+            max_elapsed=UNSET
+            if self.max_elapsed is None
+            else microseconds(self.max_elapsed, what="Retry: max_elapsed", bounds=DEADLINE),
         )
 
 

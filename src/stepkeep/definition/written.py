@@ -61,6 +61,14 @@ def _duration(value: Any, limits: tuple[int, int]) -> int:
     return found
 
 
+def _as_share(value: Any) -> Any:
+    return 0.0 if value == "none" else value
+
+
+_jitter = BeforeValidator(_as_share, json_schema_input_type=float | Literal["none"])
+"""A share of the delay, or `none`."""
+
+
 def _short(key: str, shape: Any) -> BeforeValidator:
     """A bare text stands for a block with this one key."""
 
@@ -100,7 +108,7 @@ class RetryBlock(Block):
     initial: Annotated[int | None, _within(bounds.DELAY)] = None
     factor: float = Field(default=2.0, ge=1, le=100)
     max: Annotated[int | None, _within_or_none(bounds.DELAY)] = None
-    jitter: float = Field(default=0.0, ge=0, le=1)
+    jitter: Annotated[float, _jitter] = Field(default=0.5, ge=0, le=1)
     on: list[Literal["transient", "external", "timeout", "agent", "unknown"]] = [
         "transient",
         "external",
@@ -108,6 +116,7 @@ class RetryBlock(Block):
         "agent",
         "unknown",
     ]
+    max_elapsed: Annotated[int | None, _within(bounds.DEADLINE)] = None
 
 
 class CommandBlock(Block):
@@ -221,6 +230,7 @@ class StepBlock(Block):
     timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
     retry: RetryGiven = None
     on_failure: Annotated[OnFailure | None, _given(OnFailure)] = None
+    on_exhausted: Literal["fail", "hold"] = "fail"
     effect: Annotated[
         Literal["read", "write", "irreversible"] | None, _given(Literal["read", "write", "irreversible"])
     ] = None

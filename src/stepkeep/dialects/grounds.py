@@ -25,7 +25,7 @@ STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "
 STOPPED = frozenset({"stopped_failed", "undo_started", "undone", "undo_failed"})
 SETTLED = frozenset({"steps_settled", "rules_passed"})
 
-FAILURES = {"rejected": "rejected", "deadline_passed": "deadline_passed"}
+FAILURES = {word: word for word in ("rejected", "deadline_passed", "operator_failed")}
 """Failures of a step that no execution caused."""
 
 UNDOING = frozenset({"undo_started", "undone", "undo_failed"})

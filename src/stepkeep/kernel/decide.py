@@ -17,6 +17,7 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldDecided,
     MessageArrived,
     RunStarted,
     StepClaimed,
@@ -26,7 +27,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
-from stepkeep.kernel.people import complete_by_hand, decide_gate, reissue_token
+from stepkeep.kernel.people import complete_by_hand, decide_gate, decide_hold, reissue_token
 from stepkeep.kernel.progress import open_step, satisfy_wait, settle, wake
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message
@@ -204,11 +205,14 @@ HANDLERS: dict[type[Event], Callable[[Draft, Any], Reply]] = {
     StepReported: report,
     TimeCame: time_came,
     GateDecided: decide_gate,
+    HoldDecided: decide_hold,
     CompletionSignalled: complete_by_hand,
     TokenReissued: reissue_token,
     MessageArrived: message,
     CancelRequested: cancel,
 }
 
-MEETS_DEADLINE = frozenset({StepClaimed, StepReported, GateDecided, CompletionSignalled, TokenReissued, MessageArrived})
+MEETS_DEADLINE = frozenset(
+    {StepClaimed, StepReported, GateDecided, HoldDecided, CompletionSignalled, TokenReissued, MessageArrived}
+)
 """Events that go on with a run. If its timeout has passed, the run times out first, and they meet a stopping run."""

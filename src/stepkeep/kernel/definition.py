@@ -60,6 +60,13 @@ class OnDeadline(StrEnum):
     FAIL = "fail"
 
 
+class OnExhausted(StrEnum):
+    """What a step does when no further attempt follows a failure that its handler did not call final."""
+
+    FAIL = "fail"
+    HOLD = "hold"
+
+
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
     """The root of all definition values."""
 
@@ -77,6 +84,8 @@ class Retry(_Value, frozen=True, kw_only=True):
     on: tuple[Category, ...] = tuple(sorted(RETRIED_BY_DEFAULT))
     caps_asked: bool | msgspec.UnsetType = msgspec.UNSET
     """Whether `max` also limits a delay that the handler asks for. Unset fields are not part of the JSON."""
+    max_elapsed: int | msgspec.UnsetType = msgspec.UNSET
+    """No retry is due later than this after the start of the first attempt that failed or was lost."""
 
 
 HOOK_RETRY = Retry(max_attempts=2, initial=SECOND, max=10 * SECOND)
@@ -214,6 +223,7 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     input_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     output_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """JSON Schemas that the inputs match before the handler runs, and that the output matches before it counts."""
+    on_exhausted: OnExhausted | msgspec.UnsetType = msgspec.UNSET
 
 
 class Definition(_Value, frozen=True, kw_only=True):

@@ -58,6 +58,22 @@ class GateDecided(Event, frozen=True, kw_only=True, gc=False):
     comment: str = ""
 
 
+class HoldChoice(StrEnum):
+    """What a person decides about a step that holds because no attempt is left."""
+
+    RETRY = "retry"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+class HoldDecided(Event, frozen=True, kw_only=True, gc=False):
+    """A person decides about a step that holds."""
+
+    no: int
+    choice: HoldChoice
+    reason: str = ""
+
+
 class ManualOutcome(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, Fenced, InvalidInput
@@ -30,7 +31,7 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import settle, wake
-from stepkeep.kernel.retry import asked_delay, delay_after, may_retry, may_retry_lost
+from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -199,18 +200,45 @@ def _after_failure(
     draft: Draft, step: Step, category: Category, error: str, delay: int | None, final: bool
 ) -> Settled | None:
     retry, counted = draft.planned(step).retry, step.attempts + 1
-    if final or not may_retry(retry, category, counted):
+    if final:
         return fail_for_good(draft, step, FAILED, category, error, attempts=counted)
+    used = counted - _spent(step)
+    pause = delay_after(retry, used, run_id=step.run_id, no=step.no) if delay is None else asked_delay(retry, delay)
+    pause = max(pause, 0)
+    if not may_retry(retry, category, used) or not is_in_time(retry, draft.now + pause, _began_at(draft, step)):
+        return _exhaust(draft, step, category, error, attempts=counted)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
         return None
-    pause = delay_after(retry, counted, run_id=step.run_id, no=step.no) if delay is None else asked_delay(retry, delay)
-    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, max(pause, 0), attempts=counted, category=category, error=error)
+    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
     return None
+
+
+def _exhaust(draft: Draft, step: Step, category: Category, error: str, **tally: Any) -> Settled | None:
+    """No attempt is left: the step fails, or holds for a decision if its definition says so and its run goes on."""
+    if draft.planned(step).holds and step.state is StepState.RUNNING and draft.state is not RunState.STOPPING:
+        note = replace(step.note or Note(), exhausted=True, woken_by=None)
+        draft.move(step, StepTrigger.HELD_EXHAUSTED, category=category, error=error, note=note, **tally)
+        return None
+    return fail_for_good(draft, step, FAILED, category, error, **tally)
+
+
+def _spent(step: Step) -> int:
+    """The attempts before the last retry by a person; they are no part of the present budget."""
+    return step.note.spent if step.note is not None else 0
+
+
+def _began_at(draft: Draft, step: Step) -> int:
+    """When the first failed or lost attempt of the present budget began."""
+    if step.note is not None and step.note.began_at is not None:
+        return step.note.began_at
+    return draft.now if step.claimed_at is None else step.claimed_at
 
 
 def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes: Any) -> None:
     """Schedule another attempt; one that is due at once does not wait for a sweep."""
+    if draft.planned(step).retry.max_elapsed is not UNSET:
+        changes["note"] = replace(step.note or Note(), began_at=_began_at(draft, step))
     retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)
     if pause == 0:
         draft.make_ready(retrying, StepTrigger.RETRY_DUE)
@@ -269,8 +297,10 @@ def lose(draft: Draft, step: Step) -> Settled | None:
     handler_done = step.state is StepState.VALIDATING
     counted, losses = step.attempts + (not handler_done), step.losses + 1
     tally: dict[str, Any] = {"attempts": counted, "losses": losses}
-    if not may_retry_lost(draft.planned(step).retry, counted, losses):
-        return fail_for_good(draft, step, FAILED, Category.POISON, error, **tally)
+    retry = draft.planned(step).retry
+    in_time = handler_done or is_in_time(retry, draft.now, _began_at(draft, step))
+    if not in_time or not may_retry_lost(retry, counted - _spent(step), losses):
+        return _exhaust(draft, step, Category.POISON, error, **tally)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, error=error, **tally)
     elif handler_done:

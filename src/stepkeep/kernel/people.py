@@ -1,4 +1,4 @@
-"""Actions of people on a run: decide gates and complete steps manually.
+"""Actions of people on a run: decide gates, decide about held steps, and complete steps manually.
 
 The first committed decision wins. The same decision by the same person again changes nothing and is not an error. Any
 other decision is a conflict that names the winner.
@@ -15,12 +15,19 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft, json_text
-from stepkeep.kernel.events import CompletionSignalled, GateDecided, ManualOutcome, TokenReissued
+from stepkeep.kernel.events import (
+    CompletionSignalled,
+    GateDecided,
+    HoldChoice,
+    HoldDecided,
+    ManualOutcome,
+    TokenReissued,
+)
 from stepkeep.kernel.execution import pass_rules
-from stepkeep.kernel.failure import COMPLETION, REJECTION, Settled, fail_for_good
+from stepkeep.kernel.failure import COMPLETION, OPERATOR, REJECTION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
-from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.rows import Note, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.tables import StepTrigger
 
@@ -31,6 +38,8 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     decision = "approved" if event.approve else "rejected"
     step = _the_gate(draft, event, decision)
     name = draft.planned(step).name
+    if is_exhausted(step):
+        raise _no_gate(draft, step)
     if step.state is not StepState.AWAITING_APPROVAL:
         return _decided_before(draft, step, event.actor, decision)
     detail = {"step": name, "decision": decision} | ({"comment": event.comment} if event.comment else {})
@@ -54,10 +63,11 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
     if event.no is not None:
         step = draft.named(event.no)
         planned = draft.planned(step)
-        if planned.definition.approval is None and not (step.note and step.note.held):
+        if planned.definition.approval is None and not (step.note and step.note.held) and not is_exhausted(step):
             raise Conflict(f"step {planned.name} of run {event.run_id} is no approval gate")
         return step
-    gates = draft.waiting_steps(StepState.AWAITING_APPROVAL)
+    waiting = draft.waiting_steps(StepState.AWAITING_APPROVAL)
+    gates = [step for step in waiting if not is_exhausted(step)]
     if len(gates) == 1:
         _no_double_click(draft, gates[0], event.actor, decision)
         return gates[0]
@@ -68,7 +78,15 @@ def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
     if last is not None and _record(last)["decision"] == decision:
         # The same decision again, whose answer may have been lost. After another decision it would be a new one.
         return last
+    if waiting:
+        raise _no_gate(draft, waiting[0])
     raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
+
+
+def _no_gate(draft: Draft, held: Step) -> Conflict:
+    name = draft.planned(held).name
+    said = f"step {name} of run {held.run_id} holds because no attempt is left; it is no gate"
+    return Conflict(f"{said}. Decide to retry, skip or fail it instead.", {"step": name, "state": held.state})
 
 
 def _last_decided(draft: Draft, actor: str) -> Step | None:
@@ -101,6 +119,47 @@ def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Repl
     if step.state in STEP_TERMINAL or draft.state in RUN_TERMINAL:
         raise Conflict(f"the gate {name} of run {step.run_id} is {step.state}; there is nothing to decide")
     raise Conflict(f"the gate {name} of run {step.run_id} is not open yet (it is {step.state})")
+
+
+def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
+    """Retry, skip or fail a step that holds because no attempt is left."""
+    step = draft.named(event.no)
+    name, decision = draft.planned(step).name, DECISIONS[event.choice]
+    if not is_exhausted(step):
+        return _held_before(draft, step, event.actor, decision)
+    draft.caused_by(
+        "hold_decided",
+        event.actor,
+        {"step": name, "decision": decision} | ({"reason": event.reason} if event.reason else {}),
+    )
+    record = {"decision": decision, "by": event.actor, "at": draft.now, "reason": event.reason}
+    note = replace(step.note or Note(), exhausted=False, record=json_text(record))
+    if event.choice is HoldChoice.RETRY:
+        note = replace(note, spent=step.attempts, began_at=None)
+        draft.make_ready(step, StepTrigger.OPERATOR_RETRIED, losses=0, note=note)
+    elif event.choice is HoldChoice.SKIP:
+        draft.move(step, StepTrigger.OPERATOR_SKIPPED, note=note)
+        settle(draft, Settled(step.no, StepState.SKIPPED))
+    else:
+        said = f"{step.error} (failed by {event.actor}" + (f": {event.reason})" if event.reason else ")")
+        category = step.category or Category.UNKNOWN
+        settle(draft, fail_for_good(draft, step, OPERATOR, category, said, note=note))
+    return Accepted({"step": name, **record})
+
+
+DECISIONS = {HoldChoice.RETRY: "retried", HoldChoice.SKIP: "skipped", HoldChoice.FAIL: "failed"}
+"""How the record names each choice."""
+
+
+def _held_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+    name, record = draft.planned(step).name, _record(step)
+    if record.get("by") == actor and record.get("decision") == decision:
+        return Accepted({"step": name, **record}, repeated=True)
+    if record.get("decision") in DECISIONS.values():
+        said = f"step {name} of run {step.run_id} was {record['decision']} by {record['by']} first"
+        raise Conflict(said, {"step": name, **record})
+    said = f"step {name} of run {step.run_id} is {step.state} and does not hold; there is nothing to decide"
+    raise Conflict(said, {"step": name, "state": step.state})
 
 
 def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:

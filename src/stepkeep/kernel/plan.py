@@ -20,6 +20,7 @@ from stepkeep.kernel.definition import (
     Definition,
     Executor,
     Handler,
+    OnExhausted,
     QueueSpec,
     Retry,
     Rules,
@@ -78,6 +79,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition | None = None
     has_rules: bool = False
     by_hand: bool = False
+    holds: bool = False
     shown: str | None = None
 
     @property
@@ -186,6 +188,7 @@ def build_plan(
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             has_rules=bool(step.rules),
             by_hand=step.completion is Completion.MANUAL,
+            holds=step.on_exhausted is OnExhausted.HOLD,
             shown=shown_digest(step.approval or step.hold),
         )
         for no, step in enumerate(ordered)

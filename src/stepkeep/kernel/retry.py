@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 
+from msgspec import UNSET
+
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.states import NEVER_RETRIED, Category
 
@@ -22,6 +24,11 @@ def may_retry(retry: Retry, category: Category, counted: int) -> bool:
 def may_retry_lost(retry: Retry, counted: int, losses: int) -> bool:
     """A lost lease has no category, so only the two limits count."""
     return counted < retry.max_attempts and losses < retry.max_losses
+
+
+def is_in_time(retry: Retry, due_at: int, began_at: int) -> bool:
+    """Whether a retry that is due then keeps the policy's limit of time; `began_at` is the first attempt's start."""
+    return retry.max_elapsed is UNSET or due_at <= began_at + retry.max_elapsed
 
 
 def delay_after(retry: Retry, counted: int, *, run_id: str, no: int) -> int:
@@ -46,7 +53,7 @@ def _raw_delay(retry: Retry, counted: int, longest: int) -> int:
     try:
         return int(retry.initial * retry.factor ** (counted - 1))
     except OverflowError:
-        return longest
+        return longest if retry.initial else 0
 
 
 def _fraction(run_id: str, no: int, counted: int) -> float:

@@ -78,6 +78,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `token`: the SHA-256 of an open (or used) completion token. `output`: a result that no attempt produced (a gate's
     decision, a message, a manual completion). `record`: who settled it and how. `checked`: the fence under which the
     handler completed while its rules have not run. `next`: the undo step that follows this one in a rollback.
+    `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
+    retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
+    where the policy limits the time.
     """
 
     event: str | None = None
@@ -89,6 +92,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     record: str | None = None
     checked: int | None = None
     next: int | None = None
+    exhausted: bool = False
+    spent: int = 0
+    began_at: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -117,6 +123,11 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     category: Category | None = None
     error: str | None = None
     note: Note | None = None
+
+
+def is_exhausted(step: Step) -> bool:
+    """Whether the step holds because no attempt is left, until a person decides."""
+    return step.state is StepState.AWAITING_APPROVAL and step.note is not None and step.note.exhausted
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):

@@ -72,6 +72,11 @@ class StepTrigger(StrEnum):
     REJECTED = "rejected"
     REJECTED_TOLERATED = "rejected_tolerated"
     ESCALATED = "escalated"
+    HELD_EXHAUSTED = "held_exhausted"
+    OPERATOR_RETRIED = "operator_retried"
+    OPERATOR_SKIPPED = "operator_skipped"
+    OPERATOR_FAILED = "operator_failed"
+    OPERATOR_FAILED_TOLERATED = "operator_failed_tolerated"
     COMPLETION_SUCCEEDED = "completion_succeeded"
     COMPLETION_FAILED = "completion_failed"
     COMPLETION_FAILED_TOLERATED = "completion_failed_tolerated"
@@ -207,6 +212,11 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_PASSED,             S_.FAILED,              "000 §1 timeout on blocked step"),
     Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design §4: deadline of a gate, tolerated"),
     Row(S_.AWAITING_APPROVAL,   ST.ESCALATED,                   S_.AWAITING_APPROVAL,   "design §3: stays, with new approvers and deadline"),
+    Row(S_.RUNNING,             ST.HELD_EXHAUSTED,              S_.AWAITING_APPROVAL,   "design part 2 §2: no attempt is left and the step says hold"),
+    Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_RETRIED,            S_.READY,               "design part 2 §2: a person retries a held step"),
+    Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §2: a person skips a held step"),
+    Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED,             S_.FAILED,              "design part 2 §2: a person fails a held step"),
+    Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_FAILED_TOLERATED,   S_.SKIPPED,             "design part 2 §2: the same, tolerated"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_SUCCEEDED,        S_.VALIDATING,          "003 §3.3 manual signal Succeeded"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED,           S_.FAILED,              "003 §3.3 manual signal Failed"),
     Row(S_.AWAITING_COMPLETION, ST.COMPLETION_FAILED_TOLERATED, S_.SKIPPED,             "design §3: manual signal Failed, tolerated"),

@@ -19,6 +19,7 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldDecided,
     MessageArrived,
     StepClaimed,
     StepReported,
@@ -33,7 +34,7 @@ from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Basis, Loaded, More, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
-NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, CompletionSignalled, TokenReissued)
+NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, HoldDecided, CompletionSignalled, TokenReissued)
 
 NOTHING: Mapping[int, bytes | None] = {}
 

@@ -30,6 +30,7 @@ class Why(StrEnum):
     DATABASE = "database"
     NOT_STARTED = "not_started"
     APPROVAL = "approval"
+    DECISION = "decision"
     COMPLETION = "completion"
     EVENT = "event"
     OTHER = "other"

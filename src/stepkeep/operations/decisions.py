@@ -1,4 +1,4 @@
-"""Requests of people: approve, reject, complete manually, send a message, cancel.
+"""Requests of people: approve, reject, decide about a held step, complete manually, send a message, cancel.
 
 Each is one event. Names become step numbers, secrets become hashes, and values that cannot be stored are refused.
 """
@@ -18,6 +18,8 @@ from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,
     GateDecided,
+    HoldChoice,
+    HoldDecided,
     ManualOutcome,
     MessageArrived,
     TokenReissued,
@@ -51,6 +53,25 @@ async def decide_gate(
         approve=approve,
         comment=validate.words("the comment", comment),
         no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
+    )
+    return await transactor.submit(event)
+
+
+async def decide_hold(
+    transactor: Transactor, run_id: str, step: str, choice: str, *, tenant: str, actor: str, reason: str = ""
+) -> Accepted:
+    """Retry, skip or fail the step `step`, which holds because no attempt is left."""
+    try:
+        chosen = HoldChoice(validate.key("the decision", choice))
+    except ValueError:
+        raise InvalidInput(f"{choice!a} is no decision about a held step. Use retry, skip or fail.") from None
+    event = HoldDecided(
+        tenant=tenant,
+        run_id=validate.run_id(run_id),
+        actor=validate.key("the actor", actor),
+        no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
+        choice=chosen,
+        reason=validate.words("the reason", reason),
     )
     return await transactor.submit(event)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.services import Known, Service, Wanted
@@ -163,12 +163,15 @@ def _retrying(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     error = f"{step.category}: {step.error}" if step.error else str(step.category or "a failure")
     if scene.now - due > LATE:
         return _unswept(scene, planned, step, f"its next attempt was due {span(scene.now - due)} ago")
-    tried = f"{step.attempts} of {planned.retry.max_attempts} attempts"
+    used = step.attempts - (step.note.spent if step.note is not None else 0)
+    tried = f"{used} of {planned.retry.max_attempts} attempts"
     said = f"{name} is tried again {until(scene.now, due)}, after {tried} ({error})."
     return Cause(code=Why.RETRY, subject=name, sentence=said, until=due, command=("wait", scene.run.id))
 
 
 def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    if is_exhausted(step):
+        return _held(scene, step, planned)
     gate = planned.definition.approval or planned.definition.hold
     whose = f" by {' or '.join(gate.roles)}" if gate is not None and gate.roles else ""
     ends = waits_until(scene.run, step)
@@ -176,6 +179,19 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     command = ("approve", scene.run.id, planned.name)
     return Cause(
         code=Why.APPROVAL, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+    )
+
+
+def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    used = step.attempts - (step.note.spent if step.note is not None else 0)
+    tried = "1 attempt" if used == 1 else f"{used} attempts"
+    said = (
+        f"{planned.name} holds: no attempt is left after {tried} ({step.category}: {step.error}). "
+        "It is retried, skipped or failed by a decision."
+    )
+    command = ("decide", scene.run.id, planned.name, "retry")
+    return Cause(
+        code=Why.DECISION, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
     )
 
 

@@ -16,7 +16,7 @@ from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, Unreadable
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Attempt, Run, Step
+from stepkeep.kernel.rows import Attempt, Run, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
@@ -294,6 +294,14 @@ def result_output(outputs: Mapping[str, bytes | None]) -> Any:
 
 def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
     waits: dict[str, Any] = {"step": plan.at(step.no).name, "for": step.state.removeprefix("awaiting_")}
+    if step.note is not None and is_exhausted(step):
+        return waits | {
+            "for": "decision",
+            "attempts": step.attempts - step.note.spent,
+            "category": step.category,
+            "error": step.error,
+            "until": instant(waits_until(run, step)),
+        }
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
     gate = plan.at(step.no).definition.approval

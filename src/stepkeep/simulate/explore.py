@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from stepkeep.kernel.events import StepClaimed
+from stepkeep.kernel.rows import is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, Phase, RunState, StepState
 from stepkeep.simulate import script
 from stepkeep.simulate.endings import Ending, ending_of
@@ -119,13 +120,14 @@ class Explorer:
 
     # -- a second deviation --------------------------------------------------------------------------------------------
     def _second_offers(self, world: World) -> Iterator[Offer]:
-        """Second deviations: undo steps that fail, attempts in flight when the run stops, and a cancel in between."""
+        """Second deviations: decisions about held steps, undo steps that fail, attempts in flight when the run stops,
+        and a cancel in between."""
         plan, fresh = self._stage.plan, world.fresh
         world.fresh = []
         state = world.run.state
         for no in fresh:
             row = world.live.get(no)
-            if row is not None and (self._pairs or plan.at(no).phase is Phase.UNDO):
+            if row is not None and (self._pairs or is_exhausted(row) or plan.at(no).phase is Phase.UNDO):
                 yield from (offer for offer in fates_of(plan.at(no), row.state) if offer[0] not in world.fates)
         if state in (RunState.STOPPING, RunState.COMPENSATING) and state not in world.seen:
             world.seen |= {state}

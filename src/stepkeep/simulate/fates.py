@@ -1,7 +1,7 @@
 """What may happen to each part of a run, with its text for reports. Data only.
 
-A fate belongs to a part (`Place`): a step's handler, gate, wait, manual completion, rules or condition, the attempts in
-flight when the run stops, or the run as a whole. The first fate of each part is success.
+A fate belongs to a part (`Place`): a step's handler, gate, hold, wait, manual completion, rules or condition, the
+attempts in flight when the run stops, or the run as a whole. The first fate of each part is success.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Part(StrEnum):
 
     WORK = "work"
     GATE = "gate"
+    HOLD = "hold"
     WAIT = "wait"
     HAND = "hand"
     RULES = "rules"
@@ -46,6 +47,8 @@ class Fate(StrEnum):
     TIMES_OUT = "times_out"
     LOSES_WORKERS = "loses_workers"
     REJECTED = "rejected"
+    SKIPPED = "skipped"
+    FAILED = "failed"
     EXPIRES = "expires"
     COMPLETED_FAILED = "completed_failed"
     COMPLETED_CANCELLED = "completed_cancelled"
@@ -67,6 +70,8 @@ WORDS = {
     (Part.WORK, Fate.LOSES_WORKERS): "{step} loses its workers",
     (Part.GATE, Fate.REJECTED): "{step} is rejected",
     (Part.GATE, Fate.EXPIRES): "{step} is not decided",
+    (Part.HOLD, Fate.SKIPPED): "{step} is skipped by hand",
+    (Part.HOLD, Fate.FAILED): "{step} is failed by hand",
     (Part.WAIT, Fate.EXPIRES): "nothing arrives for {step}",
     (Part.HAND, Fate.COMPLETED_FAILED): "{step} is completed as Failed",
     (Part.HAND, Fate.COMPLETED_CANCELLED): "{step} is completed as Cancelled",
@@ -107,6 +112,8 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
             yield from ((Place(Part.WORK, no), fate) for fate in _work(planned))
         case StepState.VALIDATING:
             yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
+        case StepState.AWAITING_APPROVAL if is_held(planned):
+            yield from ((Place(Part.HOLD, no), fate) for fate in (Fate.SKIPPED, Fate.FAILED))
         case StepState.AWAITING_APPROVAL:
             yield from ((Place(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
         case StepState.AWAITING_EVENT:
@@ -130,6 +137,11 @@ def nuisance(planned: PlannedStep) -> Category:
     """A category of failure that this step retries, if any."""
     retried = [category for category in planned.retry.on if category not in NEVER_RETRIED]
     return next((category for category in retried if category is not Category.TIMEOUT), Category.VALIDATION)
+
+
+def is_held(planned: PlannedStep) -> bool:
+    """Whether this step waits for people only when no attempt is left."""
+    return planned.holds and planned.definition.hold is None
 
 
 def is_by_hand(planned: PlannedStep) -> bool:

@@ -14,6 +14,8 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldChoice,
+    HoldDecided,
     ManualOutcome,
     MessageArrived,
     RunStarted,
@@ -24,7 +26,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, RulesPassed, Stopped, TimedOut
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.rows import Step, is_exhausted
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.simulate.fates import Fate, Part, Place, nuisance
 from stepkeep.simulate.world import RUN_ID, TENANT, WORKER, World
@@ -75,9 +77,16 @@ def _claim(world: World, no: int) -> StepClaimed:
     """A claim with one long lease, in place of a lease that is renewed until the attempt ends."""
     planned = world.stage.plan.at(no)
     lease = world.stage.plan.definition.lease
-    if Fate.LOSES_WORKERS not in (world.fate(Place(Part.WORK, no)), world.fate(Place(Part.RULES, no))):
+    row = world.rows[no]
+    if Fate.LOSES_WORKERS not in (_fate(world, row, Part.WORK), _fate(world, row, Part.RULES)):
         lease += planned.timeout + SECOND
     return StepClaimed(**HEAD, no=no, worker=WORKER, lease=lease)
+
+
+def _fate(world: World, row: Step, part: Part) -> Fate:
+    """The fate of a step's work. A person who retries a held step has mended what was wrong, so it goes well then."""
+    is_mended = row.note is not None and row.note.spent > 0
+    return Fate.GOES_WELL if is_mended else world.fate(Place(part, row.no))
 
 
 def _next_of(world: World, row: Step) -> Happening | None:
@@ -86,6 +95,9 @@ def _next_of(world: World, row: Step) -> Happening | None:
             return _in_flight(world, row)
         case StepState.RETRYING:
             return _when_due(row)
+        case StepState.AWAITING_APPROVAL if is_exhausted(row):
+            choice = _DECIDED.get(world.fate(Place(Part.HOLD, row.no)), HoldChoice.RETRY)
+            return _answered(world, row, Fate.GOES_WELL, HoldDecided(**HEAD, no=row.no, choice=choice))
         case StepState.AWAITING_APPROVAL:
             fate = world.fate(Place(Part.GATE, row.no))
             return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
@@ -101,6 +113,7 @@ def _next_of(world: World, row: Step) -> Happening | None:
             return None
 
 
+_DECIDED = {Fate.SKIPPED: HoldChoice.SKIP, Fate.FAILED: HoldChoice.FAIL}
 _SUCCEEDED = ManualOutcome.SUCCEEDED
 _BY_HAND = {Fate.COMPLETED_FAILED: ManualOutcome.FAILED, Fate.COMPLETED_CANCELLED: ManualOutcome.CANCELLED}
 
@@ -126,7 +139,7 @@ def _answered(world: World, row: Step, fate: Fate, answer: Event) -> Happening |
 def _in_flight(world: World, row: Step) -> Happening | None:
     planned = world.stage.plan.at(row.no)
     rules = row.state is StepState.VALIDATING or planned.phase is Phase.CHECK
-    fate = world.fate(Place(Part.RULES if rules else Part.WORK, row.no))
+    fate = _fate(world, row, Part.RULES if rules else Part.WORK)
     if world.run.state is RunState.STOPPING and fate is Fate.GOES_WELL:
         flight = world.fate(Place(Part.FLIGHT))
         if flight is Fate.HEARS_NOTHING:

@@ -14,7 +14,7 @@ from stepkeep.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Snapshot
-from stepkeep.kernel.definition import Definition, Effect, digest_of, encode_definition
+from stepkeep.kernel.definition import Definition, Effect, Undo, digest_of, encode_definition
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
 from stepkeep.kernel.rows import Run, Step
@@ -26,12 +26,26 @@ UNSURE = frozenset({AttemptState.TIMED_OUT, AttemptState.LOST, AttemptState.CANC
 """Attempt states after which it is unknown whether the handler had its effect."""
 
 
+def without_jitter(definition: Definition) -> Definition:
+    """The definition with the longest delays that it allows: jitter only shortens them."""
+
+    def undone(undo: Undo | None) -> Undo | None:
+        return None if undo is None else replace(undo, retry=replace(undo.retry, jitter=0.0))
+
+    return replace(
+        definition,
+        steps=tuple(
+            replace(step, retry=replace(step.retry, jitter=0.0), undo=undone(step.undo)) for step in definition.steps
+        ),
+    )
+
+
 class Stage:
     """Shared by all worlds of one exploration: the plan, how its conditions are evaluated, and the budget used so
     far."""
 
     def __init__(self, definition: Definition, given: bytes | None = None) -> None:
-        self.given = given
+        definition, self.given = without_jitter(definition), given
         self.asking: World | None = None
         self.asked: list[str] = []
         self.work = 0

@@ -129,6 +129,15 @@ class BenchRun:
             )
         )
 
+    def decide(self, step: str, choice: str, *, by: str = "operator", reason: str = "") -> None:
+        """Retry, skip or fail a step that holds because no attempt is left."""
+        engine = self._bench.engine
+        self._act(
+            decisions.decide_hold(
+                engine.transactor, self.id, step, choice, tenant=engine.tenant, actor=by, reason=reason
+            )
+        )
+
     def complete(
         self, step: str, outcome: str = "Succeeded", *, output: Any = None, by: str = "operator", notes: str = ""
     ) -> None:

@@ -81,6 +81,7 @@ FEATURES = {
     "rejected": {"rejected", "rejected_tolerated"},
     "timed out": {"timed_out", "deadline_passed", "deadline_tolerated"},
     "by hand": {"completion_succeeded"},
+    "held": {"held_exhausted"},
     "partial rollback": {"undo_failed"},
     "retried": {"retry_scheduled"},
 }

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -124,10 +124,18 @@ def _cause_to_progress(plan: Plan, run: Run, rows: Rows) -> None:
 def _row_is_sound(plan: Plan, row: Step) -> None:
     """I10, and the shape of a lease."""
     retry, leased, limits, shape = plan.at(row.no).retry, row.worker is not None, "I10 limits", "leases are whole"
-    within = row.attempts <= retry.max_attempts and row.losses <= retry.max_losses
-    must(within, limits, "step {}: {} attempts, {} losses", row.no, row.attempts, row.losses)
-    spent = row.attempts == retry.max_attempts or row.losses == retry.max_losses
+    # A retry by a person begins a new budget; what was spent before is no part of it.
+    used = row.attempts - (0 if row.note is None else row.note.spent)
+    within = 0 <= used <= retry.max_attempts and row.losses <= retry.max_losses
+    must(within, limits, "step {}: {} attempts, {} losses", row.no, used, row.losses)
+    spent = used == retry.max_attempts or row.losses == retry.max_losses
     must(not (spent and row.state in TO_BE_TRIED), limits, "step {} is {} with nothing left", row.no, row.state)
+    must(
+        not is_exhausted(row) or plan.at(row.no).holds,
+        limits,
+        "step {} holds, and its definition does not say so",
+        row.no,
+    )
     must(leased == (row.claimed_at is not None), shape, "step {}", row.no)
     runs = row.due_at is not None and row.state in (StepState.RUNNING, StepState.VALIDATING)
     must(not leased or runs, shape, "step {} is leased and does not run", row.no)

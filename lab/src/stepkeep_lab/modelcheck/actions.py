@@ -17,6 +17,8 @@ from stepkeep.kernel.events import (
     CompletionSignalled,
     Event,
     GateDecided,
+    HoldChoice,
+    HoldDecided,
     ManualOutcome,
     MessageArrived,
     RunStarted,
@@ -36,7 +38,7 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Step
+from stepkeep.kernel.rows import Step, is_exhausted
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
@@ -63,7 +65,7 @@ class By(StrEnum):
 
 
 CAUSES = frozenset({By.TIME, By.WORKER, By.WAIT, By.START})
-HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, StepClaimed, GateDecided)
+HOMEWARDS: tuple[type, ...] = (RunStarted, Completed, RulesPassed, Stopped, StepClaimed, GateDecided, HoldDecided)
 """What brings a run closer to its end, quickest first; everything else only if none of these does."""
 
 
@@ -135,7 +137,10 @@ class Actions:
                 yield Action(f"lease of {name} runs out", By.TIME, runs_out=no)
         elif row.due_at is not None:
             yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
-        if row.state is StepState.AWAITING_APPROVAL:
+        if is_exhausted(row):
+            for choice in HoldChoice:
+                yield Action(f"{choice} {name} by hand", By.WAIT, self._hold(no, choice))
+        elif row.state is StepState.AWAITING_APPROVAL:
             yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
             yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
             yield Action(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
@@ -195,6 +200,10 @@ class Actions:
                 yield "a new token for what is not open", self._reissue(row.no), none
             if row.state is not StepState.AWAITING_APPROVAL and row.no < self.plan.size:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
+            if is_exhausted(row):
+                yield "an approval of a step that is no gate", self._gate("cyd", True, row.no), none
+            elif row.no < self.plan.size:
+                yield "a decision about a step that does not hold", self._hold(row.no, HoldChoice.RETRY, "cyd"), none
         if state.run.due_at is not None:
             yield "an early sweep of the run", TimeCame(**WHO, actor="sweep"), none
         if self.events:
@@ -227,6 +236,9 @@ class Actions:
 
     def _gate(self, who: str, approve: bool, no: int | None) -> GateDecided:
         return GateDecided(**WHO, actor=who, approve=approve, no=no)
+
+    def _hold(self, no: int, choice: HoldChoice, who: str = "ann") -> HoldDecided:
+        return HoldDecided(**WHO, actor=who, no=no, choice=choice)
 
     def _complete(self, no: int, token: str, outcome: ManualOutcome) -> CompletionSignalled:
         return CompletionSignalled(**WHO, actor="ann", no=no, token=token, outcome=outcome)

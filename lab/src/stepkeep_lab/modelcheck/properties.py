@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 
 from stepkeep.kernel.decision import Accepted, Decision
-from stepkeep.kernel.events import CompletionSignalled, GateDecided, StepClaimed, StepReported
+from stepkeep.kernel.events import CompletionSignalled, GateDecided, HoldDecided, StepClaimed, StepReported
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.rows import is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, AttemptState, Phase, StepState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
@@ -60,6 +61,8 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(decision.entry is None, "a repetition leaves no trace", action.label)
     elif isinstance(event, GateDecided) and event.no is not None:
         must(state.rows[event.no].state is StepState.AWAITING_APPROVAL, "I11 one decision per gate", action.label)
+    elif isinstance(event, HoldDecided):
+        must(is_exhausted(state.rows[event.no]), "I11 one decision per gate", action.label)
     elif isinstance(event, CompletionSignalled):
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
 

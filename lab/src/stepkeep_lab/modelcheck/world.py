@@ -192,7 +192,7 @@ def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Ste
         fence=fences[row.fence],
         claimed_at=None if row.claimed_at is None else NOW,
         settled=place,
-        attempts=0 if ended else row.attempts,
+        attempts=0 if ended else row.attempts - (0 if row.note is None else row.note.spent),
         losses=0 if ended else row.losses,
         category=None,
         error=None,
@@ -210,6 +210,8 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         output=None if note.output is None else "{}",
         record=record,
         checked=None if note.checked is None else fences[note.checked],
+        spent=0,
+        began_at=None if note.began_at is None else NOW,
     )
 
 

@@ -198,7 +198,8 @@ class Auditor:
 
     def _backoff(self, plan: Plan, hop: Hop, entry: Entry) -> None:
         """I10: a retry comes neither sooner nor later than its policy says."""
-        retry, number = plan.at(hop.no).retry, hop.attempt or 1
+        note = self._tables.steps[entry.tenant, entry.run_id][hop.no].note
+        retry, number = plan.at(hop.no).retry, (hop.attempt or 1) - (0 if note is None else note.spent)
         hopeless = hop.category in NEVER_RETRIED or hop.category not in retry.on
         self._must(not hopeless, f"I10: step {hop.no} of {entry.run_id} retries a failure of category {hop.category}")
         if hop.due_at is None or (entry.run_id, hop.no, hop.fence or 0) in self._ledger.asked_delay:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+import msgspec
+
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -22,6 +24,7 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     OnDeadline,
+    OnExhausted,
     Retry,
     Rule,
     StepDefinition,
@@ -156,6 +159,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
     return StepDefinition(
         executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
         hold=_approval(random) if maybe(random, bias["hold"]) else None,
+        on_exhausted=OnExhausted.HOLD if maybe(_beside(random), 0.25) else msgspec.UNSET,
         inputs=inputs,
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
         timeout=random.choice((3, 8, 30)) * SECOND,
@@ -169,6 +173,11 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         capabilities=(CAPABILITY,) if maybe(random, bias["gpu"]) else (),
         **settings,
     )
+
+
+def _beside(random: Random) -> Random:
+    """A generator that follows from this one and takes no number from it: later draws stay as they were."""
+    return Random(str(random.getstate()[1][-9:]))  # noqa: S311 - chaos, not a secret
 
 
 def _approval(random: Random) -> Approval:
@@ -185,6 +194,7 @@ def _retry(random: Random) -> Retry:
         jitter=random.choice((0.0, 0.5)),
         max=random.choice((None, SECOND, 3 * SECOND)),
         on=random.choice((RETRIED, RETRIED, without_timeouts)),
+        max_elapsed=_beside(random).choice((msgspec.UNSET, msgspec.UNSET, msgspec.UNSET, 10 * SECOND)),
     )
 
 

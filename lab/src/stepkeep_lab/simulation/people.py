@@ -14,8 +14,9 @@ import msgspec
 
 from stepkeep.errors import Contended, Refused, StoreError
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
 from stepkeep.operations import decisions, quarantine
 from stepkeep.operations.rerun import rerun
@@ -161,7 +162,10 @@ class People:
 
     def _serve_badly(self, run: Run, step: Step) -> None:
         random, scenario = self._random, self._stage.scenario
-        if step.state is StepState.AWAITING_APPROVAL:
+        if is_exhausted(step):
+            if maybe(random, 0.3):
+                self._decide_hold(run, step, random.choice(list(HoldChoice)))
+        elif step.state is StepState.AWAITING_APPROVAL:
             if maybe(random, scenario.approve * 0.4):
                 self._judge(run, step, approve=True)
             if maybe(random, scenario.reject * 0.3):
@@ -189,6 +193,20 @@ class People:
                 "gate",
                 step=name,
                 decision="approved" if approve else "rejected",
+                by=actor,
+            )
+        )
+
+    def _decide_hold(self, run: Run, step: Step, choice: HoldChoice) -> None:
+        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        self._spawn(
+            self._decide(
+                run.id,
+                lambda server: decisions.decide_hold(
+                    server.transactor, run.id, name, choice, tenant=TENANT, actor=actor, reason="chaos"
+                ),
+                "hold",
+                step=name,
                 by=actor,
             )
         )
@@ -409,7 +427,9 @@ class People:
 
     def _serve_well(self, run: Run, step: Step) -> None:
         note = step.note
-        if step.state is StepState.AWAITING_APPROVAL:
+        if is_exhausted(step):
+            self._decide_hold(run, step, self._random.choice(list(HoldChoice)))
+        elif step.state is StepState.AWAITING_APPROVAL:
             self._judge(run, step, approve=maybe(self._random, 0.8))
         elif step.state is StepState.AWAITING_EVENT and note is not None:
             self._send(run, note.event or "")

@@ -1,4 +1,4 @@
-"""`stepkeep approve`, `reject` and `cancel`: what people decide about a run."""
+"""`stepkeep approve`, `reject`, `decide` and `cancel`: what people decide about a run."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ Gate = Annotated[
     typer.Argument(metavar="STEP", help="The gate; may be left out when exactly one is open.", show_default=False),
 ]
 Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Kept with the decision.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")]
 
 
 def approve(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "", by: By = None) -> int:
@@ -35,11 +36,23 @@ def reject(settings: Settings, run: RunId, step: Gate = None, comment: Comment =
     return decided(settings, run, lambda engine, found: engine.reject(found, step, comment=comment, by=by))
 
 
+def decide(
+    settings: Settings,
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="The step that holds.", show_default=False)],
+    choice: Annotated[str, typer.Argument(metavar="DECISION", help="retry, skip or fail.", show_default=False)],
+    reason: Reason = "",
+    by: By = None,
+) -> int:
+    """Retry, skip or fail a step that holds because no attempt is left."""
+    return decided(settings, run, lambda engine, found: engine.decide(found, step, choice, reason=reason, by=by))
+
+
 def cancel(
     settings: Settings,
     run: RunId,
     compensate: Annotated[bool, typer.Option("--compensate", help="Undo what the run did.")] = False,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")] = "",
+    reason: Reason = "",
     by: By = None,
 ) -> int:
     """Cancel a run."""

@@ -14,19 +14,19 @@ import msgspec
 from stepkeep.cli.render.outline import Path, outline
 from stepkeep.definition.document import read_document
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
+from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
 from stepkeep.kernel.definition import (
     Approval,
     Definition,
     Dependency,
     InputField,
-    Retry,
     Rules,
     StepDefinition,
     Undo,
     Wait,
 )
 
-TIMES = frozenset({"timeout", "initial", "max", "deadline", "completion_deadline", "lease", "grace"})
+TIMES = frozenset({"timeout", "initial", "max", "max_elapsed", "deadline", "completion_deadline", "lease", "grace"})
 WHAT_IT_IS = frozenset({"executor", "approval", "wait", "hold", "undo", "condition"})
 """Parts that a step has or has not: where they are missing there is nothing to explain."""
 PLAIN = frozenset({"order", "dialect"})
@@ -72,12 +72,12 @@ def plain_definition(definition: Definition) -> Any:
 def _defaults() -> dict[str, Any]:
     """A definition in which nothing was said, to compare with."""
     parts = {
-        "undo": Undo(executor=Rules()),
+        "undo": Undo(executor=Rules(), retry=NATIVE_HOOK_RETRY),
         "approval": Approval(),
         "hold": Approval(),
         "wait": Wait(event=""),
         "depends_on": [Dependency(step="")],
-        "retry": Retry(),
+        "retry": NATIVE_RETRY,
     }
     step = msgspec.to_builtins(StepDefinition(name="", order=-1)) | msgspec.to_builtins(parts)
     whole = msgspec.to_builtins(Definition(name="", version=0, steps=(), input_types={ANY: InputField()}))

@@ -19,11 +19,15 @@ NEVER_ACTIVE = frozenset({"pending", "ready", "succeeded", "failed", "skipped", 
 def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
     """The most useful remark about a step; empty if its state is enough."""
     state = str(step["state"])
+    if state == "skipped" and (step.get("record") or {}).get("decision") == "skipped":
+        return shorten(f"{decided(step)} after {failure(step)}")
     if state in {"failed", "skipped"}:
         return shorten(failure(step) or skip(step))
     if state == "retrying":
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
+    if state == "awaiting_approval" and failure(step):
+        return shorten(f"holds after {failure(step)}")
     if state.startswith("awaiting_"):
         until = f" until {clock_of(step['until'], now)}" if step["until"] else ""
         event = f"event {step['event']}" if step.get("event") else ""
@@ -52,7 +56,7 @@ def decided(step: Mapping[str, Any]) -> str:
     if not record.get("by"):
         return ""
     verdict = str(record.get("decision") or f"completed as {record.get('outcome')}")
-    words = record.get("comment") or record.get("notes") or ""
+    words = record.get("comment") or record.get("reason") or record.get("notes") or ""
     return f"{verdict} by {record.get('by')}" + (f": {words}" if words else "")
 
 

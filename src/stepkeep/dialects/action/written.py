@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from stepkeep.definition import bounds, written
-from stepkeep.definition.attempts import Attempts
+from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.findings import shown
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
@@ -117,7 +117,7 @@ class Block(written.Block):
 class RetryPolicy(Block):
     """The retry policy of an action (section 3.1); `maxAttempts` counts the first execution too."""
 
-    max_attempts: Attempts = 3
+    max_attempts: SeedAttempts = 3
     initial_backoff_ms: int = Field(default=1_000, ge=0, le=7 * _DAY_MS)
     backoff_multiplier: float = Field(default=2.0, ge=1, le=100)
     max_backoff_ms: int = Field(default=30_000, ge=0, le=7 * _DAY_MS)

@@ -19,8 +19,9 @@ NEVER = "000 §1 invalid transitions"
 
 TIMEOUT = "000 §3.4 workflow timeout triggers workflow failure → failurePolicy"
 
-UNCOMPENSATED = ("step_failed", "steps_failed", "rejected", "deadline_passed")
-COMPENSATED = ("step_failed+compensate", "rejected+compensate", "deadline_passed+compensate", "steps_failed")
+FAILED = ("step_failed", "rejected", "deadline_passed", "operator_failed")
+UNCOMPENSATED = (*FAILED, "steps_failed")
+COMPENSATED = (*(f"{failed}+compensate" for failed in FAILED), "steps_failed")
 
 # fmt: off
 WORKFLOW_ARROWS = (

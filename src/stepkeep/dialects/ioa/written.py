@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import Retries
+from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
 from stepkeep.definition.written import JsonSchema
@@ -143,7 +143,7 @@ class TriggerBlock(Block):
 class RetryPolicyBlock(Block):
     """The retry policy of a step (section 3.2)."""
 
-    max_retries: Retries = Field(default=3, alias="maxRetries")
+    max_retries: SeedRetries = Field(default=3, alias="maxRetries")
     backoff: Annotated[
         Literal["constant", "linear", "exponential"] | int,
         BeforeValidator(_backoff, json_schema_input_type=Literal["constant", "linear", "exponential"] | DurationText),

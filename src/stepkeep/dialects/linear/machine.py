@@ -22,11 +22,14 @@ DEAD = "002 D) Dead"
 WAKE_UP = "002 External Event Wake-up"
 END = "002 Summary of Full Lifecycle: the lifecycle ends there"
 
+FAILED = ("step_failed*", "steps_failed", "rejected*", "deadline_passed*", "operator_failed*")
+"""Grounds on which the instance failed because a step did."""
+
 # fmt: off
 RUN_ARROWS = (
     Arrow(None,      "RUNNING",   "start",     START),
     Arrow("RUNNING", "COMPLETED", "Completed", COMPLETED),
-    Arrow("RUNNING", "FAILED",    "Dead",      DEAD, ("step_failed*", "steps_failed", "rejected*", "deadline_passed*")),
+    Arrow("RUNNING", "FAILED",    "Dead",      DEAD, FAILED),
 )
 
 RUN_FORBIDDEN = (
@@ -111,14 +114,22 @@ STEP = MachineView(
         Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
         Extension("PENDING", "DEAD", "denied by policy, or its condition cannot be evaluated"),
         Extension("WAITING", "DONE", "a gate was approved, a `wait:` step's message came, a person completed it"),
-        Extension("WAITING", "DEAD", "a gate was rejected, or a deadline passed that no handler takes"),
-        Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`"),
+        Extension(
+            "WAITING",
+            "DEAD",
+            "a gate was rejected, a person failed a held step, or a deadline passed that no handler takes",
+        ),
+        Extension("WAITING", "SKIPPED", "the same under `on_failure: skip`, or a person skipped a held step"),
         Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
         Extension("RUNNING", "READY", "a worker that shuts down hands the step back: no Retry, nothing is counted"),
-        Extension("RUNNING", "WAITING", "the handler is done and a person completes the step; it waits for no event"),
+        Extension(
+            "RUNNING",
+            "WAITING",
+            "a person completes the step, or decides what follows its last attempt; it waits for no event",
+        ),
         Extension("RUNNING", "DONE", "a person completed the step, and its rules were checked before it was DONE"),
         Extension("RUNNING", "DEAD", "its leases were lost too often, or its rules failed; no handler returned Dead"),
-        Extension("WAITING", "READY", "a step held for approval was approved; no event came"),
+        Extension("WAITING", "READY", "a held step was approved, or a person retries it; no event came"),
     ),
     # A timed-out WAITING step is claimed directly; the seed does not show that our row is READY for a moment.
     quiet=frozenset({"deadline_handed_over"}),

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import Attempts
+from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.written import Block, HandlerName, Name, Text
 from stepkeep.dialects.chains import StepWord
 
@@ -32,7 +32,7 @@ class RetryPolicy(Block):
     """The number of executions of a step, and the backoff between them."""
 
     # A step's missing values come from the workflow, so these defaults only document the schema.
-    max_attempts: Attempts = Field(default=10, alias="maxAttempts")
+    max_attempts: SeedAttempts = Field(default=10, alias="maxAttempts")
     base_backoff_ms: int = Field(default=1_000, alias="baseBackoffMs", ge=0, le=LONGEST_BACKOFF)
     max_backoff_ms: int = Field(default=300_000, alias="maxBackoffMs", ge=0, le=LONGEST_BACKOFF)
 

@@ -106,6 +106,13 @@ RUN = MachineView(
             ("rejected*", "deadline_passed*"),
         ),
         Extension(
+            "WAITING_APPROVAL",
+            "FAILED",
+            "the seed holds no step: a person failed one that had no attempt left",
+            "Held step failed",
+            ("operator_failed*",),
+        ),
+        Extension(
             "WAITING_APPROVAL", "FAILED", "the run timed out while it waited, or an undo followed a cancel", when=ENDED
         ),
     ),
@@ -132,9 +139,14 @@ STEP = MachineView(
     extensions=(
         Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
         Extension("RUNNING", "SKIPPED", "it failed for good under `on_failure: skip`"),
-        Extension("WAITING_APPROVAL", "SKIPPED", "the gate was rejected or expired under `on_failure: skip`"),
-        Extension("WAITING_APPROVAL", "FAILED", "the seed has no reject; a gate that is rejected or expires fails"),
-        Extension("WAITING_APPROVAL", "PENDING", "a step held for approval was approved and is now a worker's"),
+        Extension(
+            "WAITING_APPROVAL", "SKIPPED", "a gate refused under `on_failure: skip`, or a person skipped a held step"
+        ),
+        Extension(
+            "WAITING_APPROVAL", "FAILED", "the seed has no reject: a gate is refused, or a person fails a held step"
+        ),
+        Extension("WAITING_APPROVAL", "PENDING", "a held step was approved or is retried, and is now a worker's"),
+        Extension("RUNNING", "WAITING_APPROVAL", "no attempt is left, and the step holds until a person decides"),
         Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
         Extension("PENDING", "SUCCEEDED", "a `wait:` step's message arrived; no worker runs such a step"),
         Extension("PENDING", "WAITING_APPROVAL", "policy holds the step for approval; it is no approval step"),

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import Attempts
+from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.definition.written import Block, DurationText, Name, Text
 from stepkeep.dialects.chains import StepWord
@@ -54,7 +54,7 @@ class TemplateBlock(Block):
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     description: Text = ""
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
-    max_attempts: Attempts = 3
+    max_attempts: SeedAttempts = 3
     retry_base_delay: Annotated[int, _within(bounds.DELAY)] = Field(default=2 * bounds.SECOND)
     reclaim_after: Annotated[int, _within(bounds.LEASE)] = Field(default=30 * bounds.SECOND)
     default_step_timeout: Annotated[int, _within(bounds.STEP_TIMEOUT)] = Field(default=30 * bounds.SECOND)

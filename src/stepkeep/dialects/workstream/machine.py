@@ -17,7 +17,7 @@ from stepkeep.dialects.workstream.invariants import INVARIANTS
 TASKS, STREAMS, WORKERS = "004 Task Lifecycle", "004 Workstream Lifecycle", "004 Worker State Machine"
 MONOTONIC = "004 Task invariant 2: terminal states cannot transition to non-terminal states"
 
-CRITICAL = ("step_failed*", "rejected*", "deadline_passed*")
+CRITICAL = ("step_failed*", "rejected*", "deadline_passed*", "operator_failed*")
 """Grounds on which a task that aborts the workstream has failed."""
 
 # fmt: off
@@ -54,9 +54,9 @@ STEP = MachineView(
         Extension("queued",     "cancelled", "The seed cancels running tasks only; a cancelled or failed workstream cannot leave tasks in its queue."),
         Extension("retrying",   "cancelled", "The same for a task that waits for its next attempt."),
         Extension("validating", "cancelled", "The same for a task whose rules are being checked; also a validation that failed and is tolerated, in other formats."),
-        Extension("running",    "queued",    "A worker that shuts down hands back what it cannot finish, which is no failure and counts as none; in other formats also a task that waited for a message and runs on."),
+        Extension("running",    "queued",    "A worker that shuts down hands back what it cannot finish, which is no failure and counts as none; in other formats also a task that waited for a message, or was held without an attempt left, and runs on."),
         Extension("running",    "failed",    "An error that is never retried (a program that cannot start, bad input) or a lost worker ends the task with retries left; the seed's guard counts retries only.", "not_retryable", ("not_retryable", "lost_too_often")),
-        Extension("running",    "failed",    "In other formats only: a wait ran out, or a person completed the task as failed.", when=("deadline_passed", "completion_failed")),
+        Extension("running",    "failed",    "In other formats only: a wait ran out, or a person refused, completed or ended the task as failed.", when=("deadline_passed", "completion_failed", "operator_failed", "rejected")),
         Extension("running",    "cancelled", "The workstream failed or ran out of time, which is no cancel by a user; in other formats also a tolerated failure.", "workstream_ended"),
         Extension("running",    "validating", "In other formats only: a person completed the task; no worker reported its execution."),
         Extension("validating", "failed",    "The workers that checked its rules were lost too often, so no rule was found to fail."),

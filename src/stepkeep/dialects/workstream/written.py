@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
-from stepkeep.definition.attempts import Retries
+from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
 from stepkeep.definition.written import Block, Name, Text, Word
@@ -105,7 +105,7 @@ class ExecutionBlock(Block):
     ] = Field(max_length=1000)
     working_directory: Text | None = None
     timeout_seconds: Annotated[int, _within(bounds.STEP_TIMEOUT)] = 600 * bounds.SECOND
-    max_retries: Retries = 3
+    max_retries: SeedRetries = 3
     retry_delay_seconds: Annotated[int, _within(bounds.DELAY)] = 2 * bounds.SECOND
 
 

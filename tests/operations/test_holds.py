@@ -1,0 +1,111 @@
+"""A step that holds because no attempt is left, on both databases: people retry, skip or fail it, on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import stepkeep as sk
+from stepkeep.errors import Conflict, InvalidInput
+from stepkeep.kernel.definition import Definition, Dependency, OnExhausted, Retry
+from stepkeep.kernel.outcomes import Failed
+from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.operations import decisions
+from stepkeep.operations.diagnosis import explain
+from stepkeep.operations.views import describe_run
+from tests.workbench import TENANT, Bench, on, task
+
+HELD = Definition(
+    name="held",
+    version=1,
+    steps=(
+        task("call", retry=Retry(max_attempts=2, initial=0), on_exhausted=OnExhausted.HOLD),
+        replace(task("ship", 1), depends_on=(Dependency(step="call", allow=(StepState.SUCCEEDED, StepState.SKIPPED)),)),
+    ),
+)
+
+
+async def exhausted(bench: Bench) -> str:
+    """A run whose first step holds."""
+    run_id = await bench.start(HELD)
+    for _ in range(2):
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Failed(category=Category.TRANSIENT, error="no route"))
+    return run_id
+
+
+async def decide(bench: Bench, run_id: str, choice: str, by: str = "ann", reason: str = "") -> dict[str, object]:
+    done = decisions.decide_hold(bench.transactor, run_id, "call", choice, tenant=TENANT, actor=by, reason=reason)
+    return decisions.record_of(await done)
+
+
+def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await exhausted(bench)
+        assert await bench.state(run_id) is RunState.BLOCKED
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        [wait] = view["run"]["waiting_for"]
+        assert (wait["for"], wait["step"], wait["attempts"], wait["error"]) == ("decision", "call", 2, "no route")
+        told = await explain(bench.transactor, run_id, None, tenant=TENANT)
+        [cause] = told.causes
+        assert cause.code == "decision"
+        assert "no attempt is left after 2 attempts (transient: no route)" in cause.sentence
+        assert cause.command == ("decide", run_id, "call", "retry")
+        assert await bench.claim(5) == []
+
+    on(database_url, act)
+
+
+def test_a_retry_gives_new_attempts_and_the_record_names_person_and_reason(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await exhausted(bench)
+        record = await decide(bench, run_id, "retry", reason="the network is back")
+        assert (record["decision"], record["by"], record["reason"]) == ("retried", "ann", "the network is back")
+        assert await bench.work_off() == 2
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        assert view["run"]["state"] == "succeeded"
+        assert [attempt["number"] for attempt in view["steps"][0]["history"]] == [1, 2, 3]
+
+    on(database_url, act)
+
+
+def test_of_two_people_the_first_decides_and_the_other_hears_who(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await exhausted(bench)
+        await decide(bench, run_id, "skip")
+        assert (await decide(bench, run_id, "skip"))["repeated"]
+        with pytest.raises(Conflict, match="was skipped by ann first"):
+            await decide(bench, run_id, "fail", by="bea")
+        assert await bench.step_states(run_id) == [StepState.SKIPPED, StepState.READY]
+
+    on(database_url, act)
+
+
+def test_what_is_no_decision_is_refused_in_words(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await exhausted(bench)
+        with pytest.raises(InvalidInput, match="Use retry, skip or fail"):
+            await decide(bench, run_id, "again")
+        with pytest.raises(Conflict, match="Decide to retry, skip or fail it instead"):
+            await bench.approve(run_id, by="ann")
+
+    on(database_url, act)
+
+
+def test_every_dialect_tells_a_held_run_and_the_judge_agrees(tmp_path: Path) -> None:
+    def call() -> None:
+        raise ConnectionError("no route")
+
+    flow = sk.Workflow("flaky", registry=sk.Registry())
+    flow.step("call", call, retry=sk.Retry(max_attempts=2, initial="1ms"), on_exhausted="hold")
+    with sk.open(f"sqlite:///{tmp_path}/held.db", registry=flow.registry) as engine:
+        held = engine.run(flow)
+        engine.decide(held.run_id, "call", "retry", by="ann")
+        again = engine.work_on(held.run_id)
+        assert again.waiting_for[0]["for"] == "decision"
+        engine.decide(held.run_id, "call", "fail", by="bea", reason="hopeless")
+        assert engine.certify(held.run_id).ok
+        ended = engine.show(held.run_id)["run"]
+    assert (ended["state"], ended["error"]) == ("failed", "ConnectionError: no route (failed by bea: hopeless)")
