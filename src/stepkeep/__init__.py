@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     )
     from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
+    from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
@@ -62,6 +63,7 @@ _HOMES = {
     "Conflict": "stepkeep.errors",
     "Context": "stepkeep.worker.context",
     "DefinitionError": "stepkeep.errors",
+    "DirectoryStore": "stepkeep.operations.payloads",
     "Engine": "stepkeep.sync_engine",
     "Expr": "stepkeep.definition.expression_objects",
     "ExpressionError": "stepkeep.errors",
@@ -70,6 +72,7 @@ _HOMES = {
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
+    "PayloadStore": "stepkeep.operations.payloads",
     "Refused": "stepkeep.errors",
     "Registry": "stepkeep.definition.registry",
     "Result": "stepkeep.engine",
@@ -104,6 +107,7 @@ __all__ = [
     "Conflict",
     "Context",
     "DefinitionError",
+    "DirectoryStore",
     "Engine",
     "Expr",
     "ExpressionError",
@@ -112,6 +116,7 @@ __all__ = [
     "InvalidInput",
     "KeyReused",
     "NotFound",
+    "PayloadStore",
     "Refused",
     "Registry",
     "Result",

@@ -42,10 +42,11 @@ from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
+from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.start import MAX_INPUT_BYTES, Started, Starter, StartRequest, start_idle
+from stepkeep.operations.start import Started, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.http import HttpPolicy
 
 MOST_AT_ONCE = 10_000
+LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
+"""What `max_payload_bytes` may be at most: a database sends a value as a whole."""
 LONGEST_WAIT = 10 * 365 * 86_400
 
 Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
@@ -183,6 +186,8 @@ class AsyncEngine:
         commands: CommandPolicy | None = None,
         process_memory_bytes: int | None = None,
         secrets: Secrets | Given | None = None,
+        payload_store: PayloadStore | None = None,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         wait_for_database: bool = False,
         auto_migrate: bool = False,
         lifespan: Lifespan | None = None,
@@ -205,6 +210,13 @@ class AsyncEngine:
         self.actor = validate.key("the actor", current_user() if actor is None else actor)
         self.registry = default_registry if registry is None else registry_of(registry)
         self._work_on(connect(url))
+        arguments.whole("max_payload_bytes", max_payload_bytes, 1, LARGEST_PAYLOAD_BYTES)
+        if payload_store is not None and not isinstance(payload_store, PayloadStore):
+            raise InvalidInput(
+                f"payload_store has `put` and `get`; a value of type {type_name(payload_store)} has not."
+            )
+        self.transactor.payloads.external = payload_store
+        self.transactor.payloads.max_bytes = max_payload_bytes
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
@@ -567,7 +579,7 @@ class AsyncEngine:
             return certify(nameless, {}, canonical_machines(), judged, published)
         canonical, *tellings = ([encode_line(line) for line in lines_of(whole, plan, name)] for name in (None, *judged))
         told = dict(zip(judged, tellings, strict=True))
-        given, attempts, steps = stored_payloads(whole)
+        given, attempts, steps = stored_payloads(await self.transactor.payloads.whole(whole))
         payloads = Payloads(input=given, attempts=attempts, steps=steps)
         return certify(canonical, told, canonical_machines(), judged, published, payloads)
 
@@ -786,7 +798,7 @@ class AsyncEngine:
 def encode_payload(value: Any) -> bytes:
     """The JSON of a caller's value; refused if it cannot be stored."""
     try:
-        return encode(value, what="what was passed", limit=MAX_INPUT_BYTES)
+        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES)
     except Unstorable as problem:
         raise InvalidInput(str(problem)) from problem
 

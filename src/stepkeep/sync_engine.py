@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry
     from stepkeep.kernel.plan import Plan
     from stepkeep.kernel.states import RunState
+    from stepkeep.operations.payloads import PayloadStore
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
     from stepkeep.worker.pools.handler_loop import Lifespan
@@ -55,6 +56,8 @@ class EngineOptions(TypedDict, total=False):
     commands: CommandPolicy | None
     process_memory_bytes: int | None
     secrets: Secrets | Given | None
+    payload_store: PayloadStore | None
+    max_payload_bytes: int
     wait_for_database: bool
     auto_migrate: bool
     lifespan: Lifespan | None

@@ -22,7 +22,7 @@ from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotFound, StoreUnavailable
 from stepkeep.kernel.states import RunState
-from stepkeep.operations.start import MAX_INPUT_BYTES
+from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.sync_engine import Engine
 
 ODD_IDS = ["nope", "a\x00b", "\ud800", "x" * 5000, "", 5, None, "01A1E12C-57D6-75BF-ABBA-E99E88C4E41F"]
@@ -107,11 +107,11 @@ def test_values_that_cannot_be_stored_are_refused_before_anything_happens(databa
 
 def test_an_input_of_exactly_the_limit_is_taken_and_one_byte_more_is_not(database_url: str) -> None:
     made, registry = workflow()
-    with sk.open(database_url, registry=registry) as engine:
-        just = "x" * (MAX_INPUT_BYTES - 2)
+    with sk.open(database_url, registry=registry, max_payload_bytes=INLINE_INPUT_BYTES) as engine:
+        just = "x" * (INLINE_INPUT_BYTES - 2)
         run_id = engine.start(made, just).run_id
         assert engine.show(run_id)["run"]["input"] == just
-        with pytest.raises(InvalidInput, match="limit"):
+        with pytest.raises(InvalidInput, match="at most 1048576 fit"):
             engine.start(made, just + "x")
 
 

@@ -329,7 +329,7 @@ def test_a_wrong_token_or_outcome_completes_nothing(database_url: str) -> None:
         with pytest.raises(InvalidInput, match="no outcome"):
             await complete(bench, run_id, "Perhaps")
         with pytest.raises(InvalidInput, match="at most"):
-            await complete(bench, run_id, output=b"x" * (decisions.MAX_PAYLOAD_BYTES + 1))
+            await complete(bench, run_id, output=b"x" * (bench.transactor.payloads.max_bytes + 1))
         with pytest.raises(InvalidInput, match="too many"):
             await complete(bench, run_id, evidence=("e",) * 101)
         assert await bench.step_states(run_id) == [StepState.AWAITING_COMPLETION]

@@ -24,7 +24,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import FIRST_ID, Evidence, Finished, Lease, Propose, RunFilter
+from stepkeep.store.protocol import FIRST_ID, Evidence, Finished, Lease, Payload, Propose, RunFilter, Write
 
 BACKLOG = 200
 WAITING = 50
@@ -195,6 +195,8 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_outbox(TENANT, run)
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
+    await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))
+    assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])
     assert await store.read_evidence(TENANT, run)
     await store.tally(TENANT, after=FIRST_ID, late_by=await store.now(), limit=1_000)

@@ -172,7 +172,12 @@ BY_THE_CLOCK = {
     *(("quarantine", "quarantined_at"), ("quarantine", "released_at")),
     ("worker_reports", "reported_at"),
 }
-COPIED = {("attempt_evidence", "no"), ("attempt_evidence", "fence"), ("worker_reports", "worker")}
+COPIED = {
+    ("payload_chunks", "no"),
+    ("attempt_evidence", "no"),
+    ("attempt_evidence", "fence"),
+    ("worker_reports", "worker"),
+}
 """Keys of rows that hold them within their bounds already."""
 ON_THEIR_OWN = {
     ("definitions", "version"),

@@ -25,6 +25,7 @@ from stepkeep.definition.findings import Finding, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.payloads import read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState
 
@@ -125,6 +126,8 @@ class CompiledCondition:
 
     def holds(self, view: ConditionView) -> bool:
         """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
+        if not self._is_rule:
+            _refuse_references(view, self.reads, reads_input=self.reads_input)
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         if self._own is not None:
@@ -219,6 +222,15 @@ def _context(
     if reads_input:
         context["input"] = _decoded(view.input, "input", kept)
     return context
+
+
+def _refuse_references(view: ConditionView, reads: Iterable[str], *, reads_input: bool) -> None:
+    """An `if` is evaluated while a transaction holds locks: it reads no payload that is kept outside its row."""
+    read = {f"steps.{name}.output": view.outputs.get(name) for name in reads}
+    for name, payload in {**read, "input": view.input if reads_input else None}.items():
+        if (large := read_reference(payload)) is not None:
+            said = f"`{name}` has {large.size_bytes} bytes, which are kept outside its row: no condition reads them."
+            raise ExpressionError(said, hint="Let a step return the part that the condition needs.")
 
 
 def _decoded(encoded: bytes, name: str, kept: dict[str, tuple[bytes, Any]] | None) -> Any:

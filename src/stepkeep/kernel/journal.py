@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.kernel.payloads import digest_of_value
+
 RUN_ENTITY = -1
 """The `no` of a hop of the run itself (or, in a worker's journal, of the worker)."""
 
@@ -85,7 +87,7 @@ def chain(head: bytes, body: bytes) -> bytes:
 
 def payload_digest(payload: bytes | None) -> str | None:
     """The digest of a payload that is stored outside the journal; None if there is none."""
-    return None if payload is None else hashlib.sha256(payload).hexdigest()
+    return None if payload is None else digest_of_value(payload)
 
 
 def open_entry(body: bytes) -> Entry:

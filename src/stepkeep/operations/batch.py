@@ -31,7 +31,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Basis, Loaded, More, RunChange, RunKey, Want, Write
+from stepkeep.store.protocol import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
 NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, HoldDecided, CompletionSignalled, TokenReissued)
@@ -58,11 +58,12 @@ class DecisionBatch:
         claimer: Claimer | None = None,
         *,
         expect: Expect | None = None,
+        payloads: Mapping[int, Payload] | None = None,
     ) -> None:
         self.basis = Basis.LOCKED
         self._plans = plans
         self._claimer = claimer
-        self._expect = expect
+        self._expect, self._payloads = expect, payloads or {}
         self._given = tuple(events)
         self._misfits = {place: said for place, event in enumerate(events) if (said := misfit_of_event(event))}
         self._forget(None)
@@ -237,6 +238,8 @@ class DecisionBatch:
         write = Write(only_moves=all(decision.only_moves for decision in made))
         for decision in made:
             gather(write, decision)
+        # Those of refused events are not written: nothing refers to them.
+        write.payloads += [one for place, one in self._payloads.items() if type(self.replies[place]) is Accepted]
         return write
 
     def is_certain(self) -> bool:

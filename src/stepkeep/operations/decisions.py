@@ -95,7 +95,8 @@ async def complete(
         said = ManualOutcome(validate.key("the outcome", outcome).capitalize())
     except ValueError:
         raise InvalidInput(f"{outcome!a} is no outcome. Use Succeeded, Failed or Cancelled.") from None
-    _bound("output", output)
+    if output is not None:
+        transactor.payloads.check_size("the output", output)
     _bound("claim", claim)
     if len(evidence) > MAX_EVIDENCE:
         raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")

@@ -36,7 +36,7 @@ async def rerun(
             plan=await plan_of(transactor, tenant, run_id),
             tenant=tenant,
             actor=actor,
-            input=found.details.input if given is None else given,
+            input=(await transactor.payloads.detail(found.details)).input if given is None else given,
             operation=OPERATION,
             idempotency_key=idempotency_key,
             business_key=found.details.business_key,

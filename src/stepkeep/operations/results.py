@@ -44,7 +44,7 @@ async def read_results(
             results[key] = await _described(transactor, key)
         else:
             wants += [(*key, no) for no in plan.results]
-    outputs = await transactor.store.read_outputs(wants) if wants else {}
+    outputs = await transactor.payloads.outputs(await transactor.store.read_outputs(wants)) if wants else {}
     for key, status in succeeded.items():
         plan = plans.get(status.definition_id)
         if plan is not None and plan.definition.output is None:

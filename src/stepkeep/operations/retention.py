@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
 from stepkeep.operations.maintenance import maintain
+from stepkeep.operations.payloads import has_references
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Finished, Store, WholeRun
@@ -149,7 +150,7 @@ class _Pass:
     """One execution of a policy: collects runs into archives, and deletes the runs of sealed archives."""
 
     def __init__(self, transactor: Transactor, tenant: str, folder: Path | None, told: Told) -> None:
-        self._plans, self._store = transactor.plans, transactor.store
+        self._plans, self._store, self._payloads = transactor.plans, transactor.store, transactor.payloads
         self._tenant, self._folder, self._told = tenant, folder, told
         self._archive: Archive | None = None
         self.pruned = Pruned()
@@ -168,8 +169,17 @@ class _Pass:
         if unreadable:
             self._flawed([(str(problem.run_id), str(problem)) for problem in unreadable])
         await self._learn(left)
+        for some in _by_size(left):
+            await self._archive_all(some, self._folder, batch)
+
+    async def _archive_all(self, runs: Sequence[WholeRun], folder: Path, batch: int) -> None:
+        try:
+            left: Sequence[WholeRun] = [await self._payloads.whole(one, external=False) for one in runs]
+        except Unreadable as problem:
+            self._flawed([(str(problem.run_id), str(problem))])
+            return
         while left:
-            left, flawed = await asyncio.to_thread(self._fill, self._folder, left)
+            left, flawed = await asyncio.to_thread(self._fill, folder, left)
             if flawed:
                 self._flawed(flawed)
             if left:
@@ -248,3 +258,18 @@ class _Pass:
     def _tell(self, **changes: Any) -> None:
         self.pruned = replace(self.pruned, **changes)
         self._told(self.pruned)
+
+
+def _by_size(runs: Sequence[WholeRun]) -> Iterator[list[WholeRun]]:
+    """The runs in order: one with large payloads alone, because these are read into memory; the others together."""
+    together: list[WholeRun] = []
+    for whole in runs:
+        if has_references(whole):
+            if together:
+                yield together
+            yield [whole]
+            together = []
+        else:
+            together.append(whole)
+    if together:
+        yield together

@@ -18,17 +18,18 @@ from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.events import RunStarted
+from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.group_commit import Submissions, all_or_each
+from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.transact import Transactor, Unlocked
-from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Transaction, Want, Write
+from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Transaction, Want, Write
 
 OPERATION = "start"
-MAX_INPUT_BYTES = 1_048_576
 
 Templates = Callable[[Plan, bool], StartTemplate | None]
 """The start template of a plan, for runs that start at once or stay idle."""
@@ -52,6 +53,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     start_now: bool = True
     rerun_of: str | None = None
     labels: bytes | None = None
+    payload: Payload | None = None
+    """The input, if `input` is a reference to it."""
 
     @property
     def fingerprint(self) -> str:
@@ -89,11 +92,21 @@ class Starter:
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
-        return await self._lane.put(accept(request))
+        return await self._lane.put(await self._reduced(request))
+
+    async def _reduced(self, request: StartRequest) -> StartRequest:
+        """The request as it is decided on: checked, and with a reference instead of a large input."""
+        payloads = self._transactor.payloads
+        payloads.check_size("the input", request.input)
+        request = accept(request)
+        if len(request.input) <= INLINE_INPUT_BYTES and not request.input.startswith(PREFIX):
+            return request
+        reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)
+        return msgspec.structs.replace(request, input=reference, payload=payload)
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
-        batch = StartBatch([accept(request)], self._template)
+        batch = StartBatch([await self._reduced(request)], self._template)
         batch.basis = Basis.USER_TRANSACTION
         wanted = request.plan.definition_id
 
@@ -143,10 +156,6 @@ class Starter:
 
 def accept(request: StartRequest) -> StartRequest:
     """Refuse input that cannot be stored or is not declared; assign the run id."""
-    if len(request.input) > MAX_INPUT_BYTES:
-        raise InvalidInput(
-            f"the input is {len(request.input)} bytes; at most {MAX_INPUT_BYTES} fit. Pass a reference instead."
-        )
     if request.plan.definition.input_fields is not None:
         check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (
@@ -236,6 +245,8 @@ def _answer(
             )
     created = _create(request, loaded.now, key, template(request.plan, request.start_now))
     write.new_runs.append(created)
+    if request.payload is not None:
+        write.payloads.append(request.payload)
     if key is not None:
         made[key.tenant, key.operation, key.key] = key
     if request.business_key is not None and created.run.state not in RUN_TERMINAL:

@@ -28,6 +28,7 @@ from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.clock import Clock
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.memory import Memory
+from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
 from stepkeep.store.protocol import Basis, Loaded, More, Propose, RunKey, Store, Transaction, Want, Write
 
@@ -141,6 +142,7 @@ class Transactor:
     ) -> None:
         self.store = store
         self.plans = plans or PlanCache()
+        self.payloads = Payloads(store)
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self._monotonic, self._locked_claims_until = monotonic, -inf
         self.clock = Clock(monotonic)
@@ -163,7 +165,8 @@ class Transactor:
         return await all_or_each(list(events), self._submit_together)
 
     async def _submit_together(self, events: list[Event]) -> list[Answer]:
-        batch = await self.run(lambda: DecisionBatch(self.plans, events), None)
+        small, payloads = await self.payloads.reduced(events)
+        batch = await self.run(lambda: DecisionBatch(self.plans, small, payloads=payloads), None)
         self.unreadable.note_all(batch.barred.values())
         return answers(batch)
 
@@ -208,9 +211,10 @@ class Transactor:
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, if the worker has free slots, claim the steps they made ready."""
+        events, payloads = await self.payloads.reduced(events)
         recalled = self._memory.recall(events, self.store.clock_offset)
         batch = await self.run(
-            lambda: DecisionBatch(self.plans, events, claimer, expect=self._memory.expect),
+            lambda: DecisionBatch(self.plans, events, claimer, expect=self._memory.expect, payloads=payloads),
             None if recalled is None else Unlocked(Basis.REMEMBERED, recalled.loaded),
         )
         self._memory.forget(events)
@@ -220,7 +224,8 @@ class Transactor:
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""
-        batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect)
+        [event], payloads = await self.payloads.reduced((event,))
+        batch = DecisionBatch(self.plans, (event,), expect=self._memory.expect, payloads=payloads)
         batch.basis = Basis.USER_TRANSACTION
         await transaction.change(batch.wants(), batch.decide)
         self.tally.committed(batch.basis)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, Unreadable
@@ -67,6 +68,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     times = _times(hops)
     skips = read_skips(plan, steps, (hop for hop, _ in hops))
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
+    full, results = await _values(transactor, found, outputs)
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
         | _ending(found.run, step, skips.get(step.no))
@@ -77,7 +79,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
         | aside.get(found.run.id, {})
         | {
             "input": decode_json(found.details.input),
-            "output": _run_output(plan, found, steps, outputs),
+            "output": _run_output(plan, full, steps, results),
             "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
             "warnings": [
                 f"{step['name']}: {step['error'] or step['category']}"
@@ -91,6 +93,19 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
         }
     )
     return {"run": run, "steps": described}
+
+
+async def _values(
+    transactor: Transactor, found: RunRecord, outputs: Mapping[int, bytes | None]
+) -> tuple[RunRecord, dict[int, bytes | None]]:
+    """The input and the outputs for the result of a run, with values instead of references to large ones."""
+    run = found.run
+    if run.state is not RunState.SUCCEEDED:
+        return found, dict(outputs)
+    given = {(run.tenant, run.id, no): output for no, output in outputs.items()}
+    values = await transactor.payloads.outputs(given)
+    details = await transactor.payloads.detail(found.details)
+    return replace(found, details=details), {no: value for (_, _, no), value in values.items()}
 
 
 async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenant: str) -> dict[str, Any]:

@@ -105,6 +105,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "worker_journal": {"seq": SEQ, "at": TIME},
     "worker_reports": {"worker": ID, "reported_at": TIME},
     "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
+    "payload_chunks": {"no": COUNT},
     "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
 """Every integer column of both schemas. A negative counter is left to the schema."""

@@ -7,7 +7,7 @@ commits. It only converts values to columns and interprets none. Operations and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Any, Protocol
@@ -20,6 +20,9 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import Category, RunState
+
+CHUNK_BYTES = 1024 * 1024
+"""The size of the chunks in which a large payload is kept."""
 
 RunKey = tuple[str, str]
 """(tenant, run id)."""
@@ -154,6 +157,20 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     run: Run
 
 
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is kept outside the row that refers to it, under its SHA-256."""
+
+    tenant: str
+    run_id: str
+    digest: str
+    body: bytes
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """Its parts, with their numbers."""
+        for number, start in enumerate(range(0, len(self.body), CHUNK_BYTES)):
+            yield number, self.body[start : start + CHUNK_BYTES]
+
+
 class Write(msgspec.Struct, kw_only=True):
     """Everything one transaction writes. Empty lists cost nothing.
 
@@ -171,6 +188,7 @@ class Write(msgspec.Struct, kw_only=True):
     consumed: list[Message] = []
     outbox: list[OutboxEntry] = []
     released_keys: list[tuple[str, str]] = []
+    payloads: list[Payload] = []
     only_moves: bool = False
 
     @property
@@ -180,7 +198,8 @@ class Write(msgspec.Struct, kw_only=True):
 
     @property
     def _has_rare_rows(self) -> bool:
-        return bool(self.new_steps or self.messages or self.consumed or self.outbox or self.released_keys)
+        rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.payloads)
+        return any(rare)
 
     @property
     def is_plain(self) -> bool:
@@ -542,6 +561,10 @@ class Store(Protocol):
 
     async def count_found(self, which: RunFilter) -> int:
         """How many runs `list_runs` would return, without reading them."""
+        ...
+
+    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
+        """A payload that is kept outside its row, put together from its chunks; None if there is none."""
         ...
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:

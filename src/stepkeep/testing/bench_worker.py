@@ -21,6 +21,7 @@ from stepkeep.kernel.events import StepReported, TimeCame
 from stepkeep.kernel.outcomes import Completed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.operations import workers
+from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.protocol import Lease
 from stepkeep.testing.replacements import Replacement, Silence
@@ -60,7 +61,9 @@ class BenchWorker:
         # Requests are made with `outside` only, mostly to a server of the test's own.
         self.shared = Shared("the workbench opens no lifespan; give it with workbench.share(name=value)")
         self._codes = PreparedSteps(registry, Settings(http=HttpPolicy(allow_internal=True)), self.shared)
-        self._inputs = Inputs(transactor.store, SecretReader(Secrets(values=secrets, environment=False)))
+        self._inputs = Inputs(
+            transactor.store, transactor.payloads, SecretReader(Secrets(values=secrets, environment=False))
+        )
         self._runtime = Runtime()
         self._hand = _Hand()
         self._claimer: Claimer | None = None
@@ -179,7 +182,8 @@ class BenchWorker:
         await self._inputs.load([job])
         if job.details is None:
             key = (claim.tenant, claim.run_id)
-            job.details = (await self._transactor.store.read_details([key]))[key]
+            found = await self._transactor.store.read_details([key])
+            job.details = (await self._transactor.payloads.details(found))[key]
         job.fetch = self._inputs.fetch
 
     def _known(self, claim: Claim) -> HandlerSpec | None:
@@ -251,7 +255,9 @@ class _Hand:
         if isinstance(answer, Silence):
             return answer
         ours, category = job.prepared.spec is None, job.prepared.default_category
-        outcome = results.outcome_of_return(answer, job.context, may_be_outcome=ours, otherwise=category)
+        outcome = results.outcome_of_return(
+            answer, job.context, MAX_PAYLOAD_BYTES, may_be_outcome=ours, otherwise=category
+        )
         return without_secrets(results.check_output(outcome, job), job)
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:

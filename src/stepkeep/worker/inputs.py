@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from stepkeep.kernel.outcomes import Completed, Outcome
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import StepState
+from stepkeep.operations.payloads import Payloads
 from stepkeep.store.protocol import RunKey, Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
@@ -29,8 +30,8 @@ OutputKey = tuple[str, str, int]
 class Inputs:
     """Reads data for jobs, and caches it."""
 
-    def __init__(self, store: Store, secrets: SecretReader, *, budget: int = BUDGET) -> None:
-        self._store, self._secrets = store, secrets
+    def __init__(self, store: Store, payloads: Payloads, secrets: SecretReader, *, budget: int = BUDGET) -> None:
+        self._store, self._payloads, self._secrets = store, payloads, secrets
         self._details: Cache[RunKey, Details] = Cache(budget=budget)
         self._outputs: Cache[OutputKey, tuple[bytes | None]] = Cache(budget=budget)
         self._read: set[tuple[int, int]] = set()
@@ -68,8 +69,8 @@ class Inputs:
             if job.prepared.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
         }
         wants = {want: None for job in jobs for want in self._wanted(job) if want not in self._outputs}
-        details = await self._store.read_details(list(runs)) if runs else {}
-        outputs = await self._store.read_outputs(list(wants)) if wants else {}
+        details = await self._payloads.details(await self._store.read_details(list(runs))) if runs else {}
+        outputs = await self._payloads.outputs(await self._store.read_outputs(list(wants))) if wants else {}
         for key, found in details.items():
             self._details.put(key, found, len(found.input))
         for job in jobs:
@@ -95,7 +96,7 @@ class Inputs:
         known = self._outputs.get(want)
         if known is not None:
             return known[0]
-        return (await self._store.read_outputs([want])).get(want)
+        return (await self._payloads.outputs(await self._store.read_outputs([want]))).get(want)
 
     def _fill(self, job: Job) -> bool:
         prepared = job.prepared

@@ -140,7 +140,9 @@ class Worker:
             "secrets": None if secrets is None else as_secrets(secrets),
         }
         given = {name: value for name, value in (asked | policies).items() if value is not None}
-        self._settings = replace(settings or Settings(), **given)
+        settings = settings or Settings()
+        given["result_bytes"] = min(settings.result_bytes, transactor.payloads.max_bytes)
+        self._settings = replace(settings, **given)
         if self._settings.pool < 1:
             raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")
         self._runtime = runtime or Runtime()

@@ -49,7 +49,7 @@ class Running:
     ) -> None:
         self._shared, self._prepared, self._lanes = shared, prepared, lanes
         self._report, self._answered = report, answered
-        self.inputs = Inputs(shared.transactor.store, shared.secrets)
+        self.inputs = Inputs(shared.transactor.store, shared.transactor.payloads, shared.secrets)
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
     def accept(self, claims: Sequence[Claim], lane: int | None = None) -> None:

@@ -8,9 +8,9 @@ import msgspec
 
 from stepkeep.definition.arguments import whole
 from stepkeep.errors import InvalidInput
+from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
-from stepkeep.worker.payloads import MAX_RESULT
 from stepkeep.worker.secrets import Secrets
 
 MOST_PLACES = 1_000_000
@@ -51,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 30.0
     log_lines: int = 0
     closing_seconds: float = 10.0
-    result_bytes: int = MAX_RESULT
+    result_bytes: int = MAX_PAYLOAD_BYTES
     process_memory_bytes: int | None = None
     commands: CommandPolicy = CommandPolicy()
     http: HttpPolicy = HttpPolicy()

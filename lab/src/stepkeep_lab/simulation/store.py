@@ -430,6 +430,9 @@ class ModelStore:
     async def count_found(self, which: RunFilter) -> int:
         return await self._read("read", lambda: len(queries.runs(self._tables, which)))
 
+    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
+        return await self._read("read", lambda: self._tables.payloads.get((tenant, run_id), {}).get(digest))
+
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         def work() -> None:
             for one in evidence:

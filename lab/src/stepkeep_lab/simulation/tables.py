@@ -47,6 +47,7 @@ class Tables:
         self.worker_journal: dict[tuple[str, str], list[SealedEntry]] = {}
         self.reports: dict[tuple[str, int], WorkerReport] = {}
         self.evidence: dict[RunKey, dict[tuple[int, int], Evidence]] = {}
+        self.payloads: dict[RunKey, dict[str, bytes]] = {}
         self.notes: list[str] = []
         self.quarantine: list[Quarantine] = []
 
@@ -159,6 +160,8 @@ class Tables:
             self.messages[message.tenant, message.run_id][message.id] = message
         for told in what.outbox:
             self.outbox[told.tenant, told.run_id][told.seq, told.number] = told
+        for payload in what.payloads:
+            self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 
     def _write_new(self, new: NewRun) -> None:
         run = new.run
@@ -183,6 +186,7 @@ class Tables:
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
             rows.pop(key)
         self.evidence.pop(key, None)
+        self.payloads.pop(key, None)
 
     def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         """Forget promises made for runs that are gone."""

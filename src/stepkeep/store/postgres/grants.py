@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 MAX_NAME_BYTES = 63
 
 CHANGES_RUNS = {
-    "insert": ("steps", "attempts", "journal", "messages", "outbox"),
+    "insert": ("steps", "attempts", "journal", "messages", "outbox", "payload_chunks"),
     "update": ("runs", "steps", "messages"),
     "delete": ("business_keys",),
 }

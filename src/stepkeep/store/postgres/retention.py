@@ -26,6 +26,7 @@ PARTS = (
     "delete_steps",
     "delete_attempts",
     "delete_evidence",
+    "delete_payload_chunks",
     "delete_journal",
     "delete_messages",
     "delete_outbox",

@@ -346,6 +346,11 @@ class PostgresStore:
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._find_ids(which))
 
+    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
+        asked = (tenant, run_id, digest)
+        chunks = await self._read(lambda row: row[0], SQL.read_payload_chunks, *asked) if is_run_id(run_id) else []
+        return b"".join(chunks) if chunks else None
+
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         async with self._transaction() as connection:
             for one in evidence:

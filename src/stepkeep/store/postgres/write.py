@@ -65,6 +65,10 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         blob = Bytes()
         given = parameters.arrays_of(outbox, blob)
         await execute(connection, SQL.insert_outbox, blob.joined(), *given)
+    for payload in what.payloads:
+        owner = (payload.tenant, payload.run_id, payload.digest)
+        for number, chunk in payload.chunks():
+            await execute(connection, SQL.insert_payload_chunks, *owner, number, chunk)
 
 
 async def _write_hot(

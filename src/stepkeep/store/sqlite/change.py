@@ -257,6 +257,9 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
             raise Contended("another transaction consumed a message: run the whole transaction again")
     if what.outbox:
         many(SQL.insert_outbox, map(rows.row_of, what.outbox))
+    for payload in what.payloads:
+        owner = (payload.tenant, payload.run_id, payload.digest)
+        many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
 
 
 def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:

@@ -314,6 +314,10 @@ class SqliteStore:
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._look(lambda c: _find(c, which)))
 
+    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
+        chunks = await self._rows(lambda row: bytes(row[0]), SQL.read_payload_chunks, tenant, run_id, digest)
+        return b"".join(chunks) if chunks else None
+
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         given = [(one.tenant, one.run_id, one.no, one.fence, one.body.decode()) for one in evidence]
         await self._write(lambda c: c.executemany(SQL.insert_evidence, given).fetchall())

@@ -25,6 +25,7 @@ from stepkeep.kernel.definition import Command
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
+from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.redaction import secrets_of, secrets_of_arguments, without
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import encode, storable_text
@@ -85,7 +86,7 @@ class CommandExecutor:
     async def run(self, job: Job) -> Any:
         command = job.prepared.render_executor(job)
         assert isinstance(command, Command)
-        given = encode(job.prepared.render(job), what="the input of the command")
+        given = encode(job.prepared.render(job), what="the input of the command", limit=MAX_PAYLOAD_BYTES)
         if refusal := self._refusal(command):
             return refusal
         if not self._policy.private_cwd or command.cwd is not None:

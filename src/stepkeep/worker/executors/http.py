@@ -19,6 +19,7 @@ from stepkeep.kernel.definition import Http
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.states import Category
+from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.redaction import public_url, secrets_of, secrets_of_url, without
 from stepkeep.safe_text import type_name
 from stepkeep.worker.classify import category_of_status, parse_retry_after
@@ -89,7 +90,7 @@ class HttpExecutor:
         body = job.prepared.render(job) if http.body is None else http.body
         content = None
         if body is not None and http.method.upper() not in ("GET", "HEAD"):
-            content = encode(body, what="the body of the request")
+            content = encode(body, what="the body of the request", limit=MAX_PAYLOAD_BYTES)
         headers = headers_of(job, http, has_body=content is not None)
         shown = f"{http.method} {public_url(http.url)}"
         try:

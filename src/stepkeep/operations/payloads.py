@@ -1,0 +1,222 @@
+"""Keeps large payloads outside their rows: puts references in before a decision, and values back after reading.
+
+A payload over the inline limit is written in chunks, in the transaction that writes its row, or is given to a store of
+the user's before it. Reading compares the digest. The kernel sees references alone. Starts, reports, completions, the
+worker's inputs, results, reruns, archives and certificates call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar, runtime_checkable
+
+from msgspec.structs import replace
+
+from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
+from stepkeep.kernel.events import CompletionSignalled, Event, StepReported
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.payloads import PREFIX, Reference, read_reference
+from stepkeep.kernel.rows import Details
+from stepkeep.safe_text import exception_text
+from stepkeep.store.protocol import Payload, RunKey, Store, WholeRun
+
+INLINE_BYTES = 256 * 1024
+"""Outputs up to this size stay in their row."""
+INLINE_INPUT_BYTES = 1024 * 1024
+"""The same for the input of a run."""
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+
+E = TypeVar("E", bound=Event)
+OutputKey = tuple[str, str, int]
+
+
+@runtime_checkable
+class PayloadStore(Protocol):
+    """A place of the user's for large payloads. Both calls are made in a thread, and may be made again."""
+
+    def put(self, digest: str, payload: bytes) -> None:
+        """Keep this payload durably under its SHA-256 before returning."""
+        ...
+
+    def get(self, digest: str) -> bytes:
+        """The payload; raises whatever it likes if there is none."""
+        ...
+
+
+class DirectoryStore:
+    """Keeps payloads as files of a directory, each under its digest. The directory may be shared by machines.
+
+    >>> import tempfile
+    >>> store = DirectoryStore(tempfile.mkdtemp())
+    >>> store.put("ab" * 32, b"[1,2]")
+    >>> store.get("ab" * 32)
+    b'[1,2]'
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def put(self, digest: str, payload: bytes) -> None:
+        place = self._place(digest)
+        if place.exists():
+            return
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=place.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, place)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def get(self, digest: str) -> bytes:
+        return self._place(digest).read_bytes()
+
+    def _place(self, digest: str) -> Path:
+        return self._path / digest[:2] / digest
+
+
+class Payloads:
+    """The large payloads of one process. `external` is a store of the user's, if there is one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.external: PayloadStore | None = None
+        self.max_bytes = MAX_PAYLOAD_BYTES
+
+    # -- before a decision -------------------------------------------------------------------------------------------
+    async def reduced(self, events: Iterable[E]) -> tuple[list[E], dict[int, Payload]]:
+        """The events with references instead of large outputs, and what is to be written with each, by its place."""
+        small, payloads = list(events), dict[int, Payload]()
+        for place, event in enumerate(small):
+            output = _output_of(event)
+            if output is None or not _is_large(output, INLINE_BYTES):
+                continue
+            reference, payload = await self.apart((event.tenant, event.run_id), output, INLINE_BYTES)
+            small[place] = _with_output(event, reference)
+            if payload is not None:
+                payloads[place] = payload
+        return small, payloads
+
+    async def apart(self, key: RunKey, payload: bytes, inline_bytes: int) -> tuple[bytes, Payload | None]:
+        """What stands in the row of this payload, and what is to be written beside it."""
+        if not _is_large(payload, inline_bytes):
+            return payload, None
+        digest = await asyncio.to_thread(_digest, payload)
+        if self.external is None:
+            return Reference(digest, len(payload), "rows").encoded(), Payload(*key, digest, payload)
+        try:
+            await asyncio.to_thread(self.external.put, digest, payload)
+        except Exception as problem:
+            raise StoreUnavailable(f"the payload store did not keep {digest}: {exception_text(problem)}") from problem
+        return Reference(digest, len(payload), "store").encoded(), None
+
+    def check_size(self, what: str, payload: bytes) -> None:
+        """Refuse a payload that is larger than this engine keeps."""
+        if len(payload) > self.max_bytes:
+            raise InvalidInput(
+                f"{what} is {len(payload)} bytes; at most {self.max_bytes} fit. Keep it elsewhere and pass a name."
+            )
+
+    # -- after reading -----------------------------------------------------------------------------------------------
+    async def value(self, tenant: str, run_id: str, payload: bytes) -> bytes:
+        """The payload itself, or the value that a reference stands for; raises Unreadable if it is not there."""
+        reference = read_reference(payload)
+        if reference is None:
+            return payload
+        if reference.kept == "rows":
+            found = await self._store.read_payload(tenant, run_id, reference.digest)
+        else:
+            found = await self._fetched(reference)
+        if found is None or await asyncio.to_thread(_digest, found) != reference.digest:
+            why = "is missing" if found is None else "does not have the digest that was recorded"
+            said = f"the payload of {reference.size_bytes} bytes that it refers to {why}"
+            raise Unreadable("payload_chunks", reference.digest, said, tenant=tenant, run_id=run_id)
+        return found
+
+    async def _fetched(self, reference: Reference) -> bytes | None:
+        if self.external is None:
+            raise InvalidInput(
+                f"the payload {reference.digest} is in a payload store: open the engine with payload_store=."
+            )
+        try:
+            return await asyncio.to_thread(self.external.get, reference.digest)
+        except (FileNotFoundError, KeyError):
+            return None
+        except Exception as problem:
+            raise StoreUnavailable(f"the payload store does not answer: {exception_text(problem)}") from problem
+
+    async def outputs(self, found: Mapping[OutputKey, bytes | None]) -> dict[OutputKey, bytes | None]:
+        """Outputs that were read, with values instead of references."""
+        return {
+            key: None if output is None else await self.value(key[0], key[1], output) for key, output in found.items()
+        }
+
+    async def details(self, found: Mapping[RunKey, Details]) -> dict[RunKey, Details]:
+        """Details that were read, with inputs instead of references."""
+        return {key: await self.detail(one) for key, one in found.items()}
+
+    async def detail(self, one: Details) -> Details:
+        if read_reference(one.input) is None:
+            return one
+        return replace(one, input=await self.value(one.tenant, one.run_id, one.input))
+
+    async def whole(self, whole: WholeRun, *, external: bool = True) -> WholeRun:
+        """A run that was read, with values instead of references; those in a store of the user's only if asked for."""
+        record, tenant, run_id = whole.record, whole.record.run.tenant, whole.record.run.id
+
+        async def filled(payload: bytes) -> bytes:
+            reference = read_reference(payload)
+            is_wanted = reference is not None and (external or reference.kept == "rows")
+            return await self.value(tenant, run_id, payload) if is_wanted else payload
+
+        if not has_references(whole):
+            return whole
+        attempts = [
+            one if one.output is None else replace(one, output=await filled(one.output)) for one in whole.attempts
+        ]
+        steps = [
+            one
+            if one.note is None or one.note.output is None
+            else replace(one, note=replace(one.note, output=(await filled(one.note.output.encode())).decode()))
+            for one in whole.steps
+        ]
+        details = replace(record.details, input=await filled(record.details.input))
+        return replace(whole, record=replace(record, details=details), attempts=tuple(attempts), steps=tuple(steps))
+
+
+def has_references(whole: WholeRun) -> bool:
+    """Whether some payload of a run is kept outside its row."""
+    noted = [step.note.output for step in whole.steps if step.note is not None and step.note.output is not None]
+    payloads = [whole.record.details.input, *(attempt.output for attempt in whole.attempts)]
+    return any(map(read_reference, [*payloads, *map(str.encode, noted)]))
+
+
+def _digest(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()
+
+
+def _is_large(payload: bytes, inline_bytes: int) -> bool:
+    """Whether a payload is kept apart. So is one that would be taken for a reference."""
+    return len(payload) > inline_bytes or payload.startswith(PREFIX)
+
+
+def _output_of(event: Event) -> bytes | None:
+    if type(event) is StepReported:
+        outcome = event.outcome
+        return outcome.output if type(outcome) is Completed else None
+    return event.output if type(event) is CompletionSignalled else None
+
+
+def _with_output(event: E, output: bytes) -> E:
+    if isinstance(event, StepReported):
+        return replace(event, outcome=replace(event.outcome, output=output))
+    return replace(event, output=output)
