@@ -208,7 +208,7 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
 
 
 def _completion_record(draft: Draft, event: CompletionSignalled) -> dict[str, Any]:
-    record: dict[str, Any] = {"outcome": event.outcome, "by": event.actor, "at": draft.now}
+    record: dict[str, Any] = {"outcome": event.outcome.value, "by": event.actor, "at": draft.now}
     if event.notes:
         record["notes"] = event.notes
     if event.evidence:

@@ -131,11 +131,11 @@ class Basis(StrEnum):
     READ = "read"
     """Rows that one statement read without a lock: an optimistic claim."""
     REMEMBERED = "remembered"
-    """Rows that this process wrote last: a report on a run in which no other worker holds a step."""
+    """Rows that this process wrote last: a report on a run whose only leased step this process holds."""
     NEW = "new"
     """No rows at all: starts without a key that could name an existing run."""
     USER_TRANSACTION = "user_transaction"
-    """Rows read and locked inside the transaction of a transactional step."""
+    """Rows read and locked in a transaction of the user: a transactional step, or a start on its connection."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
