@@ -268,15 +268,15 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
     return everything
 
 
-def play(directory: str, port: int) -> None:
-    """Run all of it; a line with a mark on either stream comes before each."""
+def play(directory: str, port: int, each: int = 1) -> None:
+    """Run every n-th case of each command; a line with a mark on either stream comes before each."""
     from stepkeep.cli.main import main
 
     signal.alarm(300)  # a command that takes hostile text and goes on forever is a finding, too
     os.chdir(directory)
     write_files(port)
     for path, every in cases().items():
-        for words in every:
+        for words in every[::each]:
             for stream in (sys.stdout, sys.stderr):
                 stream.write(f"\n{MARK}{json.dumps([*path, *words])}\n")
                 stream.flush()
@@ -288,4 +288,4 @@ def play(directory: str, port: int) -> None:
 
 
 if __name__ == "__main__":
-    play(sys.argv[1], int(sys.argv[2]))
+    play(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import typer.main
 
 
-def commands(app: typer.Typer) -> Iterator[tuple[tuple[str, ...], Any]]:
+@functools.cache
+def commands(app: typer.Typer) -> tuple[tuple[tuple[str, ...], Any], ...]:
     """Every command with the words that lead to it."""
-    yield from _under((), typer.main.get_command(app))
+    return tuple(_under((), typer.main.get_command(app)))
 
 
 def _under(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:

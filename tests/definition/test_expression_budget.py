@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.suites import in_proof
 
 from stepkeep.definition.document import parse_document, read_document
 from stepkeep.definition.expression_budget import MAX_COMPILE_COST, MAX_EXPRESSIONS, text_cost
@@ -105,12 +106,13 @@ def test_large_regular_expressions_count_by_what_they_compile_to() -> None:
     assert "too much work to compile" in problem.message
 
 
-def test_ten_thousand_steps_with_two_small_expressions_each_are_accepted() -> None:
+@pytest.mark.parametrize("count", [1_000, in_proof(10_000)])
+def test_many_steps_with_two_small_expressions_each_are_accepted(count: int) -> None:
     program = (
         "import json, resource\n"
         "from stepkeep.definition.native import check_text\n"
         "steps = [{'name': f's{n}', 'uses': 'h', 'if': f'input.b{n} > 1', 'with': {'v': '${{ input.a%d + 1 }}' % n}}\n"
-        "         for n in range(10_000)]\n"
+        f"         for n in range({count})]\n"
         "report = check_text(json.dumps({'workflow': 'w', 'steps': steps}), 'w.json')\n"
         "assert not report.problems, report.problems\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"

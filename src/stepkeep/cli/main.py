@@ -6,13 +6,15 @@ Importing it must stay cheap (`--help` answers at once), so commands import what
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
+import typer.main
 
 from stepkeep.cli import light_help
 from stepkeep.cli.commands import (
@@ -122,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or {"-h", "--help"} & set(given):
         light_help.prepare()
     try:
-        ended = app(given, prog_name="stepkeep", standalone_mode=False)
+        ended = _command_tree()(given, prog_name="stepkeep", standalone_mode=False)
         flush()
     except (SystemExit, KeyboardInterrupt):
         raise
@@ -131,6 +133,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:  # noqa: BLE001 - no caller has a better message
         return _unheard(unwritten) if (unwritten := _unwritten(error)) is not None else _fail(error, given)
     return ended if isinstance(ended, int) else 0
+
+
+@functools.cache
+def _command_tree() -> Callable[..., object]:
+    """All commands, made once per process: making them takes longer than most commands."""
+    return typer.main.get_command(app)
 
 
 def _unwritten(error: BaseException) -> OutputFailed | None:
