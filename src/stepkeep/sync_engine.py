@@ -572,8 +572,8 @@ class Engine:
 
         >>> lost = engine.run(packing)
         >>> token = engine.reissue_token(lost.run_id, "pack", reason="the mail was lost", by="bea")["token"]
-        >>> engine.complete(lost.run_id, "pack", token=token, by="bea")["outcome"]
-        'Succeeded'
+        >>> engine.complete(lost.run_id, "pack", token=token, by="bea")["by"]
+        'bea'
         """
         return self._call(self._core.reissue_token(run_id, step, reason=reason, by=by))
 

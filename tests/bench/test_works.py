@@ -70,6 +70,11 @@ def test_a_backlog_of_copies_can_be_claimed_and_given_back(ground: Ground) -> No
     assert sound(figures) == {"claim_ms", "claim_cpu_ms"}
 
 
+def test_the_status_is_measured_beside_many_runs(ground: Ground) -> None:
+    figures = asyncio.run(backlog.status(ground, ready=120, finished=80, probes=2))
+    assert sound(figures) == {"p50_ms", "p99_ms"}
+
+
 def test_a_worker_works_on_a_backlog_of_copies(ground: Ground) -> None:
     assert asyncio.run(backlog.memory(ground, ready=120, seconds=0.5))["worker_mb"] > 1.0
 

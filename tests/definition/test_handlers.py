@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepkeep.definition.handlers import HandlerSpec, Registry, Retry, agent, default_registry, load_app, step
+from stepkeep.definition.native import check_text
 from stepkeep.definition.signature import read_signature
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Backoff, Effect
@@ -266,3 +267,17 @@ class TestLoadApp:
             load_app("nowhere.py")
         with pytest.raises(InvalidInput, match=r"there is no module no\.such\.module"):
             load_app("no.such.module")
+
+
+def test_a_parameter_that_the_declared_input_does_not_have_is_a_problem() -> None:
+    registry = Registry()
+
+    @step("stock.reserve", registry=registry)
+    def reserve(order_id: str, items: int = 1) -> None: ...
+
+    text = "{workflow: w, timeout: 1h, input: [%s], steps: [{name: a, uses: stock.reserve, timeout: 1m}]}"
+    report = check_text(text % "order", "w.yaml", registry)
+    assert [one.message for one in report.problems] == [
+        "Handler `stock.reserve` needs `order_id`, and the declared input has no such field."
+    ]
+    assert check_text(text % "order_id", "w.yaml", registry).problems == ()

@@ -437,3 +437,16 @@ def test_the_judge_has_nothing_to_say_against_runs_on_a_workbench(bench: Workben
     run = bench.run(order, {"item": "lamp"})
     run.reject()
     assert bench.call(bench.engine.certify(run.id)).ok
+
+
+def test_a_replacement_that_nothing_in_the_test_is_named_by_is_a_mistake() -> None:
+    flow = "{workflow: w, timeout: 1h, steps: [{name: a, uses: ledger.book, timeout: 1m}]}"
+
+    def test() -> None:
+        with Workbench() as bench:
+            bench.replace("ledger.bok")
+            bench.replace("ledger.book")
+            bench.run(bench.load(flow)).assert_state("succeeded")
+
+    with pytest.raises(sk.InvalidInput, match=r"ledger\.bok was replaced.* Did you mean ledger\.book\?"):
+        test()

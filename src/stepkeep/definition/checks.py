@@ -6,7 +6,7 @@ it for every step that has the right shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
@@ -87,8 +87,13 @@ def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
     yield from _plain(texts, ())
 
 
-def check_handlers(step: StepBlock, path: Path, handlers: Registry, *, all_known: bool) -> Iterator[Finding]:
-    """Whether the functions that a step names exist (if all are known), and accept their inputs."""
+def check_handlers(
+    step: StepBlock, path: Path, handlers: Registry, *, all_known: bool, declared: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """Whether the functions that a step names exist (if all are known), and accept their inputs.
+
+    `declared` are the fields of the run's input, which a step without `with` is given.
+    """
     blocks: list[tuple[Path, StepBlock | UndoBlock]] = [(path, step)]
     if step.undo is not None:
         blocks.append(((*path, "undo"), step.undo))
@@ -98,6 +103,8 @@ def check_handlers(step: StepBlock, path: Path, handlers: Registry, *, all_known
         spec = handlers.get(block.uses) if block.uses is not None else None
         if spec is not None:
             yield from _fits(spec, block, at)
+        if spec is not None and block is step and declared is not None and "with_" not in step.model_fields_set:
+            yield from _fits_input(spec, step, at, declared)
 
 
 def _one_of(given: list[str], possible: tuple[str, ...], path: Path, what: str) -> Iterator[Finding]:
@@ -182,6 +189,12 @@ def _known(block: StepBlock | UndoBlock, path: Path, handlers: Registry) -> Iter
     if block.agent is not None and handlers.agent(block.agent) is None:
         hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it (--app FILE.py)."
         yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
+
+
+def _fits_input(spec: HandlerSpec, step: StepBlock, path: Path, declared: Collection[str]) -> Iterator[Finding]:
+    for name in spec.signature.missing(dict.fromkeys(declared)):
+        said = f"Handler `{spec.name}` needs `{name}`, and the declared input has no such field."
+        yield Finding((*path, "uses"), said, f"Declare it in `input`, or give step `{step.name}` a `with`.")
 
 
 def _fits(spec: HandlerSpec, block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:

@@ -6,9 +6,12 @@ have no effect are shown wherever a definition enters.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+
+from pydantic import BaseModel
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
@@ -19,6 +22,9 @@ from stepkeep.kernel.definition import Definition, Effect, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
 
 MANY_STEPS = 10
+LOOK_ALIKE = re.compile(r"\$\{\s*((?:input|steps)\b[^{}]*?)\s*\}|(?<!\$)\{\{\s*((?:input|steps)\b[^{}]*?)\s*\}\}")
+"""An expression in the marks of other tools."""
+
 MOST_NAMED = 5
 """How many steps one finding names."""
 
@@ -38,6 +44,7 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
         *_literal_secrets(written),
+        *_look_alikes(written),
     ]
 
 
@@ -169,6 +176,32 @@ def _condition_that_skips_others(definition: Definition) -> Iterator[Finding]:
         said = f"If the condition of step `{name}` is false, {names}{more} are skipped too, and the run still succeeds."
         hint = f"Depend on `{{step: {name}, allow: [skipped]}}` where a step should run all the same."
         yield Finding(_at(number, "if"), said, hint, key=True)
+
+
+def _look_alikes(written: WorkflowBlock) -> Iterator[Finding]:
+    """No guideline of the seed: `${ … }` and `{{ … }}` are taken as text, and other tools read them."""
+    for number, step in enumerate(written.steps):
+        parts = {"with": step.with_, "command": step.command, "http": step.http}
+        for key, part in parts.items():
+            value = part.model_dump() if isinstance(part, BaseModel) else part
+            for text in _texts(value):
+                if (found := LOOK_ALIKE.search(text)) is not None:
+                    said = f"`{found[0][:60]}` in step `{step.name}` is taken as text, not as an expression."
+                    hint = f"Write `${{{{ {found[1] or found[2]} }}}}` if you mean the value."
+                    yield Finding(_at(number, key), said, hint, key=True)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Every text in a value; iterative, because the value may be deep."""
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield one
+        elif isinstance(one, dict):
+            todo += one.values()
+        elif isinstance(one, list | tuple):
+            todo += one
 
 
 def _literal_secrets(written: WorkflowBlock) -> Iterator[Finding]:

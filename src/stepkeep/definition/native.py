@@ -90,7 +90,8 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
     findings += _findings(data, written, steps, ancestry, {node.name for node in nodes})
     if handlers is not None:
         for path, step in steps.items():
-            findings += check_handlers(step, path, handlers, all_known=all_known)
+            declared = None if written is None else written.input
+            findings += check_handlers(step, path, handlers, all_known=all_known, declared=declared)
     if written is None or findings:
         found = [finding._replace(path=as_written(finding.path, data)) for finding in findings]
         return CheckReport(definition=None, problems=located(source, found))

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from stepkeep.definition.document import parse_document
+from stepkeep.definition.document import nearest, parse_document
 from stepkeep.definition.durations import parse_duration
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import HandlerSpec, Registry, default_registry
@@ -125,6 +125,8 @@ class Workbench:
         self._by_handler: dict[str, Replacement] = {}
         self._by_step: dict[str, Replacement] = {}
         self._others: Replacement | None = None
+        self._names: set[str] = set()
+        self._knows_all = False
         self._runner: asyncio.Runner | None = None
 
     def __enter__(self) -> Self:
@@ -151,6 +153,19 @@ class Workbench:
             self._runner.close()
             self._runner = None
             self._clean_up()
+        if error is None:
+            self._check_replacements()
+
+    def _check_replacements(self) -> None:
+        """Complain of a replacement whose name nothing in this test has: most likely it is misspelt."""
+        names = {*self._names, *self._base.names, *self._base.agents}
+        for name, made in {**self._by_handler, **self._by_step}.items():
+            if self._knows_all and not made.called and name not in names:
+                meant = nearest(name, names)
+                hint = f" Did you mean {meant}?" if meant else ""
+                raise InvalidInput(
+                    f"{name} was replaced, and nothing in the workflows of this test has that name.{hint}"
+                )
 
     def _clean_up(self) -> None:
         if self._folder is not None:
@@ -287,8 +302,20 @@ class Workbench:
     def start(self, workflow: Target, input: Any = None, *, as_: str | None = None, **options: Any) -> BenchRun:  # noqa: A002
         """Create a run, and do nothing for it yet; `options` are those of `Engine.start`."""
         definition = self._definition(workflow, as_)
+        self._note_names(definition.definition if isinstance(definition, Plan) else definition)
         started = self.call(self._engine.start(definition, input, **options))
         return BenchRun(self, started.run_id)
+
+    def _note_names(self, definition: Definition | str) -> None:
+        if isinstance(definition, str):
+            self._knows_all = False
+            return
+        self._knows_all = self._knows_all or not self._names
+        for step in definition.steps:
+            self._names |= {step.name, f"undo:{step.name}"}
+            for executor in (step.executor, step.undo.executor if step.undo else None):
+                if isinstance(executor, Handler | Agent):
+                    self._names.add(executor.name)
 
     def settle(self) -> None:
         """Do everything that can happen by itself: attempts, retries, leases that run out."""

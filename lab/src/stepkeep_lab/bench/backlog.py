@@ -1,4 +1,4 @@
-"""Measures claims from a long queue: ten thousand or three million ready runs, and a million finished ones.
+"""Measures claims from a long queue, and the status beside it: millions of ready runs, and a million finished ones.
 
 The queue is filled by copying the rows of a recorded run inside the database. Claims go through the operations, with
 the worker's own low-water mark, and are released afterwards.
@@ -35,6 +35,18 @@ async def claims(ground: Ground, *, ready: int, finished: int = 0, probes: int =
     async with AsyncEngine(ground.url, auto_migrate=True) as engine:
         await _fill(ground, engine, ready, finished)
         return await _claim(engine, ground.server_pid, probes)
+
+
+async def status(ground: Ground, *, ready: int, finished: int, probes: int = 20) -> Figures:
+    """`engine.status` beside this many ready and finished runs; of few probes, the slowest counts as p99."""
+    async with AsyncEngine(ground.url, auto_migrate=True) as engine:
+        await _fill(ground, engine, ready, finished)
+        taken = []
+        for _ in range(probes):
+            begun = time.perf_counter()
+            await engine.status()
+            taken.append(time.perf_counter() - begun)
+    return {"p50_ms": statistics.median(taken) * 1000, "p99_ms": max(taken) * 1000}
 
 
 async def memory(ground: Ground, *, ready: int, seconds: float) -> Figures:

@@ -127,6 +127,15 @@ TARGETS: tuple[Target, ...] = (
         )
         for words in ("canonical", "workstream")
     ),
+    *(
+        _at_most(
+            f"status at 1,000,000 runs, {shown}, slowest",
+            Figure("status at 1,000,000 runs", store, "p99_ms"),
+            1000,
+            "ms",
+        )
+        for store, shown in ((PG, "PostgreSQL"), (LITE, "SQLite"))
+    ),
     _at_most(
         "claim of 100 at 3 million ready runs, beside 10 thousand",
         Figure("claim at 3,000,000 ready", PG, "claim_ms"),

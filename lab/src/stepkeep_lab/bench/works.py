@@ -156,6 +156,12 @@ WORKS: tuple[Work, ...] = (
     _claims(1_000_000, rounds=1),
     _claims(3_000_000, stores=SERVER, rounds=1),
     Work(
+        name="status at 1,000,000 runs",
+        measure=backlog.status,
+        size={"ready": 100_000, "finished": 900_000},
+        rounds=1,
+    ),
+    Work(
         name="worker at 1,000,000 ready",
         measure=backlog.memory,
         size={"ready": 1_000_000, "seconds": 10.0},
