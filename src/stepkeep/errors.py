@@ -210,7 +210,7 @@ class DefinitionChanged(StoreError):
 
 
 class Contended(StoreError):
-    """Two transactions met (deadlock, unique race, serialisation): the whole transaction may be run again."""
+    """Two transactions conflicted (deadlock, unique race, serialisation): the whole transaction may be run again."""
 
 
 class Broken(StepkeepError):

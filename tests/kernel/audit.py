@@ -55,7 +55,7 @@ def before(world: World, decision: Decision) -> None:
         old = world.rows[row.no]
         assert old.state not in STEP_TERMINAL, "a step that had ended was changed"
         assert row.fence >= old.fence
-    if decision.only_moves:
+    if decision.only_hot:
         _only_moves(world, decision)
     for attempt in decision.attempts:
         assert (attempt.no, attempt.fence) not in world.attempts, "two outcomes were accepted for one claim"

@@ -93,16 +93,16 @@ def test_while_all_goes_well_no_column_changes_but_the_hot_ones() -> None:
     promised = []
     for name in "abc":
         world.claim(name)
-        promised.append(world.last.only_moves)
+        promised.append(world.last.only_hot)
         world.report(name, Completed())
-        promised.append(world.last.only_moves)
+        promised.append(world.last.only_hot)
     assert promised == [True] * 6
 
 
 def test_a_failure_changes_more_than_the_hot_columns() -> None:
     world = World(work("a"))
     world.fail("a", Category.TRANSIENT)
-    assert not world.last.only_moves
+    assert not world.last.only_hot
 
 
 def test_steps_of_one_dependency_run_in_parallel_and_a_join_waits_for_both() -> None:

@@ -24,7 +24,7 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import FIRST_ID, Evidence, Finished, Lease, Payload, Propose, RunFilter, Write
+from stepkeep.store.protocol import FIRST_ID, Evidence, FinishedFilter, Lease, Payload, Propose, RunFilter, Write
 
 BACKLOG = 200
 WAITING = 50
@@ -217,7 +217,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
 
 async def _retention(bench: Bench, folder: Path) -> None:
     """Two archives' worth by age, of all runs and of one workflow; the newest spared; old keys forgotten."""
-    oldest = await bench.store.find_finished(Finished(tenant=TENANT, limit=30))
+    oldest = await bench.store.find_finished(FinishedFilter(tenant=TENANT, limit=30))
     await bench.store.delete_runs(TENANT, oldest[:10])
     await bench.store.forget_keys(TENANT, oldest[20], 10)
     wholes = await bench.store.read_whole(TENANT, oldest[10:])

@@ -261,7 +261,7 @@ async def test_a_run_at_the_end_of_every_range_goes_on(store: Store) -> None:
 
     change, entry = moved(loaded.runs[key(1)])
     step = replace(step, fence=INT)
-    await store.change([want(1)], writes(Write(runs=[change], steps=[step], entries=[entry], only_moves=True)))
+    await store.change([want(1)], writes(Write(runs=[change], steps=[step], entries=[entry], only_hot=True)))
     loaded = await load(store, want(1, steps=(0,)))
     assert (loaded.runs[key(1)], loaded.steps[key(1)][0]) == (change.run, step)
 
@@ -278,8 +278,8 @@ async def test_a_run_at_the_end_of_every_range_goes_on(store: Store) -> None:
     assert await store.read_steps(*key(1)) == [ended]
 
 
-@pytest.mark.parametrize("only_moves", [True, False])
-async def test_a_change_beyond_a_bound_is_refused_and_leaves_the_run_as_it_was(store: Store, only_moves: bool) -> None:
+@pytest.mark.parametrize("only_hot", [True, False])
+async def test_a_change_beyond_a_bound_is_refused_and_leaves_the_run_as_it_was(store: Store, only_hot: bool) -> None:
     step = running(1, due_at=LAST_MOMENT, fence=INT)
     await save(store, new_run(1, (step,), run=a_run(1, moving=1, leased=1, moved_at=5)))
     loaded = await load(store, want(1, steps=(0,)))
@@ -291,7 +291,7 @@ async def test_a_change_beyond_a_bound_is_refused_and_leaves_the_run_as_it_was(s
         Write(runs=[change], attempts=[replace(FULL_ATTEMPT, number=INT + 1)], entries=[entry]),
         Write(runs=[change], entries=[an_entry(run_id(1), 2, at=-1)]),
     ):
-        write = replace(wrong, only_moves=only_moves)
+        write = replace(wrong, only_hot=only_hot)
         with pytest.raises(InvalidInput, match=r"Nothing was written\."):
             await store.change([want(1)], writes(write))
         with pytest.raises(InvalidInput, match=r"Nothing was written\."):

@@ -25,7 +25,7 @@ from tests.store.values import (
 
 from stepkeep.errors import Contended, Quarantined
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import Basis, Finished, Lease, Loaded, Propose, Store, Write
+from stepkeep.store.protocol import Basis, FinishedFilter, Lease, Loaded, Propose, Store, Write
 
 NOWHERE = "00000000-0000-7000-8000-00000000ffff"
 
@@ -124,8 +124,8 @@ async def test_what_was_decided_before_is_not_written(store: Store) -> None:
     run = loaded.runs[key(1)]
     change, entry = moved(run)
     await store.quarantine(TENANT, run_id(1), "ann", "why")
-    for only_moves in (False, True):
-        what = Write(runs=[change], entries=[entry], steps=[settled(step)], only_moves=only_moves)
+    for only_hot in (False, True):
+        what = Write(runs=[change], entries=[entry], steps=[settled(step)], only_hot=only_hot)
         with pytest.raises(Contended):
             await store.write_if_unchanged(what, loaded, Basis.REMEMBERED)
         with pytest.raises(Contended):
@@ -163,8 +163,8 @@ async def test_it_is_never_deleted_and_nobody_calls_it_stuck(store: Store) -> No
     for number in (1, 3):
         await store.quarantine(TENANT, run_id(number), "ann", "why")
     assert await store.stuck_runs() == []
-    assert await store.find_finished(Finished(tenant=TENANT)) == [run_id(2)]
-    assert await store.find_finished(Finished(tenant=TENANT, workflow="flow")) in ([], [run_id(2)])
+    assert await store.find_finished(FinishedFilter(tenant=TENANT)) == [run_id(2)]
+    assert await store.find_finished(FinishedFilter(tenant=TENANT, workflow="flow")) in ([], [run_id(2)])
     assert await store.delete_runs(TENANT, [run_id(1), run_id(2)]) == [run_id(2)]
     record = await store.read_run(TENANT, run_id(1))
     assert record is not None

@@ -94,7 +94,7 @@ async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_
     ]
     change, entry = moved(run, open=3, moving=3, leased=2, due_at=None, moved_at=now + 1)
     attempt = Attempt(TENANT, run.id, 1, 1, 3, AttemptState.SUCCEEDED, 1, 1, now, output=b"1", cost=b'{"eur":2}')
-    write = Write(runs=[change], steps=steps, entries=[entry], attempts=[attempt], only_moves=True)
+    write = Write(runs=[change], steps=steps, entries=[entry], attempts=[attempt], only_hot=True)
 
     if looks:
         await store.change([want(1, whole=True)], writes(write))
@@ -113,7 +113,7 @@ async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_
 
     last, its_entry = finished(change.run)
     ends = [settled(step, fence=max(step.fence, 1)) for step in steps if step.settled is None]
-    ended = Write(runs=[last], steps=ends, entries=[its_entry], only_moves=True)
+    ended = Write(runs=[last], steps=ends, entries=[its_entry], only_hot=True)
     if looks:
         await store.change([want(1)], writes(ended))
     else:
@@ -128,9 +128,9 @@ async def test_where_rows_only_move_they_are_written_as_whole_rows_would_be_and_
     assert await store.find_due(10) == []
 
 
-@pytest.mark.parametrize("only_moves", [False, True])
+@pytest.mark.parametrize("only_hot", [False, True])
 async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written(
-    store: Store, raw: Raw, only_moves: bool
+    store: Store, raw: Raw, only_hot: bool
 ) -> None:
     due = await store.now() + LONG
     await save(store, new_run(1, (running(1, due_at=due),)), new_run(2, (running(2, due_at=due),)))
@@ -142,7 +142,7 @@ async def test_one_run_that_has_moved_on_keeps_all_the_others_from_being_written
         runs=[change for change, _ in changes],
         entries=[entry for _, entry in changes],
         steps=[settled(running(number, due_at=due)) for number in (1, 2)],
-        only_moves=only_moves,
+        only_hot=only_hot,
     )
     with pytest.raises(Contended):
         await store.write_if_unchanged(write, known(a_run(1), a_run(2)), Basis.REMEMBERED)
@@ -176,8 +176,8 @@ async def test_the_runs_of_two_tenants_are_written_together_or_not_at_all(store:
     assert await store.read_steps("other", run_id(2)) == [settled(its_step)]
 
 
-@pytest.mark.parametrize("only_moves", [False, True])
-async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store, only_moves: bool) -> None:
+@pytest.mark.parametrize("only_hot", [False, True])
+async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(store: Store, only_hot: bool) -> None:
     due = await store.now() + LONG
     held = running(1, due_at=due)
     await save(store, new_run(1, (held,)))
@@ -186,20 +186,20 @@ async def test_a_finished_run_is_not_written_however_little_it_was_heard_of(stor
     await store.change([want(1)], writes(Write(runs=[end], steps=[cancelled], entries=[its_entry])))
 
     change, entry = moved(a_run(1))
-    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_moves=only_moves)
+    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_hot=only_hot)
     with pytest.raises(Contended):
         await store.write_if_unchanged(write, known(a_run(1)), Basis.REMEMBERED)
     assert await store.read_steps(*key(1)) == [cancelled]
 
 
-@pytest.mark.parametrize("only_moves", [False, True])
+@pytest.mark.parametrize("only_hot", [False, True])
 async def test_a_lease_that_has_run_out_by_the_databases_clock_is_not_written_over(
-    store: Store, only_moves: bool
+    store: Store, only_hot: bool
 ) -> None:
     held = running(1, due_at=await store.now() + SECOND)
     await save(store, new_run(1, (held,)))
     change, entry = moved(a_run(1))
-    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_moves=only_moves)
+    write = Write(runs=[change], steps=[settled(held)], entries=[entry], only_hot=only_hot)
     store.clock_offset += 2 * SECOND
 
     with pytest.raises(Contended):
@@ -268,7 +268,7 @@ async def test_of_two_who_write_the_same_runs_at_once_in_any_order_one_does_and_
 async def test_a_run_that_comes_into_being_is_written_without_a_look(store: Store) -> None:
     now = await store.now()
     write = Write(new_runs=[new_run(1, (ready(1, at=now),)), new_run(2, (ready(2, at=now),))])
-    assert write.is_plain_birth
+    assert write.only_creates
 
     said = await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 
@@ -301,7 +301,7 @@ async def test_what_a_new_run_brings_with_it_is_written_with_it_though_nobody_ha
     message = a_message(1, "m-1", 1)
     born = new_run(1, (ready(1, at=now),), run=run, messages=(message,), outbox=(told(run, 1),))
     write = Write(new_runs=[born, other_tenants(new_run(2))])
-    assert not write.is_plain_birth
+    assert not write.only_creates
 
     await store.write_if_unchanged(write, Loaded(now=now), Basis.REMEMBERED)
 

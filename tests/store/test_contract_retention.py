@@ -21,7 +21,17 @@ from tests.store.values import (
 
 from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.store.protocol import Finished, IdempotencyKey, Loaded, More, NewRun, RunRecord, Store, WholeRun, Write
+from stepkeep.store.protocol import (
+    FinishedFilter,
+    IdempotencyKey,
+    Loaded,
+    More,
+    NewRun,
+    RunRecord,
+    Store,
+    WholeRun,
+    Write,
+)
 
 TABLES = ("runs", "run_details", "steps", "attempts", "journal", "messages", "outbox")
 
@@ -39,7 +49,7 @@ def numbered(found: list[str]) -> list[int]:
 
 
 async def found(store: Store, **given: object) -> list[int]:
-    return numbered(await store.find_finished(Finished(**{"tenant": TENANT, **given})))
+    return numbered(await store.find_finished(FinishedFilter(**{"tenant": TENANT, **given})))
 
 
 async def test_every_ending_is_found_oldest_first_and_nothing_that_goes_on(store: Store) -> None:

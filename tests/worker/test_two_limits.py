@@ -315,9 +315,9 @@ def test_one_kind_of_work_is_looked_for_and_claimed_by_one_look(on_store: On) ->
 
 def test_a_worker_without_a_thread_is_refused(on_store: On) -> None:
     async def body(bed: Bed) -> None:
-        with pytest.raises(InvalidInput, match="at least one place"):
+        with pytest.raises(InvalidInput, match="at least one slot"):
             bed.worker(QUICK, threads=0)
-        with pytest.raises(InvalidInput, match="at least one place"):
+        with pytest.raises(InvalidInput, match="at least one slot"):
             bed.worker(QUICK, concurrency=0)
 
     on_store(body)

@@ -1,4 +1,7 @@
-"""Creates a run: its row, all its steps, the first entry of its journal, and optionally its start."""
+"""Creates a run: its row, all its steps, the first entry of its journal, and optionally its start.
+
+It reads no store and no clock. `operations/start.py` and `kernel/start_template.py` call it.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The rows to write, and one reply for each event, in order.
 
     `was` is the journal sequence of the rows that were read; the write asserts it. `changed` steps replace existing
-    rows, `added` ones are new. `entry` is None if every event was refused or changed nothing. `only_moves` promises
+    rows, `added` ones are new. `entry` is None if every event was refused or changed nothing. `only_hot` promises
     that only columns named in `HOT_OF_RUN` and `HOT_OF_STEP` change, and that no attempt failed: a store need not write
     the rest.
     """
@@ -98,4 +98,4 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     consumed: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     entry: SealedEntry | None = None
-    only_moves: bool = False
+    only_hot: bool = False

@@ -98,7 +98,7 @@ class Draft:
         "moving",
         "new_steps",
         "now",
-        "only_moves",
+        "only_hot",
         "open",
         "outbox",
         "plan",
@@ -149,7 +149,7 @@ class Draft:
         self.line: list[int] | None = None
         self.claimed: list[int] = []
         self.decoded: dict[str, tuple[bytes, Any]] = {}
-        self.only_moves = True
+        self.only_hot = True
 
     # -- looking ---------------------------------------------------------------------------------------------------
     @property
@@ -297,7 +297,7 @@ class Draft:
         changes = {name: value for name, value in rare.items() if getattr(step, name) != value}
         if not changes:
             return step
-        self.only_moves = False
+        self.only_hot = False
         return replace(step, **changes)
 
     def pass_through(self, step: Step, trigger: StepTrigger) -> Step:
@@ -369,7 +369,7 @@ class Draft:
         if step.note is not None and step.note.checked == step.fence:
             return
         if said.get("category") is not None or said.get("error") is not None:
-            self.only_moves = False
+            self.only_hot = False
         self.attempts.append(
             Attempt(
                 tenant=step.tenant,
@@ -456,9 +456,9 @@ class Draft:
             ended_at=self.ended_at,
             moved_at=self.now,
         )
-        only_moves = self.only_moves and not self.new_steps
+        only_hot = self.only_hot and not self.new_steps
         if self._has_rare_changes(before):
-            only_moves, run = False, self._with_rare_fields(run)
+            only_hot, run = False, self._with_rare_fields(run)
         return Decision(
             was=before.seq,
             run=run,
@@ -471,7 +471,7 @@ class Draft:
             consumed=tuple(self.consumed),
             outbox=tuple(self.outbox),
             entry=entry,
-            only_moves=only_moves,
+            only_hot=only_hot,
         )
 
     def _has_rare_changes(self, before: Run) -> bool:

@@ -1,7 +1,8 @@
 """Events of workers: claims, and reports under the fence of a claim.
 
 A report is accepted only from the holder of a valid lease; any other is `Fenced`, and the worker drops its result. In a
-stopping run, a step that asks for a retry, a wait or a manual completion ends cancelled.
+stopping run, a step that asks for a retry, a wait or a manual completion ends cancelled. `decide` calls it; it runs
+nothing itself.
 """
 
 from __future__ import annotations

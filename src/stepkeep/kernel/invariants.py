@@ -1,6 +1,7 @@
 """Checks every row before it is written. These checks stay on in production.
 
-The schema refuses the same things again. Invariants over a whole run or store are checked in sweeps and tests.
+It repairs nothing. The schema refuses the same rows again; invariants over a whole run are checked in tests.
+`decide` and `create_run` call it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _ready(step: Step) -> str | None:
 
 def _ended(step: Step) -> str | None:
     if step.settled is None or step.ready_at is not None or step.due_at is not None or step.worker is not None:
-        return "has ended but still holds a lease, a timer or a place"
+        return "has ended but still holds a lease, a timer or a ready time"
     return None
 
 

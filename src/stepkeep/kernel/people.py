@@ -1,7 +1,7 @@
 """Actions of people on a run: decide gates, decide about held steps, and complete steps manually.
 
 The first committed decision wins. The same decision by the same person again changes nothing and is not an error. Any
-other decision is a conflict that names the winner.
+other decision is a conflict that names the winner. `decide` calls it. It does not ask who may decide.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Progress of a run: a step settles, and its dependents open or are skipped.
 
 It is iterative: steps that settle in turn are appended to a queue, so that a skip can cascade over ten thousand steps.
+Every function that settles a step calls it; the state of the run is left to `rollup`.
 """
 
 from __future__ import annotations

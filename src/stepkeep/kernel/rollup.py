@@ -1,5 +1,8 @@
-"""Derives the run's state from its steps: blocked if none is runnable, validating if all settled, ended if none is
-held."""
+"""Derives the hops of a run from its counters: blocked, validating, ended.
+
+A stopping run goes on when none of its steps is leased. It assigns no state of a step. `decide` calls it after each
+event.
+"""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class DecisionBatch:
 
     def _write(self) -> Write:
         made = [decision for decision in self.decisions.values() if decision.entry is not None]
-        write = Write(only_moves=all(decision.only_moves for decision in made))
+        write = Write(only_hot=all(decision.only_hot for decision in made))
         for decision in made:
             gather(write, decision)
         # Those of refused events are not written: nothing refers to them.

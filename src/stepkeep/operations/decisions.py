@@ -1,6 +1,7 @@
 """Requests of people: approve, reject, decide about a held step, complete manually, send a message, cancel.
 
 Each is one event. Names become step numbers, secrets become hashes, and values that cannot be stored are refused.
+It decides nothing itself. The engine and the command line call it.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Memory:
             run, steps = known.run, known.steps
             for no, _ in held.plan.at(event.no).dependents:
                 if no not in steps and known.is_young and no not in known.ended:
-                    steps[no] = as_born(held.plan, run, no)
+                    steps[no] = as_created(held.plan, run, no)
             loaded.runs[key], loaded.steps[key] = run, steps
         return Recalled(loaded, recalled)
 
@@ -128,7 +128,7 @@ def _learn(plan: Plan, claimed: Step, decision: Decision, known: Known | None) -
     return known if len(known.ended) < LONGEST else None
 
 
-def as_born(plan: Plan, run: Run, no: int) -> Step:
+def as_created(plan: Plan, run: Run, no: int) -> Step:
     """The row of a main step that is unchanged since its creation."""
     planned = plan.steps[no]
     return Step(run.tenant, run.id, no, planned.queue, run.priority, unmet=planned.unmet)

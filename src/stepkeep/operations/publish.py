@@ -1,4 +1,7 @@
-"""Publishes a definition: stores it permanently under its name and version, with the queues of its steps."""
+"""Publishes a definition: stores it permanently under its name and version, with the queues of its steps.
+
+It changes no run. The engine and `start` call it.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.payloads import has_references
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.protocol import Finished, Store, WholeRun
+from stepkeep.store.protocol import FinishedFilter, Store, WholeRun
 from stepkeep.store.reading import damage_of
 
 BATCH = 500
@@ -121,9 +121,9 @@ async def prune(
     return work.pruned
 
 
-async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: int) -> Finished | None:
+async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: int) -> FinishedFilter | None:
     """The runs that the policy selects, as a query; None if all are kept."""
-    chosen = Finished(tenant=tenant, workflow=policy.workflow, limit=batch)
+    chosen = FinishedFilter(tenant=tenant, workflow=policy.workflow, limit=batch)
     if policy.older_than is not None:
         ended_by = await transactor.store.now() - policy.older_than
         # A run that started later cannot have ended by then, so the search can stop there.
@@ -136,7 +136,7 @@ async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: in
     return chosen
 
 
-async def _go_through(transactor: Transactor, chosen: Finished, work: _Pass, *, dry_run: bool) -> None:
+async def _go_through(transactor: Transactor, chosen: FinishedFilter, work: _Pass, *, dry_run: bool) -> None:
     while run_ids := await transactor.store.find_finished(chosen):
         if dry_run:
             work.count(len(run_ids))

@@ -1,6 +1,7 @@
 """Starts runs: one run per (tenant, operation, idempotency key), one live run per business key, all steps inserted.
 
 Starts share transactions through a lane. A run may be created idle and started later.
+The kernel decides what a new run looks like. The engine calls it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.services import Known, known_workers
 from stepkeep.operations.staffing import judge, title
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import Backlog, Store, Tally
+from stepkeep.store.protocol import Backlog, RunCounts, Store
 
 LIMIT = 10_000
 """Each count ends here."""
@@ -111,7 +111,7 @@ def _counted(counts: Mapping[RunState, int], limit: int) -> dict[str, Any]:
     return {"total": total, "is_complete": total < limit, "by_state": by_state}
 
 
-def _failures(tally: Tally, limit: int) -> dict[str, Any]:
+def _failures(tally: RunCounts, limit: int) -> dict[str, Any]:
     by_category: Counter[str] = Counter()
     for (_, category), count in tally.troubled.items():
         by_category[str(category or "none")] += count

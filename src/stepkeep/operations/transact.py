@@ -1,4 +1,4 @@
-"""The pipeline for everything that changes a run: load on a basis, decide, write if unchanged, else load with locks.
+"""The pipeline for decisions on runs: load on a basis, decide, write if unchanged, else load with locks.
 
 Many events over many runs share a transaction; one bad event is refused alone. It must not decide anything itself: the
 kernel does, inside the batch. Workers, the operations of people and clocks, and starts call it.
@@ -59,7 +59,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     run_due_at: int | None = None
 
 
-class ClaimsInDoubt(StoreUnavailable):
+class UnconfirmedClaims(StoreUnavailable):
     """The connection failed during a commit that claimed steps: this worker may hold them or not.
 
     A report of `Released` on each shows which, and counts no attempt for a step that did not run.
@@ -118,7 +118,7 @@ class Unlocked(msgspec.Struct, frozen=True):
     loaded: Loaded
 
 
-class Tally:
+class BasisCounts:
     """How many transactions of this process rest on which basis, and how often one without locks fell back to them."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Transactor:
         self._memory = Memory(self.clock)
         self._hidden_steps = 0
         self.unreadable = UnreadableRuns()
-        self.tally = Tally()
+        self.tally = BasisCounts()
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -240,7 +240,8 @@ class Transactor:
     async def run(self, make_batch: Callable[[], B], unlocked: Unlocked | None, propose: Propose | None = None) -> B:
         """Decide on what is known and write it if unchanged; otherwise load with locks, decide again and write.
 
-        Everything that changes a run comes through here, starts included. `batch.basis` says what it rests on.
+        Every decision on a run comes through here but those in a transaction of the user. `batch.basis` says what it
+        rests on.
         """
         if unlocked is not None:
             batch = make_batch()
@@ -288,7 +289,7 @@ def commit_unknown(batch: Batch) -> Iterator[None]:
         yield
     except StoreUnavailable as problem:
         if isinstance(batch, DecisionBatch) and (claims := claims_of(batch)):
-            raise ClaimsInDoubt(problem, claims) from problem
+            raise UnconfirmedClaims(problem, claims) from problem
         raise
 
 

@@ -174,7 +174,7 @@ class Payload(msgspec.Struct, frozen=True, gc=False):
 class Write(msgspec.Struct, kw_only=True):
     """Everything one transaction writes. Empty lists cost nothing.
 
-    `only_moves` promises that of existing runs and steps only the columns of `HOT_OF_RUN` and `HOT_OF_STEP` change, and
+    `only_hot` promises that of existing runs and steps only the columns of `HOT_OF_RUN` and `HOT_OF_STEP` change, and
     that no attempt has a category or an error: a store need not write the rest.
     """
 
@@ -189,7 +189,7 @@ class Write(msgspec.Struct, kw_only=True):
     outbox: list[OutboxEntry] = []
     released_keys: list[tuple[str, str]] = []
     payloads: list[Payload] = []
-    only_moves: bool = False
+    only_hot: bool = False
 
     @property
     def has_hot_rows(self) -> bool:
@@ -207,7 +207,7 @@ class Write(msgspec.Struct, kw_only=True):
         return not (self.new_runs or self._has_rare_rows)
 
     @property
-    def is_plain_birth(self) -> bool:
+    def only_creates(self) -> bool:
         """Whether it only creates runs, and these have nothing but their steps."""
         if self.has_hot_rows or self._has_rare_rows:
             return False
@@ -287,7 +287,7 @@ LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 NEVER_ENDS = 2**63 - 1
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which finished runs to find, oldest first: those between two ids (both exclusive) that had ended by a given
     time."""
 
@@ -365,7 +365,7 @@ class Backlog(msgspec.Struct, frozen=True, gc=False):
     oldest_at: int
 
 
-class Tally(msgspec.Struct, frozen=True, kw_only=True):
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of runs, each up to the limit of the query: `live` by state; `recent` by state, of the newest runs;
     `troubled` by state and category, of the newest stopped runs. `late` counts overdue timers since `late_since`."""
 
@@ -550,7 +550,7 @@ class Store(Protocol):
         ...
 
     # -- diagnosis -------------------------------------------------------------------------------------------
-    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
         """Count runs without reading the history: `recent` and `troubled` begin after a run id; timers are late that
         were due by `late_by`."""
         ...
@@ -592,7 +592,7 @@ class Store(Protocol):
         ...
 
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: Finished) -> list[str]: ...
+    async def find_finished(self, which: FinishedFilter) -> list[str]: ...
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         """The finished run (of a workflow) that has this many finished ones after it; None if there are fewer."""
         ...

@@ -19,7 +19,7 @@ from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
 from stepkeep.kernel.states import Category, RunState
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import RunKey, RunRecord, Tally, WholeRun
+from stepkeep.store.protocol import RunCounts, RunKey, RunRecord, WholeRun
 
 log = logging.getLogger(__name__)
 
@@ -137,11 +137,11 @@ def read_queues(decode: Callable[[Any], T], rows: Iterable[Sequence[Any]]) -> li
     return found
 
 
-def tally_from(live: Sequence[Any], recent: Sequence[Any], troubled: Sequence[Any], late: Sequence[Any]) -> Tally:
+def tally_from(live: Sequence[Any], recent: Sequence[Any], troubled: Sequence[Any], late: Sequence[Any]) -> RunCounts:
     """The counts of four statements as one value. A state that this program does not know is left out."""
     states, categories = set(RunState), set(Category)
     [(overdue, since)] = late
-    return Tally(
+    return RunCounts(
         live={RunState(state): count for state, count in live if state in states},
         recent={RunState(state): count for state, count in recent if state in states},
         troubled={

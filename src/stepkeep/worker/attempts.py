@@ -21,7 +21,7 @@ from stepkeep.worker.lease_keeper import LeaseKeeper
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.queues import Kind
 from stepkeep.worker.reporting import Reporting
-from stepkeep.worker.runner import Finished
+from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.running import Running
 from stepkeep.worker.shared import Shared
 
@@ -62,7 +62,7 @@ class Attempts:
         self._running.accept(claims)
         return claims
 
-    def finished(self, batch: Finished) -> None:
+    def finished(self, batch: EndedJobs) -> None:
         """Handlers ended; report those whose attempts are still held."""
         held: list[Report] = []
         for job, outcome in batch:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from stepkeep.errors import StoreError
 from stepkeep.kernel.outcomes import Released
-from stepkeep.operations.transact import Claim, ClaimsInDoubt
+from stepkeep.operations.transact import Claim, UnconfirmedClaims
 from stepkeep.worker.queues import Kind
 from stepkeep.worker.shared import Shared
 
@@ -37,7 +37,7 @@ class Claiming:
                 await self.release_unconfirmed()
                 claimer = shared.claimer(shared.slots.queues.of(kind), limit, blocking)
                 return await shared.transactor.claim(claimer, limit=limit, after=after, run=shared.only_run)
-        except ClaimsInDoubt as unknown:
+        except UnconfirmedClaims as unknown:
             self._unconfirmed |= named(unknown.claims)
             raise
 
@@ -57,7 +57,7 @@ class Claiming:
         unconfirmed, self._unconfirmed = self._unconfirmed, {}
         if not unconfirmed:
             return
-        log.info("handing back up to %d steps whose claim was never confirmed", len(unconfirmed))
+        log.info("releasing up to %d steps whose claim was never confirmed", len(unconfirmed))
         try:
             events = [self._shared.event(claim, Released()) for claim in unconfirmed.values()]
             await self._shared.transactor.submit_all(events)

@@ -144,7 +144,7 @@ class Worker:
         given["result_bytes"] = min(settings.result_bytes, transactor.payloads.max_bytes)
         self._settings = replace(settings, **given)
         if self._settings.pool < 1:
-            raise InvalidInput(f"a worker has at least one place: concurrency and threads are 1 or more, not {asked}.")
+            raise InvalidInput(f"a worker has at least one slot: concurrency and threads are 1 or more, not {asked}.")
         self._runtime = runtime or Runtime()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
         self._capabilities = frozenset(_names("the capabilities of a worker", capabilities))
@@ -165,7 +165,7 @@ class Worker:
         )
         self._timers = LocalTimers(self._runtime)
         signals = Signals(self._note_change, self.wake, self._timers.set_in, self._ability_changed)
-        self._held = Shared(
+        self._shared = Shared(
             transactor,
             self._runner,
             self._membership,
@@ -175,7 +175,7 @@ class Worker:
             signals,
             None if only_run is None else (tenant, validate.run_id(only_run)),
         )
-        self._attempts = Attempts(self._held, self._prepared)
+        self._attempts = Attempts(self._shared, self._prepared)
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -221,7 +221,7 @@ class Worker:
             poller.awake.set()
 
     def wake(self, *, new_queues: bool = False) -> None:
-        """Poll for work now: a run was started in this process (with `new_queues`: of a new definition).
+        """Poll for work now: a sweep or a report knows of ready steps. With `new_queues`, read the queues first.
 
         Call it on the worker's own loop.
         """
@@ -234,12 +234,12 @@ class Worker:
     @property
     def held(self) -> int:
         """How many attempts it holds."""
-        return len(self._held.leases)
+        return len(self._shared.leases)
 
     @property
     def free_slots(self) -> int:
         """How many of its slots are free: held by no attempt, and by no handler that outlived its attempt."""
-        return self._held.slots.free.total
+        return self._shared.slots.free.total
 
     @property
     def id(self) -> str | None:
@@ -300,7 +300,7 @@ class Worker:
         while not ending.done():
             try:
                 await self._read_queues()
-                await self._membership.join(tuple(sorted(self._held.slots.queues.all)))
+                await self._membership.join(tuple(sorted(self._shared.slots.queues.all)))
             except StoreError as problem:
                 self._outage.met(problem)
                 await self._outage.pause(tries)
@@ -327,7 +327,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Stop claiming, keep leases and heartbeats, give handlers their grace, release the rest, deregister."""
-        self._held.may_claim = False
+        self._shared.may_claim = False
         self._stopping.set()
         if not self._membership.is_registered:
             return
@@ -338,7 +338,7 @@ class Worker:
             self._attempts.keeper.release_unstarted()
         began = self._runtime.monotonic()
         # Read the grace each time: a second signal shortens it during this wait.
-        while len(self._held.leases) and (left := began + self._grace - self._runtime.monotonic()) > 0:
+        while len(self._shared.leases) and (left := began + self._grace - self._runtime.monotonic()) > 0:
             self._progress.clear()
             await self._runtime.wait(self._progress, min(left, WATCH))
         self._attempts.keeper.release_rest()
@@ -359,7 +359,7 @@ class Worker:
             steps = "1 step has" if self.held == 1 else f"{self.held} steps have"
             log.warning("draining: %s %g s to finish; a second signal hands them back at once", steps, self._grace)
         elif self.held:
-            log.warning("handing back what still runs")
+            log.warning("releasing the steps that still run")
 
     def _notified(self, notification: Notification) -> None:
         """A notification arrived. It may be wrong: it only makes the next poll or renewal come sooner."""
@@ -368,7 +368,7 @@ class Worker:
         if unknown:
             self._queues_read_at = float("-inf")
         for kind, poller in self._pollers.items():
-            if unknown or notification.concerns(self._held.slots.queues.of(kind)):
+            if unknown or notification.concerns(self._shared.slots.queues.of(kind)):
                 poller.in_doubt = notification.topics is None
                 poller.awake.set()
         if notification.concerns((RUNS_STOPPED,)):
@@ -403,7 +403,7 @@ class Worker:
         if self._stopping.is_set():
             await self._runtime.sleep(WATCH)
             return
-        if self._held.slots.free.of(kind) <= 0:
+        if self._shared.slots.free.of(kind) <= 0:
             await self._runtime.wait(poller.slot_freed, self._settings.idle_poll_seconds)
             return
         was_busy = self.held > 0
@@ -416,7 +416,7 @@ class Worker:
             sure = summoned or poller.pace.found_all or self._attempts.claiming.has_unconfirmed
             may_find = sure or await self._has_ready(kind)
             # Only now: during the wait, reports may have filled the free slots.
-            slots = max(0, min(self._held.slots.free.of(kind), self._group(kind)))
+            slots = max(0, min(self._shared.slots.free.of(kind), self._group(kind)))
             claims = await self._attempts.claim(kind, slots, poller.mark.after()) if may_find else []
         self._outage.over()
         poller.mark.looked(len(claims), slots, claims[-1].claimed_at if claims else None)
@@ -432,14 +432,14 @@ class Worker:
 
     def _group(self, kind: Kind) -> int:
         """How many steps to claim at a time: steps claimed together are reported together."""
-        share = -(-self._held.slots.size(kind) // GROUPS)
+        share = -(-self._shared.slots.size(kind) // GROUPS)
         return min(self._settings.claim_batch, max(SMALL, share))
 
     async def _has_ready(self, kind: Kind) -> bool:
         """Read once without locks whether there is work, if the last claim found less than it asked for and no
         notification came since."""
-        queues = self._held.slots.queues.of(kind)
-        if self._held.only_run is not None:
+        queues = self._shared.slots.queues.of(kind)
+        if self._shared.only_run is not None:
             return bool(queues)
         return bool(queues) and await self._transactor.store.has_ready(queues)
 
@@ -450,7 +450,7 @@ class Worker:
     async def _pause(self, kind: Kind) -> None:
         poller = self._pollers[kind]
         seconds = poller.pace.seconds
-        if self.held and self._held.slots.free.of(kind) < self._held.slots.size(kind) // 4:
+        if self.held and self._shared.slots.free.of(kind) < self._shared.slots.size(kind) // 4:
             # Nearly full: chained claims keep it so. A claim for one slot at a time would cost a commit each.
             deaf = self._settings.busy_poll_seconds * 5
             await self._runtime.sleep(deaf)
@@ -459,7 +459,7 @@ class Worker:
 
     def _offer(self) -> Service:
         """What it serves and how much it holds, for `explain` and `status`."""
-        free = self._held.slots.free
+        free = self._shared.slots.free
         return Service(
             handlers=self._registry.names,
             agents=self._registry.agents,
@@ -469,15 +469,15 @@ class Worker:
             places=self._settings.concurrency,
             held=self._settings.concurrency - free.total,
             free=free.total,
-            free_threads=free.blocking if self._held.slots.queues.blocking else free.total,
+            free_threads=free.blocking if self._shared.slots.queues.blocking else free.total,
             apps=self._apps,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=_version(),
-            secrets=self._held.secrets.offered(),
-            lacking_secrets=self._held.secrets.lacking(),
-            misfits=self._held.misfits.known,
-            only_run=None if self._held.only_run is None else self._held.only_run[1],
+            secrets=self._shared.secrets.offered(),
+            lacking_secrets=self._shared.secrets.lacking(),
+            misfits=self._shared.misfits.known,
+            only_run=None if self._shared.only_run is None else self._shared.only_run[1],
         )
 
     async def _read_queues(self) -> None:
@@ -489,7 +489,7 @@ class Worker:
 
     def _choose_queues(self) -> None:
         """Serve the queues whose handlers can run now, given the pools they run in."""
-        slots = self._held.slots
+        slots = self._shared.slots
         slots.queues = served_queues(
             self._queues_known,
             self._registry,
@@ -497,8 +497,8 @@ class Worker:
             groups=self._groups,
             settings=self._settings,
             unable=self._runner.unable,
-            has_secret=self._held.secrets.has,
-            paused=self._held.misfits.paused,
+            has_secret=self._shared.secrets.has,
+            paused=self._shared.misfits.paused,
         )
         if slots.queues.blocking:
             self._has_blocking.set()
@@ -506,9 +506,9 @@ class Worker:
     def _ability_changed(self) -> None:
         """A kind of handler can no longer run, or runs again, or a handler does not fit a step."""
         self._choose_queues()
-        if len(self._held.misfits.known) > self._misfits_told:
-            self._misfits_told = len(self._held.misfits.known)
-            self._held.spawn(self._publish_now())
+        if len(self._shared.misfits.known) > self._misfits_told:
+            self._misfits_told = len(self._shared.misfits.known)
+            self._shared.spawn(self._publish_now())
 
     async def _publish_now(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 It is computed once per step of a definition and cached, because definitions never change. Templates are rendered on the
 handler's side, where a slow one delays no heartbeat.
+`Running` asks for it with each claim; it runs no handler.
 """
 
 from __future__ import annotations

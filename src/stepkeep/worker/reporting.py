@@ -16,7 +16,7 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Rules
 from stepkeep.kernel.states import Category, StepState
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.group_commit import GroupCommit
-from stepkeep.operations.transact import Claim, ClaimsInDoubt
+from stepkeep.operations.transact import Claim, UnconfirmedClaims
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.capacity import ChainBudget
 from stepkeep.worker.claiming import ClaimName, named
@@ -83,7 +83,7 @@ class Reporting:
             try:
                 replies, claims = await self._write(batch, budget, leaving)
             except StoreError as problem:
-                if isinstance(problem, ClaimsInDoubt):
+                if isinstance(problem, UnconfirmedClaims):
                     unconfirmed |= named(problem.claims)
                 shared.outage.met(problem)
                 await shared.outage.pause(tries)

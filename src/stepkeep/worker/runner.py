@@ -26,7 +26,7 @@ from stepkeep.worker.settings import Settings
 
 log = logging.getLogger("stepkeep.worker")
 
-Finished = list[tuple[Job, Outcome]]
+EndedJobs = list[tuple[Job, Outcome]]
 
 
 def _nothing() -> None:
@@ -36,7 +36,7 @@ def _nothing() -> None:
 class HandlerRunner(Protocol):
     """What the worker needs from the handlers' side."""
 
-    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
+    def open(self, finished: Callable[[EndedJobs], None], changed: Callable[[], None] = _nothing) -> None:
         """Deliver finished jobs to this function, on the running loop. `changed` is called there when `unable` has
         changed."""
         ...
@@ -79,10 +79,10 @@ class PooledRunner:
         self._signalled = False
         self._context = copy_context()
         self._engine: asyncio.AbstractEventLoop | None = None
-        self._finished: Callable[[Finished], None] = lambda batch: None
+        self._finished: Callable[[EndedJobs], None] = lambda batch: None
         self._changed: Callable[[], None] = _nothing
 
-    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = _nothing) -> None:
+    def open(self, finished: Callable[[EndedJobs], None], changed: Callable[[], None] = _nothing) -> None:
         self._engine, self._context = asyncio.get_running_loop(), copy_context()
         self._finished, self._changed = finished, changed
         for pool in self._pools.values():

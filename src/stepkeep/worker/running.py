@@ -60,7 +60,7 @@ class Running:
         if not claims:
             return
         now = self._shared.runtime.monotonic()
-        quiet = self._lane_to_fill() if lane is None else lane
+        batch_lane = self._lane_to_fill() if lane is None else lane
         jobs = []
         for claim in claims:
             if not self._shared.may_claim:
@@ -77,9 +77,9 @@ class Running:
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(self._held_unprepared(claim, now), problem)
                 continue
-            way = quiet if lane is not None or prepared.runs_alone else self._lane_of(claim)
+            job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_of(claim)
             deadline = now + prepared.planned.timeout / SECOND
-            job = Job(claim, prepared, deadline, now, self.inputs.fetch, way)
+            job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if prepared.is_manual:

@@ -58,7 +58,7 @@ _write: Callable[[DecisionBatch], Write] = DecisionBatch._write
 
 def _whole_rows(batch: DecisionBatch) -> Write:
     write = _write(batch)
-    write.only_moves = False
+    write.only_hot = False
     return write
 
 

@@ -21,7 +21,7 @@ from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.context import Context
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import MAX_RESULT, encode
-from stepkeep.worker.runner import Finished
+from stepkeep.worker.runner import EndedJobs
 from stepkeep.worker.settings import Settings
 from stepkeep_lab.simulation.definitions import CAPABILITY, EVENTS, EXACT, HANDLERS
 from stepkeep_lab.simulation.faults import Fault
@@ -143,11 +143,11 @@ class SimulatedRunner:
     def __init__(self, stage: Stage, process: Process, settings: Settings, capabilities: frozenset[str]) -> None:
         self._stage, self._process = stage, process
         self._settings, self._capabilities = settings, capabilities
-        self._finished: Callable[[Finished], None] = lambda batch: None
+        self._finished: Callable[[EndedJobs], None] = lambda batch: None
         self._running: dict[Job, asyncio.Task[None]] = {}
         self.held: Callable[[], int] = lambda: 0
 
-    def open(self, finished: Callable[[Finished], None], changed: Callable[[], None] = lambda: None) -> None:
+    def open(self, finished: Callable[[EndedJobs], None], changed: Callable[[], None] = lambda: None) -> None:
         self._finished = finished
 
     @property

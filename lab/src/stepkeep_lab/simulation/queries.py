@@ -10,14 +10,14 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerS
 from stepkeep.store.protocol import (
     Backlog,
     Due,
-    Finished,
+    FinishedFilter,
     Loaded,
     Propose,
+    RunCounts,
     RunFilter,
     RunKey,
     RunRecord,
     StoredDefinition,
-    Tally,
     WholeRun,
     WorkerReport,
 )
@@ -133,7 +133,7 @@ def counts(tables: Tables, tenant: str) -> Mapping[RunState, int]:
     return dict(Counter(run.state for run in tables.runs.values() if run.tenant == tenant))
 
 
-def tally(tables: Tables, tenant: str, after: str, late_by: int, limit: int) -> Tally:
+def tally(tables: Tables, tenant: str, after: str, late_by: int, limit: int) -> RunCounts:
     """Counts of runs, each up to the limit."""
     own = [run for _, run in sorted(tables.runs.items(), reverse=True) if run.tenant == tenant]
     live = [run.state for run in own if run.ended_at is None]
@@ -142,7 +142,7 @@ def tally(tables: Tables, tenant: str, after: str, late_by: int, limit: int) -> 
     steps = [step.due_at for key, rows in tables.steps.items() if key[0] == tenant for step in rows.values()]
     timers = (steps, [run.due_at for run in own])
     late = [at for some in timers for at in sorted(at for at in some if at is not None and at <= late_by)[:limit]]
-    return Tally(
+    return RunCounts(
         live=dict(Counter(live[:limit])),
         recent=dict(Counter(recent[:limit])),
         troubled=dict(Counter(troubled[:limit])),
@@ -183,7 +183,7 @@ def _is_stuck(run: Run, rows: Mapping[int, Step]) -> bool:
     )
 
 
-def finished(tables: Tables, which: Finished, *, also_quarantined: bool = False) -> list[str]:
+def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = False) -> list[str]:
     """Oldest first."""
     found = [
         run.id

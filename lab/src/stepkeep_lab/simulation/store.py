@@ -29,7 +29,7 @@ from stepkeep.store.protocol import (
     Decide,
     Due,
     Evidence,
-    Finished,
+    FinishedFilter,
     Lease,
     Loaded,
     Maintenance,
@@ -37,13 +37,13 @@ from stepkeep.store.protocol import (
     Propose,
     Quarantine,
     Renewed,
+    RunCounts,
     RunFilter,
     RunKey,
     RunRecord,
     RunStatus,
     SchemaStatus,
     StoredDefinition,
-    Tally,
     Transaction,
     Want,
     WholeRun,
@@ -421,7 +421,7 @@ class ModelStore:
         return await self._read("read", lambda: queries.stuck(self._tables)[:limit])
 
     # -- diagnosis ---------------------------------------------------------------------------------------------------
-    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
         return await self._read("read", lambda: queries.tally(self._tables, tenant, after, late_by, limit))
 
     async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
@@ -470,12 +470,12 @@ class ModelStore:
         return await self._read("read", look)
 
     # -- retention ---------------------------------------------------------------------------------------------------
-    async def find_finished(self, which: Finished) -> list[str]:
+    async def find_finished(self, which: FinishedFilter) -> list[str]:
         return await self._read("find finished", lambda: queries.finished(self._tables, which))
 
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         def work() -> str | None:
-            every = Finished(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
+            every = FinishedFilter(tenant=tenant, workflow=workflow, limit=len(self._tables.runs))
             found = queries.finished(self._tables, every, also_quarantined=True)
             return found[-1 - after_it] if after_it < len(found) else None
 

@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Due, Finished, Loaded, RunFilter, RunRecord, Store, StoredDefinition, WholeRun
+from stepkeep.store.protocol import Due, FinishedFilter, Loaded, RunFilter, RunRecord, Store, StoredDefinition, WholeRun
 
 SILENCE = 30 * SECOND
 CLOSELY = 3
@@ -75,13 +75,13 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "the last quarantine": await store.read_quarantines(tenant, limit=1),
     }
     for workflow in (None, "small"):
-        finished = await store.find_finished(Finished(tenant=tenant, workflow=workflow))
+        finished = await store.find_finished(FinishedFilter(tenant=tenant, workflow=workflow))
         newest = [await store.find_newest_finished(tenant, count, workflow) for count in range(3)]
         seen |= {f"finished {workflow}": finished, f"newest finished {workflow}": newest}
         if finished:
             ended_by = next(record.run.ended_at or 0 for record in records if record.run.id == finished[0])
-            by_then = Finished(tenant=tenant, workflow=workflow, ended_by=ended_by, limit=2)
-            between = Finished(tenant=tenant, workflow=workflow, after=finished[0], before=finished[-1])
+            by_then = FinishedFilter(tenant=tenant, workflow=workflow, ended_by=ended_by, limit=2)
+            between = FinishedFilter(tenant=tenant, workflow=workflow, after=finished[0], before=finished[-1])
             for some in (by_then, between):
                 seen[f"finished {some}"] = await store.find_finished(some)
     seen["states"] = await store.read_states([(tenant, run) for run in ids[::2]])

@@ -83,7 +83,7 @@ def reason_of(problem: StoreUnavailable) -> str:
 def translate(error: BaseException) -> Exception | None:
     """The error to raise instead, or None to keep the original."""
     if isinstance(error, MET):
-        return Contended(f"two transactions met in PostgreSQL ({_said(error)}); run the whole again")
+        return Contended(f"two transactions conflicted in PostgreSQL ({_said(error)}); run the whole again")
     if isinstance(error, asyncpg.IntegrityConstraintViolationError):
         return InvariantBroken(f"the schema refused rows that contradict each other: {_said(error)}")
     if isinstance(error, asyncpg.InFailedSQLTransactionError):

@@ -49,20 +49,20 @@ from stepkeep.store.protocol import (
     Decide,
     Due,
     Evidence,
-    Finished,
+    FinishedFilter,
     Lease,
     Loaded,
     Maintenance,
     Propose,
     Quarantine,
     Renewed,
+    RunCounts,
     RunFilter,
     RunKey,
     RunRecord,
     RunStatus,
     SchemaStatus,
     StoredDefinition,
-    Tally,
     Transaction,
     Want,
     WholeRun,
@@ -175,7 +175,7 @@ class PostgresStore:
         sent = self.notifier.take_due(notification)
         # One statement for one tenant is a transaction by itself; anything else needs an explicit one.
         tenants = {change.run.tenant for change in what.runs} | {new.run.tenant for new in what.new_runs}
-        in_one_statement = len(tenants) == 1 and (what.is_plain or what.is_plain_birth)
+        in_one_statement = len(tenants) == 1 and (what.is_plain or what.only_creates)
         pool = self._hasty if basis is Basis.READ else self._engine
         async with self._looking(pool) if in_one_statement else self._transaction(pool) as connection:
             now = await record(connection, what, known, self.clock_offset, self.notifier.notice(sent))
@@ -333,7 +333,7 @@ class PostgresStore:
         return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
 
     # -- diagnosis -------------------------------------------------------------------------------------------
-    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
         live = await self._find(tuple, SQL.count_live, tenant, limit)
         recent = await self._find(tuple, SQL.count_recent, tenant, after, limit)
         troubled = await self._find(tuple, SQL.count_troubled, tenant, after, limit)
@@ -382,7 +382,7 @@ class PostgresStore:
         return await self._find(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
 
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: Finished) -> list[str]:
+    async def find_finished(self, which: FinishedFilter) -> list[str]:
         asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
         if which.workflow is None:
             return await self._find(_only, SQL.find_finished, *asked)

@@ -282,7 +282,7 @@ def _indexed(run: Run) -> tuple[object, ...]:
 
 def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
     """Split steps: those whose hot columns alone change and that were and are not claimable, and the others."""
-    if not what.only_moves:
+    if not what.only_hot:
         return [], what.steps
     moves: list[Step] = []
     others: list[Step] = []

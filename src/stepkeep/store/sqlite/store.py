@@ -33,20 +33,20 @@ from stepkeep.store.protocol import (
     Decide,
     Due,
     Evidence,
-    Finished,
+    FinishedFilter,
     Lease,
     Loaded,
     Maintenance,
     Propose,
     Quarantine,
     Renewed,
+    RunCounts,
     RunFilter,
     RunKey,
     RunRecord,
     RunStatus,
     SchemaStatus,
     StoredDefinition,
-    Tally,
     Transaction,
     Want,
     WholeRun,
@@ -297,8 +297,8 @@ class SqliteStore:
         return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
 
     # -- diagnosis -------------------------------------------------------------------------------------------
-    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> Tally:
-        def look(c: apsw.Connection) -> Tally:
+    async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
+        def look(c: apsw.Connection) -> RunCounts:
             with c:
                 live = c.execute(SQL.count_live, (tenant, limit)).fetchall()
                 recent = c.execute(SQL.count_recent, (tenant, after, limit)).fetchall()
@@ -347,7 +347,7 @@ class SqliteStore:
         return await self._rows(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
 
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: Finished) -> list[str]:
+    async def find_finished(self, which: FinishedFilter) -> list[str]:
         asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
         if which.workflow is None:
             return await self._rows(_only, SQL.find_finished, *asked)
