@@ -1,4 +1,7 @@
-"""The PostgreSQL harness gives a real, durable, private server, and leaves nothing behind."""
+"""The PostgreSQL harness gives a real, durable, private server, and leaves nothing behind.
+
+Tests that start servers of their own cost seconds of CPU each; most of them run with `make proof`.
+"""
 
 import asyncio
 import os
@@ -15,6 +18,7 @@ import pytest
 from stepkeep_lab.postgres import DSN_VARIABLE, PostgresServer, PostgresUnavailable, StopMode
 from stepkeep_lab.postgres_programs import BIN_VARIABLE, find_installation, packaged_installation
 from tests.reused_databases import ReusedDatabases
+from tests.suites import in_proof
 
 pytestmark = pytest.mark.postgres
 
@@ -149,6 +153,7 @@ def test_a_fresh_database_is_gone_afterwards_even_when_a_client_stays(
     asyncio.run(leave_a_client())
 
 
+@pytest.mark.proof
 def test_the_template_is_prepared_once_and_copied_every_time() -> None:
     prepared: list[str] = []
 
@@ -166,7 +171,7 @@ def test_the_template_is_prepared_once_and_copied_every_time() -> None:
     assert len(prepared) == 1
 
 
-@pytest.mark.parametrize("mode", [StopMode.FAST, StopMode.IMMEDIATE])
+@pytest.mark.parametrize("mode", [in_proof(StopMode.FAST), StopMode.IMMEDIATE])
 def test_a_restart_keeps_what_was_committed(own_server: PostgresServer, mode: StopMode) -> None:
     with own_server as server:
         dsn = server.create_database("kept")
@@ -177,6 +182,7 @@ def test_a_restart_keeps_what_was_committed(own_server: PostgresServer, mode: St
         assert query(dsn, "select n from mark") == 7
 
 
+@pytest.mark.proof
 def test_a_crash_is_a_crash(own_server: PostgresServer) -> None:
     with own_server as server:
         server.restart(StopMode.IMMEDIATE)
@@ -193,6 +199,7 @@ def test_stopping_leaves_no_process_and_no_files(own_server: PostgresServer) -> 
     assert not folder.exists()
 
 
+@pytest.mark.proof
 def test_stopping_does_not_wait_for_clients(own_server: PostgresServer) -> None:
     async def stay_connected() -> None:
         connection = await asyncpg.connect(own_server.start().dsn())
@@ -203,6 +210,7 @@ def test_stopping_does_not_wait_for_clients(own_server: PostgresServer) -> None:
     assert own_server.pid is None
 
 
+@pytest.mark.proof
 def test_a_stopped_server_can_be_started_again(own_server: PostgresServer) -> None:
     for _ in range(2):
         with own_server as server:
@@ -234,6 +242,7 @@ def test_no_other_user_can_reach_the_server(own_server: PostgresServer) -> None:
         assert query(server.dsn(), "show listen_addresses") == ""
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
 def test_root_runs_the_server_without_roots_rights(own_server: PostgresServer) -> None:
     with own_server as server:
@@ -242,6 +251,7 @@ def test_root_runs_the_server_without_roots_rights(own_server: PostgresServer) -
         assert "0" not in identity["Uid"] + identity["Gid"] + identity["Groups"]
 
 
+@pytest.mark.proof
 @pytest.mark.skipif(os.geteuid() != 0, reason="for any other user the programs are readable or useless")
 def test_programs_that_only_root_can_read_are_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_server: PostgresServer
@@ -281,6 +291,7 @@ def test_an_existing_server_gets_databases_and_is_never_stopped(own_server: Post
         assert query(host.dsn(), databases) == before
 
 
+@pytest.mark.proof
 def test_a_template_that_fails_is_tried_again() -> None:
     def prepare(dsn: str) -> None:
         query(dsn, "create table step (id int)")

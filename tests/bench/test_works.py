@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from tests.suites import short_and_all
 
 from stepkeep.errors import InvalidInput
 from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
@@ -20,7 +21,7 @@ from stepkeep_lab.postgres import PostgresServer
 PARTIES = {"worker_us", "client_us", "all_us"}
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=short_and_all(["sqlite"], STORES))
 def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
     server = request.getfixturevalue("postgres_server") if request.param == "postgres" else None
     with fresh_ground(request.param, server) as made:

@@ -94,6 +94,7 @@ def test_a_shell_may_hand_over_what_a_program_writes(home: Path) -> None:
     assert "no problems" in said.stdout
 
 
+@pytest.mark.proof
 def test_a_packed_log_is_verified_from_a_file_and_from_a_pipe(cli: Cli, home: Path) -> None:
     cli("run", "flow.yaml", "--app", HANDLERS)
     cli("log", "export", "--all", "--output", "log.jsonl")

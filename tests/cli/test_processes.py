@@ -169,6 +169,7 @@ def test_the_demonstration_keeps_its_promises(process: Start) -> None:
     assert "fetch-orders   executed once" in said.out
 
 
+@pytest.mark.proof
 def test_the_demonstration_as_json(process: Start) -> None:
     demo = finish(process("demo", "--directory", "tour", "--json")).json["demo"]
     assert demo["ok"] is True

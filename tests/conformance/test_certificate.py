@@ -14,6 +14,7 @@ from tests.conformance.logs import STORIES, failure, log_of, rollback
 from tests.conformance.tellings import dialects, encoded, resealed, told, toy_among_dialects, walks
 from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.kernel.driver import World
+from tests.suites import in_proof
 from tests.workbench import chain, gate, task
 
 from stepkeep import AsyncEngine
@@ -43,8 +44,9 @@ def test_every_story_conforms_in_every_dialect(story: str) -> None:
     assert one.counts["steps"] == len(world.rows)
 
 
-def test_random_runs_conform_in_every_dialect() -> None:
-    for world in walks(60, seed=99):
+@pytest.mark.parametrize("count", [15, in_proof(60)])
+def test_random_runs_conform_in_every_dialect(count: int) -> None:
+    for world in walks(count, seed=99):
         one = certificate_of(world)
         assert one.ok, one.page()
 

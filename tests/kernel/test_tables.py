@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.kernel import audit
 from tests.kernel.walks import bring_home, live, world_of
+from tests.suites import in_proof
 
 from stepkeep.errors import IllegalTransition
 from stepkeep.kernel.rows import Worker
@@ -164,18 +165,23 @@ def test_an_attempt_ends_once() -> None:
     assert {row.target for row in ATTEMPT.rows if row.source is AttemptState.OPEN} == ATTEMPT_TERMINAL
 
 
-def test_every_row_of_runs_and_steps_is_produced_by_some_life_but_for_those_reserved() -> None:
-    """A row that nothing leads to is a promise nobody keeps; a reserved one that is produced is reserved no more."""
+@pytest.mark.parametrize(("lives", "least"), [(60, 0.6), in_proof(6_000, 1.0)])
+def test_every_row_of_runs_and_steps_is_produced_by_some_life_but_for_those_reserved(lives: int, least: float) -> None:
+    """A row that nothing leads to is a promise nobody keeps; a reserved one that is produced is reserved no more.
+
+    A few lives produce most rows; all of them take thousands.
+    """
     wanted = {(machine.name, row.source, row.trigger) for machine in (RUN, STEP) for row in machine.rows}
     audit.produced.clear()
-    for seed in range(6_000):
+    for seed in range(lives):
         random = Random(seed)
         world = world_of(random)
         live(world, random, 60)
         bring_home(world)
         if seed > 500 and audit.produced == wanted - set(RESERVED):
             return
-    assert audit.produced == wanted - set(RESERVED)
+    assert audit.produced <= wanted - set(RESERVED)
+    assert len(audit.produced) >= least * len(wanted - set(RESERVED))
 
 
 # -- workers ---------------------------------------------------------------------------------------------------------

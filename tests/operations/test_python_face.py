@@ -114,6 +114,7 @@ engine.run(flow, check=True).output
 """
 
 
+@pytest.mark.proof
 def test_a_type_checker_finds_misspelt_methods_and_parameters(tmp_path: Path) -> None:
     file = tmp_path / "snippet.py"
     file.write_text(SNIPPET, encoding="utf-8")

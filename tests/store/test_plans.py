@@ -2,7 +2,7 @@
 
 The real operations run on a database that is full of finished runs; the server reports the plan of each statement as it
 was executed, SQLite its steps. None may look at more rows than the work at hand has. A statement that no operation here
-causes fails the test: a new file needs a place in `ordinary_life`. The history has ten thousand finished runs with
+causes fails the test: a new file needs a place in `ordinary_life`. The history has three thousand finished runs with
 `make test` and a hundred thousand with `make proof`.
 """
 
@@ -26,7 +26,7 @@ from tests.suites import in_proof
 from stepkeep.store.statements import load_statements
 from stepkeep_lab.postgres import PostgresServer
 
-SIZES = pytest.mark.parametrize("runs", [10_000, in_proof(100_000)])
+SIZES = pytest.mark.parametrize("runs", [3_000, in_proof(100_000)])
 FAILED = 200
 MOST_ROWS = 1_500
 MOST_PAGES = 5_000

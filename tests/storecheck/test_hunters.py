@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import RunState
 from stepkeep_lab.postgres import PostgresServer
-from stepkeep_lab.storecheck.databases import SqliteDatabases, postgres_databases
+from stepkeep_lab.storecheck.databases import PostgresDatabases, SqliteDatabases, postgres_databases
 from stepkeep_lab.storecheck.differential import compare, is_aged
 from stepkeep_lab.storecheck.lock_scenarios import SCENES, Play, stage
 from stepkeep_lab.storecheck.mutants import MUTANTS
@@ -43,6 +44,7 @@ def test_an_aged_life_is_the_same_on_sqlite(tmp_path: Path) -> None:
     assert compare(AGED_SEED, SqliteDatabases(tmp_path)).difference is None
 
 
+@pytest.mark.proof
 @pytest.mark.postgres
 def test_an_aged_life_is_the_same_on_postgresql_and_finds_numbers_that_are_too_narrow(
     postgres_server: PostgresServer,
@@ -55,11 +57,16 @@ def test_an_aged_life_is_the_same_on_postgresql_and_finds_numbers_that_are_too_n
     assert "PostgreSQL cannot store this value" in found
 
 
+@pytest.fixture(scope="module")
+def databases(postgres_server: PostgresServer) -> Iterator[PostgresDatabases]:
+    with postgres_databases(postgres_server) as made:
+        yield made
+
+
 @pytest.mark.postgres
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_a_store_stands_up_to_its_rival(scene: Play, postgres_server: PostgresServer) -> None:
-    with postgres_databases(postgres_server) as databases:
-        assert stage(scene, databases) is None
+def test_a_store_stands_up_to_its_rival(scene: Play, databases: PostgresDatabases) -> None:
+    assert stage(scene, databases) is None
 
 
 RUN = Run(tenant="t", id="r", definition_id=0, state=RunState.RUNNING)
