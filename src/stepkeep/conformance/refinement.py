@@ -175,7 +175,9 @@ class Product:
         for listed in view.extensions:
             if listed in words.values():
                 continue
-            kind, said = "unproduced", "it is listed as an extension, but the engine never does it: remove it"
+            kind, said = "unproduced", "it is listed as an extension, but the engine never shows it: remove it"
+            if listed.source == listed.target:
+                said += ". Only an arrow of the specification may lead to its own state"
             if view.legal(listed.source, listed.target) and (listed.source, listed.target) in pairs:
                 kind, said = "needless", "the specification has a word for it: take it off the list of extensions"
             yield Breach(kind, view.noun, listed.source, listed.target, said)
