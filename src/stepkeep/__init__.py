@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         InvalidInput,
         KeyReused,
         NotFound,
+        PayloadSealed,
         Refused,
         RunNotSucceeded,
         StepkeepError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     )
     from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
+    from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
     from stepkeep.sync_engine import Engine
@@ -72,6 +74,8 @@ _HOMES = {
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
+    "PayloadCodec": "stepkeep.operations.codec",
+    "PayloadSealed": "stepkeep.errors",
     "PayloadStore": "stepkeep.operations.payloads",
     "Refused": "stepkeep.errors",
     "Registry": "stepkeep.definition.registry",
@@ -116,6 +120,8 @@ __all__ = [
     "InvalidInput",
     "KeyReused",
     "NotFound",
+    "PayloadCodec",
+    "PayloadSealed",
     "PayloadStore",
     "Refused",
     "Registry",

@@ -39,6 +39,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
+from stepkeep.operations.codec import PayloadCodec
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
@@ -187,6 +188,7 @@ class AsyncEngine:
         process_memory_bytes: int | None = None,
         secrets: Secrets | Given | None = None,
         payload_store: PayloadStore | None = None,
+        payload_codec: PayloadCodec | None = None,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
         wait_for_database: bool = False,
         auto_migrate: bool = False,
@@ -216,6 +218,8 @@ class AsyncEngine:
                 f"payload_store has `put` and `get`; a value of type {type_name(payload_store)} has not."
             )
         self.transactor.payloads.external = payload_store
+        if payload_codec is not None:
+            self.transactor.payloads.seal.use(payload_codec)
         self.transactor.payloads.max_bytes = max_payload_bytes
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -144,6 +144,10 @@ class RunNotSucceeded(StepkeepError):
         self.result = result
 
 
+class PayloadSealed(StepkeepError):
+    """A payload is sealed, and cannot be opened here: there is no codec, or it lacks the key."""
+
+
 class Unreadable(StepkeepError):
     """A row of the database cannot be read: it is damaged, or a program of another version wrote it.
 

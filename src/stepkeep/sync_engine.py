@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry
     from stepkeep.kernel.plan import Plan
     from stepkeep.kernel.states import RunState
+    from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import PayloadStore
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
@@ -57,6 +58,7 @@ class EngineOptions(TypedDict, total=False):
     process_memory_bytes: int | None
     secrets: Secrets | Given | None
     payload_store: PayloadStore | None
+    payload_codec: PayloadCodec | None
     max_payload_bytes: int
     wait_for_database: bool
     auto_migrate: bool

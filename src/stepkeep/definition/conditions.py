@@ -6,10 +6,11 @@ what may be read where. The kernel's plan, the workers and the views of finished
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import MAX_COST, CostBudget, condition_cost, rule_cost
@@ -118,7 +119,9 @@ class CompiledCondition:
         *,
         max_cost: int = MAX_COST,
         is_rule: bool = False,
+        opened: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        self._opened = opened
         self._expression, self._definition, self._own = expression, definition, own
         self._max_cost, self._is_rule = max_cost, is_rule
         self.reads: frozenset[str] = expression.references | (own.references if own else frozenset())
@@ -128,6 +131,8 @@ class CompiledCondition:
         """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
         if not self._is_rule:
             _refuse_references(view, self.reads, reads_input=self.reads_input)
+        if self._opened is not None:
+            view = _opened_view(view, self.reads, self._opened, reads_input=self.reads_input)
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         if self._own is not None:
@@ -154,14 +159,17 @@ class CompiledTemplate:
         return self._template.render(context if secrets is None else {**context, "secret": secrets})
 
 
-def compile_condition(source: str, definition: Definition) -> CompiledCondition:
-    """Compile an `if` of a definition.
+def compile_condition(
+    source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+) -> CompiledCondition:
+    """Compile an `if` of a definition. `opened` opens the payloads that it reads, if these may be sealed.
 
     One decision may evaluate all conditions of a definition, so the limit of each depends on their number.
     """
     known = _of(definition)
     max_cost = condition_cost(known.conditions)
-    return CompiledCondition(compile_truth(source, known.scopes.condition), definition, max_cost=max_cost)
+    expression = compile_truth(source, known.scopes.condition)
+    return CompiledCondition(expression, definition, max_cost=max_cost, opened=opened)
 
 
 def compile_rule(source: str, definition: Definition, step: str, among: int = 1) -> CompiledCondition:
@@ -222,6 +230,18 @@ def _context(
     if reads_input:
         context["input"] = _decoded(view.input, "input", kept)
     return context
+
+
+def _opened_view(
+    view: ConditionView, reads: Iterable[str], opened: Callable[[bytes], bytes], *, reads_input: bool
+) -> ConditionView:
+    """The view with the payloads that are read opened; most are not sealed, and then it is the view itself."""
+    found = {name: output for name in reads if (output := view.outputs.get(name)) is not None}
+    plain = {name: opened(output) for name, output in found.items()}
+    given = opened(view.input) if reads_input else view.input
+    if given is view.input and all(plain[name] is found[name] for name in found):
+        return view
+    return replace(view, input=given, outputs={**view.outputs, **plain})
 
 
 def _refuse_references(view: ConditionView, reads: Iterable[str], *, reads_input: bool) -> None:

@@ -11,17 +11,18 @@ import asyncio
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from msgspec.structs import replace
 
 from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
-from stepkeep.kernel.events import CompletionSignalled, Event, StepReported
+from stepkeep.kernel.events import CompletionSignalled, Event, MessageArrived, StepReported
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.payloads import PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
+from stepkeep.operations.codec import Seal
 from stepkeep.safe_text import exception_text
 from stepkeep.store.protocol import Payload, RunKey, Store, WholeRun
 
@@ -29,6 +30,8 @@ INLINE_BYTES = 256 * 1024
 """Outputs up to this size stay in their row."""
 INLINE_INPUT_BYTES = 1024 * 1024
 """The same for the input of a run."""
+MADE_HERE = b'{"$stepkeep.'
+"""How references and sealed payloads begin."""
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 E = TypeVar("E", bound=Event)
@@ -90,12 +93,15 @@ class Payloads:
     def __init__(self, store: Store) -> None:
         self._store = store
         self.external: PayloadStore | None = None
+        self.seal = Seal()
         self.max_bytes = MAX_PAYLOAD_BYTES
 
     # -- before a decision -------------------------------------------------------------------------------------------
     async def reduced(self, events: Iterable[E]) -> tuple[list[E], dict[int, Payload]]:
         """The events with references instead of large outputs, and what is to be written with each, by its place."""
         small, payloads = list(events), dict[int, Payload]()
+        if self.seal.is_on:
+            small = await asyncio.to_thread(lambda: [_sealed(event, self.seal.seal) for event in small])
         for place, event in enumerate(small):
             output = _output_of(event)
             if output is None or not _is_large(output, INLINE_BYTES):
@@ -128,7 +134,10 @@ class Payloads:
 
     # -- after reading -----------------------------------------------------------------------------------------------
     async def value(self, tenant: str, run_id: str, payload: bytes) -> bytes:
-        """The payload itself, or the value that a reference stands for; raises Unreadable if it is not there."""
+        """The payload itself, or the value that a reference stands for, opened; raises Unreadable or PayloadSealed."""
+        return self.seal.opened(await self._stored(tenant, run_id, payload))
+
+    async def _stored(self, tenant: str, run_id: str, payload: bytes) -> bytes:
         reference = read_reference(payload)
         if reference is None:
             return payload
@@ -165,18 +174,19 @@ class Payloads:
         return {key: await self.detail(one) for key, one in found.items()}
 
     async def detail(self, one: Details) -> Details:
-        if read_reference(one.input) is None:
+        if not one.input.startswith(MADE_HERE):
             return one
         return replace(one, input=await self.value(one.tenant, one.run_id, one.input))
 
     async def whole(self, whole: WholeRun, *, external: bool = True) -> WholeRun:
-        """A run that was read, with values instead of references; those in a store of the user's only if asked for."""
+        """A run that was read, with what references stand for; that in a store of the user's only if asked for. Sealed
+        payloads stay sealed: the digests of the journal are theirs."""
         record, tenant, run_id = whole.record, whole.record.run.tenant, whole.record.run.id
 
         async def filled(payload: bytes) -> bytes:
             reference = read_reference(payload)
             is_wanted = reference is not None and (external or reference.kept == "rows")
-            return await self.value(tenant, run_id, payload) if is_wanted else payload
+            return await self._stored(tenant, run_id, payload) if is_wanted else payload
 
         if not has_references(whole):
             return whole
@@ -207,6 +217,23 @@ def _digest(payload: bytes) -> str:
 def _is_large(payload: bytes, inline_bytes: int) -> bool:
     """Whether a payload is kept apart. So is one that would be taken for a reference."""
     return len(payload) > inline_bytes or payload.startswith(PREFIX)
+
+
+def _sealed(event: E, seal: Callable[[bytes], bytes]) -> E:
+    """The event with every payload in it sealed."""
+    match event:
+        case StepReported():
+            outcome = event.outcome
+            emit = tuple(replace(one, payload=seal(one.payload)) for one in outcome.emit)
+            if isinstance(outcome, Completed) and outcome.output is not None:
+                outcome = replace(outcome, output=seal(outcome.output))
+            return replace(event, outcome=replace(outcome, emit=emit))
+        case CompletionSignalled():
+            output, claim = (None if one is None else seal(one) for one in (event.output, event.claim))
+            return replace(event, output=output, claim=claim)
+        case MessageArrived():
+            return replace(event, payload=seal(event.payload))
+    return event
 
 
 def _output_of(event: Event) -> bytes | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from stepkeep.definition.conditions import compile_condition
 from stepkeep.errors import DefinitionChanged, StepkeepError, Unreadable
@@ -24,6 +25,8 @@ class PlanCache:
     def __init__(self) -> None:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
+        self.opened: Callable[[bytes], bytes] | None = None
+        """What opens the payloads that conditions read."""
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -36,7 +39,7 @@ class PlanCache:
                 definition_id=stored.id,
                 digest=stored.digest,
                 queues=stored.queues,
-                compile_condition=compile_condition,
+                compile_condition=partial(compile_condition, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -44,13 +44,30 @@ async def read_results(
             results[key] = await _described(transactor, key)
         else:
             wants += [(*key, no) for no in plan.results]
-    outputs = await transactor.payloads.outputs(await transactor.store.read_outputs(wants)) if wants else {}
+    outputs = await transactor.store.read_outputs(wants) if wants else {}
     for key, status in succeeded.items():
         plan = plans.get(status.definition_id)
         if plan is not None and plan.definition.output is None:
-            found = {plan.steps[no].name: outputs.get((*key, no)) for no in plan.results}
-            results[key] = RunResult(state=status.state, output=result_output(found))
+            results[key] = await _told(
+                transactor, key, status, {plan.steps[no].name: no for no in plan.results}, outputs
+            )
     return results
+
+
+async def _told(
+    transactor: Transactor,
+    key: RunKey,
+    status: RunStatus,
+    names: Mapping[str, int],
+    outputs: Mapping[tuple[str, str, int], bytes | None],
+) -> RunResult | StepkeepError:
+    """The result of a run from the outputs of its last steps."""
+    try:
+        values = await transactor.payloads.outputs({(*key, no): outputs.get((*key, no)) for no in names.values()})
+    except StepkeepError as problem:
+        return problem
+    found = {name: values[(*key, no)] for name, no in names.items()}
+    return RunResult(state=status.state, output=result_output(found))
 
 
 async def _plans(transactor: Transactor, definitions: set[int]) -> dict[int, Plan]:

@@ -6,6 +6,7 @@ The kernel decides what a new run looks like. The engine calls it.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -57,8 +58,13 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     payload: Payload | None = None
     """The input, if `input` is a reference to it."""
 
+    plain_fingerprint: str = ""
+    """The fingerprint of the request before its input was sealed."""
+
     @property
     def fingerprint(self) -> str:
+        if self.plain_fingerprint:
+            return self.plain_fingerprint
         parts = (
             self.plan.definition.name,
             self.plan.definition.version,
@@ -100,6 +106,11 @@ class Starter:
         payloads = self._transactor.payloads
         payloads.check_size("the input", request.input)
         request = accept(request)
+        if payloads.seal.is_on:
+            # Equal inputs are sealed differently, and must be recognised as equal.
+            known = request.fingerprint if request.idempotency_key is not None else ""
+            sealed = await asyncio.to_thread(payloads.seal.seal, request.input)
+            request = msgspec.structs.replace(request, input=sealed, plain_fingerprint=known)
         if len(request.input) <= INLINE_INPUT_BYTES and not request.input.startswith(PREFIX):
             return request
         reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)

@@ -14,13 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
-from stepkeep.errors import ExpressionError, InvalidInput, NotFound, Unreadable
+from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Run, Step, is_exhausted
 from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
+from stepkeep.operations.codec import HIDDEN
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import instant
 from stepkeep.operations.quarantine import view as quarantine_view
@@ -68,18 +69,23 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     times = _times(hops)
     skips = read_skips(plan, steps, (hop for hop, _ in hops))
     outputs = {step.no: _output(step, attempts[step.no]) for step in steps}
-    full, results = await _values(transactor, found, outputs)
+    result = await _result(transactor, plan, found, steps, outputs)
+    visible = transactor.payloads.seal.visible
+    outputs = {no: None if output is None else visible(output) for no, output in outputs.items()}
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
         | _ending(found.run, step, skips.get(step.no))
         for step in steps
     ]
+    for one in described:
+        if one["record"] is not None and "claim" in one["record"]:
+            one["record"]["claim"] = decode_json(visible(msgspec.json.encode(one["record"]["claim"])))
     run = (
         summarise(found)
         | aside.get(found.run.id, {})
         | {
-            "input": decode_json(found.details.input),
-            "output": _run_output(plan, full, steps, results),
+            "input": decode_json(visible(found.details.input)),
+            "output": result,
             "cost": _add_up(attempt for rows in attempts.values() for attempt in rows),
             "warnings": [
                 f"{step['name']}: {step['error'] or step['category']}"
@@ -95,17 +101,19 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     return {"run": run, "steps": described}
 
 
-async def _values(
-    transactor: Transactor, found: RunRecord, outputs: Mapping[int, bytes | None]
-) -> tuple[RunRecord, dict[int, bytes | None]]:
-    """The input and the outputs for the result of a run, with values instead of references to large ones."""
-    run = found.run
+async def _result(
+    transactor: Transactor, plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Mapping[int, bytes | None]
+) -> Any:
+    """The output of a run, from values: large payloads are read, and sealed ones opened."""
+    run, payloads = found.run, transactor.payloads
     if run.state is not RunState.SUCCEEDED:
-        return found, dict(outputs)
-    given = {(run.tenant, run.id, no): output for no, output in outputs.items()}
-    values = await transactor.payloads.outputs(given)
-    details = await transactor.payloads.detail(found.details)
-    return replace(found, details=details), {no: value for (_, _, no), value in values.items()}
+        return None
+    try:
+        values = await payloads.outputs({(run.tenant, run.id, no): output for no, output in outputs.items()})
+        full = replace(found, details=await payloads.detail(found.details))
+    except PayloadSealed:
+        return HIDDEN
+    return _run_output(plan, full, steps, {no: value for (_, _, no), value in values.items()})
 
 
 async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenant: str) -> dict[str, Any]:
@@ -117,7 +125,8 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
     if found is None:
         known = ", ".join(one["name"] for one in whole["steps"][:20])
         raise NotFound(f"run {run_id} has no step {inert_line(str(step), 100)}. Its steps: {known}.")
-    evidence = {one.fence: decode_json(one.body) for one in kept if one.no == found["no"]}
+    visible = transactor.payloads.seal.visible
+    evidence = {one.fence: decode_json(visible(one.body)) for one in kept if one.no == found["no"]}
     for attempt in found["history"]:
         attempt["evidence"] = evidence.get(attempt["fence"])
     return {"run": whole["run"], "step": found}
@@ -287,9 +296,7 @@ def _output(step: Step, attempts: Sequence[Attempt]) -> bytes | None:
 
 
 def _run_output(plan: Plan, found: RunRecord, steps: Sequence[Step], outputs: Mapping[int, bytes | None]) -> Any:
-    """The output of the run: its declared output, or that of its last steps."""
-    if found.run.state is not RunState.SUCCEEDED:
-        return None
+    """The output of a run that succeeded: its declared output, or that of its last steps."""
     by_name = {plan.at(step.no).name: outputs[step.no] for step in steps if step.no < plan.size}
     states = {plan.at(step.no).name: step.state for step in steps if step.no < plan.size}
     if plan.definition.output is not None:

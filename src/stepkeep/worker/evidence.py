@@ -18,6 +18,7 @@ import msgspec
 from stepkeep.definition.secrets import reference
 from stepkeep.errors import StoreError
 from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
+from stepkeep.operations.codec import Seal
 from stepkeep.redaction import hide_secrets, secrets_of, without
 from stepkeep.safe_text import inert, inert_line
 from stepkeep.store.protocol import Evidence, Store
@@ -60,8 +61,8 @@ class LogLines(logging.Handler):
 class EvidenceKeeper:
     """Collects evidence when an attempt ends and writes it after its report."""
 
-    def __init__(self, store: Store, log_lines: int) -> None:
-        self._store = store
+    def __init__(self, store: Store, seal: Seal, log_lines: int) -> None:
+        self._store, self._seal = store, seal
         self._lines = LogLines(log_lines) if log_lines else None
 
     def open(self) -> None:
@@ -93,7 +94,13 @@ class EvidenceKeeper:
     async def write(self, jobs: Iterable[Job]) -> None:
         """Write what was noted for these attempts. A failure is logged and costs the evidence alone."""
         kept = [
-            Evidence(job.claim.tenant, job.claim.run_id, job.claim.step.no, job.claim.step.fence, job.evidence)
+            Evidence(
+                job.claim.tenant,
+                job.claim.run_id,
+                job.claim.step.no,
+                job.claim.step.fence,
+                self._seal.seal(job.evidence),
+            )
             for job in jobs
             if job.evidence is not None
         ]

@@ -150,6 +150,7 @@ class Job(msgspec.Struct, eq=False):
     what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
     `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
+    `opened` opens the payload of a message, if it is sealed.
     """
 
     claim: Claim
@@ -163,6 +164,7 @@ class Job(msgspec.Struct, eq=False):
     outputs: Mapping[str, bytes | None] = {}
     states: Mapping[str, StepState] = {}
     secrets: Mapping[str, str] | None = None
+    opened: Callable[[Any], Any] | None = None
     context: Context | None = None
     completion_token: str | None = None
     connection: Any = None
@@ -208,7 +210,10 @@ class Job(msgspec.Struct, eq=False):
         message = record.get("message")
         if message is None:
             return Woken(timed_out=True)
-        return Woken(id=message["id"], name=message["name"], payload=message["payload"])
+        payload = message["payload"]
+        return Woken(
+            id=message["id"], name=message["name"], payload=payload if self.opened is None else self.opened(payload)
+        )
 
     def make_context(self, shared: Mapping[str, Any] | None = None) -> Context:
         """The context of this attempt, created on first use, because most handlers do not ask for it."""

@@ -48,7 +48,9 @@ class Reporting:
         unconfirmed: Callable[[dict[ClaimName, Claim]], None],
     ) -> None:
         self._shared = shared
-        self.evidence = EvidenceKeeper(shared.transactor.store, shared.settings.log_lines)
+        self.evidence = EvidenceKeeper(
+            shared.transactor.store, shared.transactor.payloads.seal, shared.settings.log_lines
+        )
         self._accept, self._run_rules, self._succeeded, self._unconfirmed = accept, run_rules, succeeded, unconfirmed
         self.commits: GroupCommit[Report] = GroupCommit(
             self._commit,

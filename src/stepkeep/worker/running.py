@@ -49,6 +49,7 @@ class Running:
     ) -> None:
         self._shared, self._prepared, self._lanes = shared, prepared, lanes
         self._report, self._answered = report, answered
+        self._seal = shared.transactor.payloads.seal
         self.inputs = Inputs(shared.transactor.store, shared.transactor.payloads, shared.secrets)
 
     # -- from claims to jobs -----------------------------------------------------------------------------------------
@@ -82,6 +83,8 @@ class Running:
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
+            if self._seal.is_on:
+                job.opened = self._seal.opened_value
             if prepared.is_manual:
                 job.completion_token = self._shared.runtime.token()
             jobs.append(job)
