@@ -34,10 +34,10 @@ demo: $(RUNTIME) ## install what is needed and run the guided demo
 	$(BIN)/stepkeep demo
 
 test: check ## run the checks and the tests: at most five minutes on two quiet cores
-	$(BIN)/python -m pytest -n auto $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 proof: $(DEV) ## run the long checks that docs/proof.md lists, with their durations
-	$(BIN)/python -m pytest -n auto -m proof --durations=25 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m proof --durations=25 $(PYTEST_ARGS)
 
 check: $(DEV) ## lint, formatting, types and import contracts
 	$(BIN)/ruff check .

@@ -23,6 +23,12 @@ def short_and_all(short: Any, everything: Any, name: Any = str) -> list[Any]:
     return [pytest.param(one, id=name(one)) if one in kept else in_proof(one, name=name(one)) for one in everything]
 
 
+def first_on(store: str) -> pytest.MarkDecorator:
+    """Mark a test of `database_url`: with `make test` it runs on this store only, with `make proof` on the other."""
+    others = [in_proof(other) for other in ("sqlite", "postgres") if other != store]
+    return pytest.mark.parametrize("database_url", [store, *others], indirect=True)
+
+
 def drawn(short: int, everything: int, *values: Any, **names: Any) -> Callable[[Callable[..., None]], Any]:
     """A property: hypothesis draws `short` examples of the strategies with `make test`, `everything` with the other."""
 

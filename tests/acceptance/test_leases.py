@@ -14,7 +14,7 @@ from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import AttemptState, Category, RunState, StepState, WorkerState
 from stepkeep.operations.expire import sweep
 from tests.acceptance.processes import eventually, fleet
-from tests.suites import in_proof
+from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, report_of, task
 
 SHORT = SECOND
@@ -62,6 +62,7 @@ def test_no_late_write_is_accepted_before_during_or_after_the_successor(database
     asyncio.run(late_writes(database_url, count))
 
 
+@first_on("postgres")
 def test_a_worker_stopped_past_its_lease_and_continued_never_overwrites_its_successor(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -102,6 +103,7 @@ async def draining(bench: Bench) -> bool:
     return any(worker.state is WorkerState.DRAINING for worker in await bench.store.list_workers(TENANT))
 
 
+@first_on("postgres")
 def test_a_step_that_kills_its_worker_fails_after_the_cap(database_url: str, tmp_path: Path) -> None:
     async def scene() -> None:
         async with benches(database_url) as (bench,):
@@ -122,6 +124,7 @@ def test_a_step_that_kills_its_worker_fails_after_the_cap(database_url: str, tmp
     asyncio.run(scene())
 
 
+@first_on("sqlite")
 def test_a_draining_worker_hands_over_without_burning_an_attempt(database_url: str, tmp_path: Path) -> None:
     async def scene() -> None:
         async with benches(database_url) as (bench,):

@@ -16,6 +16,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunSta
 from stepkeep.kernel.stopping import is_in_doubt
 from tests.acceptance.processes import Fleet, eventually, fleet
 from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.suites import first_on
 from tests.workbench import SECOND, TENANT, Bench, benches, task
 
 LEASE = 600 * SECOND
@@ -72,6 +73,7 @@ async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
     ],
     ids=["cancel", "cancel-and-undo", "fail-fast", "timeout"],
 )
+@first_on("postgres")
 def test_handlers_in_another_process_end_with_their_run(
     database_url: str, tmp_path: Path, trigger: Trigger, options: dict[str, object], state: RunState
 ) -> None:
@@ -118,6 +120,7 @@ def is_alive(workers: Fleet, kind: str) -> bool:
     return status != "Z"
 
 
+@first_on("postgres")
 def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_where_an_attempt_counts(
     database_url: str, tmp_path: Path
 ) -> None:
@@ -150,6 +153,7 @@ def test_a_thread_that_outlives_the_grace_period_is_in_doubt_and_undone_where_an
     asyncio.run(scene())
 
 
+@first_on("sqlite")
 def test_a_thread_that_ends_within_the_grace_period_is_believed(database_url: str, tmp_path: Path) -> None:
     async def scene() -> None:
         async with benches(database_url) as (bench,):

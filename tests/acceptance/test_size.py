@@ -12,7 +12,7 @@ from stepkeep.kernel.states import RunState
 from tests.suites import in_proof
 from tests.workbench import Bench, benches, chain, report_of, task
 
-SIZES = pytest.mark.parametrize("steps", [1_000, in_proof(10_000)])
+SIZES = pytest.mark.parametrize("steps", [300, in_proof(10_000)])
 
 
 def fan(width: int) -> Definition:

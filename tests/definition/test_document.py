@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from hypothesis import strategies as st
-from tests.suites import drawn
+from tests.suites import drawn, short_and_all
 
 from stepkeep.definition.document import (
     MAX_BYTES,
@@ -476,9 +476,13 @@ BOMBS = {
 }
 
 
+FEW_BOMBS = ("brackets", "braces", "aliases", "self reference", "merge keys", "one long number", "indents")
+
+
 @pytest.mark.parametrize("syntax", ["yaml", "json"])
-@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS.keys())
-def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(bomb: str, syntax: Syntax) -> None:
+@pytest.mark.parametrize("name", short_and_all(FEW_BOMBS, BOMBS))
+def test_a_bomb_is_refused_or_read_quickly_and_never_crashes(name: str, syntax: Syntax) -> None:
+    bomb = BOMBS[name]
     program = (
         "from stepkeep.definition.document import parse_document\n"
         "from stepkeep.errors import DefinitionError\n"

@@ -100,6 +100,7 @@ def test_the_dialects_have_the_same_budget() -> None:
     assert f"The definition holds more than {MAX_EXPRESSIONS} expressions." in said
 
 
+@pytest.mark.proof
 def test_large_regular_expressions_count_by_what_they_compile_to() -> None:
     steps = [step(f"s{n}", **{"if": rf"input.a.matches('(\\pL\\pN){{19}}{n}')"}) for n in range(9_000)]
     problem = the_one(check_text(workflow(*steps), "w.json").problems)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.suites import in_proof
 
 from stepkeep.definition.handlers import Registry, Retry, step
 from stepkeep.definition.native import check_file, check_text, load_file, load_text
@@ -88,10 +89,10 @@ class TestBadDefinitions:
     @pytest.mark.parametrize(
         "step",
         [
-            "{ name: sNO, usess: x, depends_on: [tNO] }",
+            in_proof("{ name: sNO, usess: x, depends_on: [tNO] }"),
             '{ name: sNO, uses: x, with: { a: "${{ steps.tNO.output }}", b: "${{ inptu }}" } }',
             "{ name: same, uses: same, timeout: 5 }",
-            "{ name: sNO, uses: x, depends_on: [s1, s2, s3, sNO] }",
+            in_proof("{ name: sNO, uses: x, depends_on: [s1, s2, s3, sNO] }"),
             "{}",
             "5",
         ],

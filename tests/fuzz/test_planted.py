@@ -1,9 +1,10 @@
-"""A defect planted behind each target is found within a few hundred cases."""
+"""A defect planted behind each target is found within a few hundred cases. `make proof` runs the slow half."""
 
 from __future__ import annotations
 
 import pytest
 from tests.fuzz.planted import HERE
+from tests.suites import in_proof
 
 from stepkeep_lab.fuzz.campaign import play_target
 
@@ -14,11 +15,11 @@ from stepkeep_lab.fuzz.campaign import play_target
         ("DefinitionsWithoutPlace", "raises KeyError", "yaml", 120),
         ("ExpressionsThatChangeTheirInput", "leaves its input alone", "input.m", 200),
         ("ExpressionsWithoutBounds", "gives a value that a store takes", "/", 200),
-        ("LogsJudgedClean", "finds a change of meaning", "log of stories", 20),
-        ("HandlersThatHoldTheirThread", "gives its slot back", "thread", 2),
+        in_proof("LogsJudgedClean", "finds a change of meaning", "log of stories", 20),
+        in_proof("HandlersThatHoldTheirThread", "gives its slot back", "thread", 2),
         ("DatabasesWithATraceback", "ends in words", "then of run", 4),
-        ("TerminalWithEscapes", "writes no control character", "through", 8),
-        ("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
+        in_proof("TerminalWithEscapes", "writes no control character", "through", 8),
+        in_proof("ApiThatRaises", "raises KeyError", "engine.show(run_id=", 300),
     ],
 )
 def test_a_planted_defect_is_found(planted: str, promise: str, where: str, count: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import typer
+from tests.suites import in_proof
 from typer.testing import CliRunner
 
 from stepkeep.cli.settings import with_settings
@@ -18,7 +19,7 @@ from stepkeep_lab.torture.misdeeds import HONEST, MISDEEDS
 RUNS = 400
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", in_proof("postgres")])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/misdeeds.db"
