@@ -36,6 +36,14 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Triggers of the run that follow from the hop of a step in the same entry, and have its cause."""
 
+DETAILED = frozenset({"cancel_requested", "gate_decided", "completion_signalled", "message_arrived"})
+"""Events that always come with a detail, on the first line that shows a hop of their cause."""
+
+STOPPING = frozenset(
+    {"cancelled", "failed", "rules_failed", "deadline_passed", "rejected", "completion_failed", "condition_broken"}
+)
+"""Ends of a step after which a rollback in the same entry has the same cause."""
+
 BEGINNINGS = ("created", "started", "progressed")
 """Triggers after which every dialect shows the state of the run itself."""
 
@@ -56,14 +64,21 @@ class Causes:
     def check(self, told: DialectLine, line: Line, hop: int, say: Say) -> None:
         before, self._before = self._before, (told.kind, line, hop)
         self._check_origin(line, say)
+        if line.detail is None and line.event in DETAILED and not _is_continued(before, line):
+            say(Code.CAUSE, wrong_field("detail", None, "an object", f"{quoted(line.event)} comes with one"))
         if told.kind == "run":
             self._check_run(told, line, say)
-            if before is not None and before[1].seq == line.seq and line.trigger in FOLLOWING and not self._is_checked:
+            if before is not None and before[1].seq == line.seq and self._follows(before[1], line):
                 self._check_same_cause(before[1], line, say)
         elif line.trigger not in EVENTS:
             self._check_event(line, ("run_created",) if _is_created(line) else SETTLING, say)
         if before is not None and before[1].seq == line.seq and before[2] == hop:
             self._check_echo(before, told, line, say)
+
+    def _follows(self, before: Line, line: Line) -> bool:
+        if line.trigger == "undo_started":
+            return before.about == "step" and before.trigger in STOPPING
+        return line.trigger in FOLLOWING and not self._is_checked
 
     def _check_origin(self, line: Line, say: Say) -> None:
         if line.event != "run_created":
@@ -96,6 +111,9 @@ class Causes:
             say(
                 Code.ILLEGAL, f"the run is shown as {quoted(told.target)}, where {quoted(line.trigger)} leads elsewhere"
             )
+        begins = told.source == self._run.shows.get("queued") and told.target == self._run.shows.get("running")
+        if line.trigger == "waiting" and begins:
+            say(Code.ILLEGAL, wrong_field("because", line.trigger, "progressed", "a run waits after it has begun"))
         of_step = line.of is not None and line.trigger in EVENTS
         self._check_event(line, EVENTS[line.trigger] if of_step else RUN_CAUSES.get(line.trigger, SETTLING), say)
 
@@ -118,6 +136,15 @@ class Causes:
                     getattr(step, name),
                 )
                 say(Code.CONTRADICTION, wrong_field(shown, found, expected, "the line before it is the same hop"))
+
+
+def _is_continued(before: tuple[str, Line, int] | None, line: Line) -> bool:
+    """Whether the line before it has the same cause, as far as a dialect's log can tell."""
+    return before is not None and (before[1].seq, before[1].event, before[1].actor) == (
+        line.seq,
+        line.event,
+        line.actor,
+    )
 
 
 def _is_created(line: Line) -> bool:

@@ -18,7 +18,7 @@ from stepkeep.conformance.report import MOST_FINDINGS, Code, Findings, Report, q
 from stepkeep.conformance.retell import Retelling, Views, as_canonical
 from stepkeep.conformance.verify import pinned, undefined_note
 from stepkeep.dialects.dialect import Invariant, Judged, Line
-from stepkeep.dialects.machine import ANY, Extension, MachineView
+from stepkeep.dialects.machine import ANY, Arrow, Extension, MachineView
 
 Owner = tuple[str, str]
 
@@ -326,9 +326,10 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
         words = sorted({one.trigger or "its canonical trigger" for one in listed})
         say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)}; that arrow is for {' or '.join(words)}")
         return
-    if because is not None:
-        _check_ground(view, line, hop, say)
     extensions = [isinstance(one, Extension) for one in named]
+    if because is not None:
+        right = _check_ground(view, line, hop, say)
+        extensions = extensions if right is None else [isinstance(right, Extension)]
     claimed = metadata.get("extension") is True
     if all(extensions) and not claimed:
         say(Code.ILLEGAL, f"{hop}: the specification has no such arrow, and the line does not say it is an extension")
@@ -336,15 +337,17 @@ def check_arrow(view: MachineView, line: DialectLine, say: Say) -> None:
         say(Code.CONTRADICTION, f"{hop} and says it is an extension, but the specification has this arrow")
 
 
-def _check_ground(view: MachineView, line: DialectLine, hop: str, say: Say) -> None:
-    """Check that the word is the one that the line's own ground asks for."""
+def _check_ground(view: MachineView, line: DialectLine, hop: str, say: Say) -> Arrow | Extension | None:
+    """Check that the word is the one that the line's own ground asks for. Returns its row if it is."""
     metadata = line.raw["metadata"]
     because, ground = metadata["because"], metadata.get("ground") or metadata["because"]
     right = view.word(line.source, line.target or "", because, ground)
     word = None if right is None else right.trigger or because
-    if word != line.trigger:
-        said = "no word covers that" if word is None else f"the word for that is {quoted(word)}"
-        say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)} on the ground {quoted(ground)}; {said}")
+    if word == line.trigger:
+        return right
+    said = "no word covers that" if word is None else f"the word for that is {quoted(word)}"
+    say(Code.ILLEGAL, f"{hop} by {quoted(line.trigger)} on the ground {quoted(ground)}; {said}")
+    return None
 
 
 def _matches(ruled_source: str, ruled_target: str, source: str | None, target: str) -> bool:

@@ -229,7 +229,10 @@ class Retelling:
         if cycles > 0 and self._views[told.kind].hides_retries(self.shown.get(step.no)):
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
+        leaves, place = _leaves(line), self.contract.places[step.no]
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
+            return None
+        if leaves == "validating" and not place.is_checked:
             return None
         return self._views[told.kind].path(
             Wanted(
@@ -241,8 +244,8 @@ class Retelling:
                 claims=claims,
                 retries=retries,
                 ends_lease=line.took is not None,
-                leaves=_leaves(line),
-                never=self.contract.places[step.no].never,
+                leaves=leaves,
+                never=place.never,
             )
         )
 

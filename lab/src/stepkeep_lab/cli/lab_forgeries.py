@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,8 @@ from stepkeep.cli.printer import answer, say
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 from stepkeep.errors import InvalidInput
+from stepkeep_lab.cli.lab_campaign import commit
+from stepkeep_lab.reports import write_report
 
 if TYPE_CHECKING:
     from stepkeep_lab.forgeries.campaign import Corpus
@@ -26,8 +29,16 @@ def forgeries(
     tries: Annotated[
         int, typer.Option("--tries", min=0, max=1_000, help="How often each kind is tried; 0 judges true logs only.")
     ] = 4,
+    jobs: Annotated[
+        int, typer.Option("--jobs", min=1, max=1_024, help="How many processes share the work; with --tries 0 only.")
+    ] = 1,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="DIR", help="Write the shares and some missed forgeries there.")
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="DIR",
+            help="Write forgeries.json and forgeries.md there (with --tries 0 true-logs), and what was missed.",
+        ),
     ] = None,
 ) -> int:
     """Forge true logs: every kind of forgery in every dialect, with and without a recomputed chain.
@@ -36,9 +47,13 @@ def forgeries(
     """
     from stepkeep_lab.forgeries.campaign import forge_seeds, judge_seeds
 
-    corpus = forge_seeds(seeds, first=first, tries=tries) if tries else judge_seeds(seeds, first=first)
+    if tries and jobs > 1:
+        raise InvalidInput("--jobs shares the judging of true logs only: give --tries 0, or leave --jobs out.")
+    begun = time.monotonic()
+    corpus = forge_seeds(seeds, first=first, tries=tries) if tries else judge_seeds(seeds, first=first, jobs=jobs)
     if report is not None:
-        _write(corpus, report)
+        command = f"stepkeep lab forgeries --from {first} --seeds {seeds} --tries {tries}"
+        _write(corpus, report, command, time.monotonic() - begun)
     if settings.json:
         answer({"forgeries": corpus.as_json()})
     else:
@@ -51,26 +66,26 @@ def _show(corpus: Corpus) -> None:
         say(f"a true log gives a finding: {said}")
     for kind in corpus.kinds:
         if not kind.ok:
-            say(f"{kind.words:<11} {kind.name:<34} {kind.found}/{kind.tried} found: {kind.what}")
+            told = f"{kind.found}/{kind.tried} found, {kind.hidden} undetectable"
+            say(f"{kind.words:<11} {kind.name:<34} {told}: {kind.what}")
     tried = sum(kind.tried for kind in corpus.kinds)
-    listed = sum(kind.undetectable is not None for kind in corpus.kinds)
+    hidden = sum(kind.hidden for kind in corpus.kinds)
     missed = sum(not kind.ok for kind in corpus.kinds)
     say(
-        f"{corpus.logs:,} true logs, {len(corpus.accused)} with a finding; {len(corpus.kinds)} kinds "
-        f"({listed} undetectable, {missed} missed at least once), {tried:,} forgeries, {corpus.share:.1%} found"
+        f"{corpus.logs:,} true logs of {corpus.runs:,} runs, {len(corpus.accused)} with a finding; "
+        f"{len(corpus.kinds)} kinds ({missed} missed at least once), {tried:,} forgeries, {corpus.share:.1%} found, "
+        f"{hidden:,} undetectable"
     )
 
 
-def _write(corpus: Corpus, folder: str) -> None:
-    import msgspec
+def _write(corpus: Corpus, folder: str, command: str, seconds: float) -> None:
+    from stepkeep_lab.forgeries.report import page
 
-    path = Path(folder)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        content = msgspec.json.format(msgspec.json.encode(corpus.as_json()), indent=2)
-        (path / "forgeries.json").write_bytes(content + b"\n")
-        for kind in corpus.kinds:
-            for place, (_, lines) in enumerate(kind.missed if kind.undetectable is None else ()):
-                (path / f"{kind.words}-{kind.name}-{place}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"--report: {folder} cannot be written: {error.strerror}.") from None
+    version = commit()
+    told = {"commit": version, "command": command, "seconds": round(seconds, 1)}
+    name = "forgeries" if corpus.kinds else "true-logs"
+    write_report(folder, name, told | corpus.as_json(), page(corpus, version, command, seconds))
+    for kind in corpus.kinds:
+        for place, (_, lines) in enumerate(kind.missed):
+            missed = Path(folder) / f"{kind.words}-{kind.name}-{place}.jsonl"
+            missed.write_text("\n".join(lines) + "\n", encoding="utf-8")

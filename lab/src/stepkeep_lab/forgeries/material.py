@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.conformance.encoding import parse
+from stepkeep.dialects import registry
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.transact import Transactor
@@ -40,23 +41,23 @@ class TrueLog(msgspec.Struct, frozen=True, kw_only=True):
         return [parse(line) for line in self.lines]
 
 
-def true_logs(seeds: Iterable[int]) -> Iterator[TrueLog]:
-    """The logs of all runs of these seeds."""
+def true_logs(seeds: Iterable[int], *, in_all_words: bool = False) -> Iterator[TrueLog]:
+    """The logs of all runs of these seeds, in canonical names and in their own dialect's words, or in all words."""
     for seed in seeds:
         found: list[TrueLog] = []
 
         async def export(transactor: Transactor, runs: Sequence[str], seed: int = seed) -> None:
             for run in runs:
-                found.extend([log async for log in _logs(transactor, run, seed)])  # noqa: B023 - it is of this seed
+                found.extend([log async for log in _logs(transactor, run, seed, in_all_words)])  # noqa: B023 - it is of this seed
 
         run_seed(with_changes(draw(seed), ONE_DIALECT), after=export)
         yield from found
 
 
-async def _logs(transactor: Transactor, run: str, seed: int) -> Any:
+async def _logs(transactor: Transactor, run: str, seed: int, in_all_words: bool) -> Any:
     canonical = await _lines(transactor, run, None)
     written_in = json.loads(canonical[0])["metadata"]["written_in"]
-    for words in (CANONICAL, written_in):
+    for words in (CANONICAL, *(registry.names() if in_all_words else [written_in])):
         lines = canonical if words == CANONICAL else await _lines(transactor, run, words)
         yield TrueLog(words=words, run=run, seed=seed, ending=_ending(canonical), lines=tuple(lines))
 

@@ -1,91 +1,287 @@
-"""Forgeries that no reader of a log can detect once the chain is recomputed, with the reason.
+"""The classes of forgeries that no reader of a log can detect once the chain is recomputed, each with its reason.
 
-Some are undetectable for some values only: others of that kind are found. A kept or signed head detects all of them.
-A test compares the reasons with the table in `docs/conformance.md`. `campaign.py` calls it.
+A class covers single changes, not whole kinds: a missed forgery counts as undetectable only if its change is of such a
+class. A kept or signed head detects all of them. A test compares the classes with the table in `docs/conformance.md`.
+`campaign.py` calls it.
 """
 
 from __future__ import annotations
 
-FREE = "no rule decides the value: it comes from outside and is recorded as it came"
-OUTPUT = "the output is not in the log; certify compares the digest with the stored output"
-INPUT = "the input is not in the log; certify compares the digest with the stored input"
-NO_OUTPUT = "a step may succeed without an output; certify compares with what is stored"
-NO_DETAIL = "a cause may come without a detail"
-LEASE = "the worker chooses the lease, and a handler the deadline of its wait; no definition limits them"
-TAIL = "a run that has not ended may be exported at any entry; the log is then a true older one"
-HEAD = "the head of the canonical journal is not in a dialect's log; certify compares both"
-CANONICAL = "several canonical states may show as one state of a dialect"
-NATIVE = "a definition of another format that asks for the same leads to the same run"
-HOPS = "the dialect hides hops, and the log does not tell how many of them an entry has"
-CLAIMS = "the dialect hides claims that were lost or released, so their number and their workers are unknown"
-STOP = "the dialect hides why the run stopped, and a run that was cancelled has no category and another error"
-STEP = "the dialect hides the hop of the step, and another step could have made it"
-WAIT = "the dialect hides the wait and its deadline"
-READY = "a step may be claimed at any time from the moment it is ready"
-SPLIT = "one transaction with two causes and two transactions of the same time lead to the same run"
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-NOTE = "a message that no step consumed changes nothing in the run"
-STORY = "a story that the machine could have lived is a legal story"
+Line = dict[str, Any]
+DIALECTS = frozenset({"ioa", "run", "linear", "action", "workstream"})
+HIDING = frozenset({"ioa", "action"})
+"""Dialects that show neither claims nor releases."""
 
-UNDETECTABLE: dict[str, str] = {
-    "digest_of_another_output": OUTPUT,
-    "digest_of_another_input": INPUT,
-    "step.metadata.digest": OUTPUT,
-    "step.without.digest": NO_OUTPUT,
-    "step.metadata.error": FREE,
-    "run.metadata.error": FREE,
-    "run.metadata.detail": FREE,
-    "step.metadata.detail": FREE,
-    "run.without.detail": NO_DETAIL,
-    "step.without.detail": NO_DETAIL,
-    "run.metadata.actor": FREE,
-    "step.metadata.actor": FREE,
-    "longer_lease": LEASE,
-    "lease_given_up_early": LEASE,
-    "step.metadata.due_at": LEASE,
-    "drop_tail": TAIL,
-    "native_definition": NATIVE,
-    "before_due": READY,
-    "other_category": FREE,
-    "step.metadata.category": FREE,
-    "step.metadata.seq": SPLIT,
-    "run.metadata.seq": SPLIT,
-    "canonical:step.without.seq": SPLIT,
-    "canonical:swap_moves": SPLIT,
-    "canonical:drop_run_line": NOTE,
-    "canonical:step.metadata.cause": SPLIT,
-    **{
-        f"{words}:{kind}": reason
-        for words in ("ioa", "run", "linear", "action", "workstream")
-        for kind, reason in (
-            ("head.metadata.head", HEAD),
-            ("head.metadata.canonical", CANONICAL),
-            ("run.metadata.hop", HOPS),
-            ("step.metadata.hop", HOPS),
-        )
-    },
-    **{
-        f"{words}:{kind}": reason
-        for words in ("ioa", "action")
-        for kind, reason in (
-            ("foreign_fence", CLAIMS),
-            ("step.metadata.fence", CLAIMS),
-            ("other_actor", CLAIMS),
-            ("attempt_off_by_one", CLAIMS),
-            ("shorter_than_it_was", CLAIMS),
-            ("step.metadata.duration_seconds", CLAIMS),
-            ("timeout_before_deadline", WAIT),
-            ("failure_told_as_success", STORY),
-            ("run.without.category", STOP),
-            ("run.without.error", STOP),
-        )
-    },
-    "ioa:run.metadata.of": STEP,
-    "run:run.metadata.of": STEP,
-    "run:timeout_before_deadline": WAIT,
-}
-"""Each kind with the reason, by its name. A name with a colon is about one kind of log: `run:drop_tail`."""
+FAILING = frozenset({"failed", "failed_tolerated", "retry_scheduled", "cancelled"})
+DECIDED = frozenset({"decision", "outcome", "definition", "compensate", "step", "name"})
+"""Parts of a detail that the judge compares with what follows from them."""
 
 
-def reason_for(name: str, words: str) -> str | None:
-    return UNDETECTABLE.get(f"{words}:{name}") or UNDETECTABLE.get(name)
+class Change(NamedTuple):
+    """One line of a true log and what a forgery made of it. `fields` are the fields that differ."""
+
+    before: Line
+    after: Line
+    fields: frozenset[str]
+
+    @property
+    def because(self) -> str:
+        said = self.before["metadata"]
+        return str(said.get("because", self.before["trigger"]))
+
+    def only(self, *names: str) -> bool:
+        return self.fields <= set(names)
+
+    def metadata(self, name: str) -> tuple[Any, Any]:
+        return self.before["metadata"].get(name), self.after["metadata"].get(name)
+
+
+Covers = Callable[[str, Change], bool]
+"""Whether a change in a log of these words is of a class."""
+
+
+class Undetectable(NamedTuple):
+    """A class: its name, what is forged, in which logs, why the log alone cannot show it, and the test for a change.
+
+    Without such a test it names whole kinds, which remove or move lines.
+    """
+
+    name: str
+    what: str
+    words: frozenset[str] | None
+    reason: str
+    covers: Covers | None = None
+    kinds: frozenset[str] = frozenset()
+
+
+# -- tests for one change --------------------------------------------------------------------------------------------
+def _error(words: str, change: Change) -> bool:
+    before, after = change.metadata("error")
+    return change.only("metadata.error") and bool(before) and bool(after) and change.because != "lease_lost"
+
+
+def _actor(words: str, change: Change) -> bool:
+    event = change.before["metadata"].get("event")
+    return change.only("metadata.actor", "metadata.worker") and (event != "step_reported" or words in HIDING)
+
+
+def _detail(words: str, change: Change) -> bool:
+    before, after = change.metadata("detail")
+    if not change.only("metadata.detail") or not isinstance(before, dict):
+        return False
+    after = after if isinstance(after, dict) else {}
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    return not changed & DECIDED or change.before["metadata"].get("event") == "run_created"
+
+
+def _category(words: str, change: Change) -> bool:
+    before, after = change.metadata("category")
+    return change.only("metadata.category", "severity") and bool(before and after) and change.because in FAILING
+
+
+def _output(words: str, change: Change) -> bool:
+    return change.only("metadata.digest") and change.because not in ("gate_opened", "held")
+
+
+def _lease(words: str, change: Change) -> bool:
+    return change.only("metadata.due_at") and change.because in ("claimed", "completed", "waited")
+
+
+def _head(words: str, change: Change) -> bool:
+    return change.only("metadata.head")
+
+
+def _canonical(words: str, change: Change) -> bool:
+    ended = {"succeeded", "failed", "cancelled", "rolled_back"}
+    return change.only("metadata.canonical") and not ended & set(change.metadata("canonical"))
+
+
+def _hop(words: str, change: Change) -> bool:
+    return change.only("metadata.hop")
+
+
+def _claims(words: str, change: Change) -> bool:
+    counted = ("metadata.fence", "metadata.attempt", "metadata.retry_count", "metadata.duration_seconds")
+    return change.only(*counted)
+
+
+def _stop(words: str, change: Change) -> bool:
+    return change.only("metadata.category", "metadata.error") and "step" not in change.before["metadata"]
+
+
+def _step(words: str, change: Change) -> bool:
+    return change.only("metadata.of") and "step" not in change.before["metadata"]
+
+
+def _split(words: str, change: Change) -> bool:
+    return change.only("metadata.seq", "metadata.cause")
+
+
+NO_CHAIN_OF_OWN = "a dialect's log does not hold the canonical journal; certify compares both"
+CLASSES: tuple[Undetectable, ...] = (
+    Undetectable(
+        "error",
+        "another text of an error",
+        None,
+        "only the handler knows its words; a run's end must repeat them",
+        _error,
+    ),
+    Undetectable(
+        "category",
+        "another category of a failed attempt",
+        None,
+        "only the handler knows it; retries and the end must fit it",
+        _category,
+    ),
+    Undetectable(
+        "actor",
+        "another actor of a cause that no worker reports",
+        None,
+        "only the outside world knows who asked; a report must name the worker of its claim",
+        _actor,
+    ),
+    Undetectable(
+        "detail",
+        "another comment, reason or wish of a handler",
+        None,
+        "it comes from outside and is recorded as it came; what follows from it is checked",
+        _detail,
+    ),
+    Undetectable(
+        "output",
+        "another digest of an output, or none",
+        None,
+        "the output is not in the log; certify compares it",
+        _output,
+    ),
+    Undetectable(
+        "lease",
+        "another lease, or deadline of a handler's wait",
+        None,
+        "the worker chooses the lease, and the handler the deadline; no definition limits them",
+        _lease,
+    ),
+    Undetectable("head", "another journal head on the closing line", DIALECTS, NO_CHAIN_OF_OWN, _head),
+    Undetectable(
+        "canonical",
+        "another canonical state of an unfinished run",
+        DIALECTS,
+        "several canonical states show as one state of a dialect",
+        _canonical,
+    ),
+    Undetectable(
+        "hop",
+        "another `hop`",
+        DIALECTS,
+        "the dialect hides hops, and the log does not tell how many an entry has",
+        _hop,
+    ),
+    Undetectable(
+        "claims",
+        "another fence, attempt or duration",
+        HIDING,
+        "the dialect hides claims that were lost or released, so their number is unknown",
+        _claims,
+    ),
+    Undetectable(
+        "stop",
+        "no category or error at the end of a run",
+        HIDING,
+        "the dialect hides why the run stopped, and a run that was cancelled has no category",
+        _stop,
+    ),
+    Undetectable(
+        "step",
+        "another step that the run's line names",
+        frozenset({"ioa", "run"}),
+        "the dialect hides the hop of the step, and another step could have made it",
+        _step,
+    ),
+    Undetectable(
+        "split",
+        "an entry split in two, or two causes exchanged",
+        None,
+        "one transaction with two causes and two transactions of the same time lead to the same run",
+        _split,
+        frozenset({"swap_moves", "step.without.seq", "run.without.seq"}),
+    ),
+    Undetectable(
+        "tail",
+        "everything after an entry cut off",
+        None,
+        "a run that goes on may be exported at any entry; this is its true older log",
+        kinds=frozenset({"drop_tail"}),
+    ),
+    Undetectable(
+        "format",
+        "the definition said to be of another format",
+        None,
+        "a definition of another format that asks for the same leads to the same run",
+        kinds=frozenset({"native_definition"}),
+    ),
+    Undetectable(
+        "ready",
+        "an earlier claim",
+        None,
+        "a step may be claimed at any time from the moment it is ready",
+        kinds=frozenset({"before_due"}),
+    ),
+    Undetectable(
+        "wait",
+        "an early timeout of a handler's wait",
+        DIALECTS,
+        "the dialect hides the wait and its deadline",
+        kinds=frozenset({"timeout_before_deadline"}),
+    ),
+    Undetectable(
+        "note",
+        "a removed note",
+        frozenset({"canonical"}),
+        "a message that no step consumed changes nothing in the run",
+        kinds=frozenset({"drop_run_line", "drop_move"}),
+    ),
+    Undetectable(
+        "input",
+        "another digest of the input",
+        None,
+        "the input is not in the log; certify compares the digest with it",
+        kinds=frozenset({"digest_of_another_input"}),
+    ),
+    Undetectable(
+        "story",
+        "a tolerated failure told as success, all of it",
+        HIDING,
+        "a story that the machine could have lived is a legal story",
+        kinds=frozenset({"failure_told_as_success"}),
+    ),
+)
+
+
+def class_of(name: str, words: str, true: list[Line], forged: list[Line]) -> str | None:
+    """The class of a forgery that was not found; None if it could have been found."""
+    changes = list(_changes(true, forged)) if len(true) == len(forged) else []
+    for one in CLASSES:
+        if one.words is not None and words not in one.words:
+            continue
+        if name in one.kinds and (one.name != "note" or _drops_a_note(true, forged)):
+            return one.name
+        if one.covers is not None and changes and all(one.covers(words, change) for change in changes):
+            return one.name
+    return None
+
+
+def _drops_a_note(true: list[Line], forged: list[Line]) -> bool:
+    before, after = ([line for line in lines if line["event_type"] == "run_note"] for lines in (true, forged))
+    return len(before) > len(after)
+
+
+def _changes(true: list[Line], forged: list[Line]) -> Iterator[Change]:
+    for before, after in zip(true, forged, strict=True):
+        fields = {name for name in before if name != "metadata" and before[name] != after.get(name)}
+        said, told = before["metadata"], after["metadata"]
+        fields |= {f"metadata.{name}" for name in {*said, *told} if said.get(name) != told.get(name)}
+        if fields:
+            yield Change(before, after, frozenset(fields))
