@@ -6,6 +6,8 @@ lines of one entry and the creation, and must not follow steps. `retell.py` call
 
 from __future__ import annotations
 
+import json
+
 from stepkeep.conformance.arrows import RUN, STEP
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import EVENTS, wrong_field
@@ -36,8 +38,16 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Triggers of the run that follow from the hop of a step in the same entry, and have its cause."""
 
-DETAILED = frozenset({"cancel_requested", "gate_decided", "completion_signalled", "message_arrived"})
-"""Events that always come with a detail, on the first line that shows a hop of their cause."""
+DETAILED = {
+    "cancel_requested": {"compensate"},
+    "gate_decided": {"decision", "step"},
+    "completion_signalled": {"outcome", "step"},
+    "message_arrived": {"id", "name"},
+}
+"""What an event always brings in its detail, on the first line that shows a hop of its cause."""
+
+ENDS = frozenset({"rules_passed", "stopped_failed", "stopped_cancelled", "undone", "undo_failed", "cancelled"})
+"""Triggers that end a run, where no step is their reason."""
 
 STOPPING = frozenset(
     {"cancelled", "failed", "rules_failed", "deadline_passed", "rejected", "completion_failed", "condition_broken"}
@@ -64,8 +74,8 @@ class Causes:
     def check(self, told: DialectLine, line: Line, hop: int, say: Say) -> None:
         before, self._before = self._before, (told.kind, line, hop)
         self._check_origin(line, say)
-        if line.detail is None and line.event in DETAILED and not _is_continued(before, line):
-            say(Code.CAUSE, wrong_field("detail", None, "an object", f"{quoted(line.event)} comes with one"))
+        if line.event in DETAILED and (line.detail is not None or not _is_continued(before, line)):
+            self._check_detail(line, say)
         if told.kind == "run":
             self._check_run(told, line, say)
             if before is not None and before[1].seq == line.seq and self._follows(before[1], line):
@@ -87,6 +97,12 @@ class Causes:
         if self._origin not in (None, origin):
             say(Code.CAUSE, f"the run was created in entry {line.seq} by {quoted(line.actor)}, and before that already")
         self._origin = self._origin or origin
+
+    def _check_detail(self, line: Line, say: Say) -> None:
+        missing = sorted(DETAILED[line.event] - set(json.loads(line.detail or "{}")))
+        if missing:
+            said = wrong_field(f"detail.{missing[0]}", None, "a value", f"{quoted(line.event)} comes with one")
+            say(Code.CAUSE, said)
 
     def _check_event(self, line: Line, allowed: tuple[str, ...], say: Say) -> None:
         if line.event not in allowed:
@@ -114,6 +130,9 @@ class Causes:
         begins = told.source == self._run.shows.get("queued") and told.target == self._run.shows.get("running")
         if line.trigger == "waiting" and begins:
             say(Code.ILLEGAL, wrong_field("because", line.trigger, "progressed", "a run waits after it has begun"))
+        if line.trigger in ENDS and line.of is None and told.target not in self._run.terminal:
+            said = f"the run is shown as {quoted(told.target)}, where {quoted(line.trigger)} ends it"
+            say(Code.ILLEGAL, said)
         of_step = line.of is not None and line.trigger in EVENTS
         self._check_event(line, EVENTS[line.trigger] if of_step else RUN_CAUSES.get(line.trigger, SETTLING), say)
 

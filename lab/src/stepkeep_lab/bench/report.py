@@ -106,6 +106,7 @@ def page(campaign: Campaign) -> str:
     """The report in Markdown."""
     said = ", ".join(f"{name} {value}" for name, value in campaign.versions.items())
     on = ", ".join(campaign.machine.values())
+    verdicts = [each for each in judge(campaign.measurements) if each.met is not None or not campaign.ask.only]
     parts = [
         "# Benchmark report",
         f"On {on}. With {said}. It took {campaign.took:,.0f} s.",
@@ -113,14 +114,12 @@ def page(campaign: Campaign) -> str:
         "## Targets",
         _table(
             ("target", "asked", "found", "verdict"),
-            [(each.what, each.asked, _found(each), each.word) for each in judge(campaign.measurements)],
+            [(each.what, each.asked, _found(each), each.word) for each in verdicts],
         ),
-        "![Runs by the second](bench.svg)",
-        "## Side by side",
-        _side_by_side(campaign.measurements),
-        "## All medians",
-        _all_medians(campaign.measurements),
     ]
+    if any(panel.bars for panel in panels(campaign.measurements)):
+        parts += ["![Runs by the second](bench.svg)", "## Side by side", _side_by_side(campaign.measurements)]
+    parts += ["## All medians", _all_medians(campaign.measurements)]
     if missing := [each for each in campaign.measurements if each.why]:
         rows = sorted({(each.subject, DATABASES[each.store], each.work, each.why) for each in missing})
         parts += ["## Not measured", _table(("subject", "database", "work", "why"), rows)]
