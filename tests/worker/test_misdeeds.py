@@ -267,7 +267,7 @@ async def exit_in_a_task() -> None:
 
 async def exit_in_a_callback() -> str:
     asyncio.get_running_loop().call_soon(sys.exit, 5)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0)
     return "went on"
 
 

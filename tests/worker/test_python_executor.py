@@ -229,18 +229,22 @@ def test_a_stopped_coroutine_is_cancelled() -> None:
 
 
 def test_a_handler_may_wait_for_its_cancellation_on_either_side() -> None:
+    began = threading.Barrier(3)
+
     async def on_loop(ctx) -> None:
+        await asyncio.to_thread(began.wait, 20)
         await ctx.cancelled
         ctx.check_cancelled()
 
     def in_thread(ctx) -> None:
+        began.wait(20)
         assert ctx.cancelled.wait(20)
         ctx.check_cancelled()
 
     jobs = [handler_job(on_loop), handler_job(in_thread)]
 
     async def cancel(runner: object) -> None:
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(began.wait, 20)
         for job in jobs:
             job.cancelled.set(Why.RUN_STOPPING)
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from msgspec.structs import replace
 from tests.store.conftest import opened
-from tests.store.postgres.conftest import session
+from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.values import key, load, moved, new_run, save, want
 
 from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
@@ -96,7 +96,8 @@ async def test_a_cancelled_change_lets_its_locks_go(store: Store, url: str) -> N
         async with rival.transaction():
             await rival.execute("select from runs for update")
             task = asyncio.create_task(load(store, want(1)))
-            await asyncio.sleep(0.05)
+            async with session(url) as onlooker:
+                await until_somebody_waits(onlooker)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
