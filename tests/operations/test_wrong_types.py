@@ -161,6 +161,8 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "prune": {"archive": None, "keep": 1_000_000, "dry_run": True},
         "send": {"run_id": run, "name": "paid"},
         "complete": {"run_id": run, "step": "only", "token": "t"},
+        "decide": {"run_id": run, "step": "only", "choice": "retry"},
+        "reissue_token": {"run_id": run, "step": "only", "reason": "lost"},
         "quarantine": {"run_id": run, "reason": "why"},
         "quarantined": {},
         "explain": {"what": run},

@@ -13,7 +13,7 @@ import msgspec
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step, is_exhausted
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, RunState, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
@@ -126,11 +126,7 @@ def _chain(scene: Scene, rows: Mapping[int, Step], no: int) -> Iterable[Cause]:
         if cause is not None:
             ends.append(cause)
             continue
-        open_before = [
-            number
-            for edge in planned.definition.depends_on
-            if (number := scene.plan.numbers[edge.step]) in rows and rows[number].state not in STEP_TERMINAL
-        ]
+        open_before = [number for number in _before(scene, rows, planned) if rows[number].state not in STEP_TERMINAL]
         if open_before:
             names = listed([scene.plan.at(number).name for number in open_before])
             links.append(
@@ -139,6 +135,14 @@ def _chain(scene: Scene, rows: Mapping[int, Step], no: int) -> Iterable[Cause]:
         todo += [number for number in open_before if number not in seen]
         seen.update(open_before)
     return [*links, *sorted(ends, key=lambda cause: ATTENTION[cause.code])]
+
+
+def _before(scene: Scene, rows: Mapping[int, Step], planned: PlannedStep) -> list[int]:
+    """The steps that this one comes after: its dependencies, or the hook before it in a rollback."""
+    if planned.phase is Phase.UNDO:
+        return [no for no, row in rows.items() if row.note is not None and row.note.next == planned.no]
+    numbers = [scene.plan.numbers[edge.step] for edge in planned.definition.depends_on]
+    return [no for no in numbers if no in rows]
 
 
 def _of_step(scene: Scene, step: Step) -> Cause | None:
