@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 import msgspec
 
 from stepkeep.definition import arguments
+from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Registry, default_registry
+from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
 from stepkeep.errors import (
@@ -150,6 +152,7 @@ def _wait_text(wait: dict[str, Any]) -> str:
         "event": f"the message {wait.get('event')}",
         "completion": "completion by hand",
         "decision": "a decision: retry, skip or fail",
+        "sleep": "a moment",
     }.get(wait["for"], wait["for"])
     return f"{wait['step']} waits for {what}{until}"
 
@@ -321,8 +324,10 @@ class AsyncEngine:
         labels: dict[str, str] | None = None,
         by: str | None = None,
         connection: Any = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
     ) -> Started:
-        """Create a run and, unless `start_now` is False, start it. Workers do the rest."""
+        """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
         request = StartRequest(
             plan=await (self.publish(workflow) if connection is None else self._published(workflow)),
             tenant=self.tenant,
@@ -334,6 +339,8 @@ class AsyncEngine:
             priority=priority,
             start_now=arguments.flag("start: start_now", start_now),
             labels=None if labels is None else _encode_labels(labels),
+            start_at=_moment("start: at", at),
+            start_delay=None if delay is None else microseconds(delay, what="start: delay", bounds=START_DELAY),
         )
         if connection is None:
             return await self._starter.start(request)
@@ -405,7 +412,7 @@ class AsyncEngine:
             found = await self.store.read_run(self.tenant, validate.run_id(run_id))
             if found is None:
                 raise NotFound(f"there is no run {run_id}")
-            return found.run.state in settled
+            return found.run.state in settled and not await views.is_asleep(self.transactor, found.run)
 
         await self.worker(concurrency=concurrency, only_run=only).run_until(reached)
         return await self.result(run_id)

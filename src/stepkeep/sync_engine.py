@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from stepkeep.definition.retry import Duration
 from stepkeep.engine import AsyncEngine, Result, Runnable
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.hosted import HostedWorker, WorkerOptions
@@ -186,8 +187,13 @@ class Engine:
         labels: dict[str, str] | None = None,
         by: str | None = None,
         connection: Any = None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
     ) -> Started:
-        """Create a run and, unless `start_now` is False, start it. Workers do the rest.
+        """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`.
+
+        Workers do the rest. A run that starts later is idle until then; it can be cancelled, and `start_idle` starts it
+        at once. Its timeout counts from its start.
 
         The same `idempotency_key` again returns the same run. At most one live run has a `business_key`. `by` names
         the person in whose name the program starts it; the engine's `actor` is on record without it.
@@ -200,6 +206,9 @@ class Engine:
         >>> again = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1")
         >>> (first.created, again.created, first.run_id == again.run_id)
         (True, False, True)
+        >>> later = engine.start(hello, {"name": "Ada"}, delay="2h")
+        >>> print(engine.show(later.run_id)["run"]["state"])
+        idle
         """
         options: dict[str, Any] = {
             "idempotency_key": idempotency_key,
@@ -209,6 +218,8 @@ class Engine:
             "start_now": start_now,
             "labels": labels,
             "by": by,
+            "at": at,
+            "delay": delay,
         }
         if connection is None:
             return self._call(self._core.start(workflow, input, **options))

@@ -167,7 +167,14 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             ["gate.json", "--as", HOSTILE],
         ],
         ("simulate",): [["gate.json"], ["bad.json"], [FILE, "--tree"], ["gate.json", "--allow", HOSTILE]],
-        ("start",): [["bad.json"], [HOSTILE], ["wait.json", "--business-key", HOSTILE], ["--run", HOSTILE]],
+        ("start",): [
+            ["bad.json"],
+            [HOSTILE],
+            ["wait.json", "--business-key", HOSTILE],
+            ["--run", HOSTILE],
+            ["wait.json", "--at", HOSTILE],
+            ["wait.json", "--in", HOSTILE],
+        ],
         ("rerun",): [[runs["fail"], *code], [HOSTILE], [runs["fail"], "--input", HOSTILE]],
         ("demo",): [["--directory", f"{FILE}/below"]],
         ("runs",): [

@@ -115,6 +115,8 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
         return StepDefinition(approval=approval, **settings)
     if kind < 0.3:
         wait = Wait(event=random.choice(EVENTS), deadline=random.choice((None, 10 * SECOND)))
+        if maybe(random, 0.2):
+            wait = Wait(event="sleep", deadline=3 * SECOND, sleeps=True)
         return StepDefinition(wait=wait, **settings)
     hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
     return StepDefinition(
@@ -354,6 +356,9 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
     if row.state is S.AWAITING_COMPLETION:
         assert row.note is not None
         return CompletionSignalled(no=row.no, token=row.note.token or "", outcome=ManualOutcome.SUCCEEDED, **who)
+    if row.state is S.AWAITING_EVENT and world.plan.at(row.no).sleeps:
+        world.now = max(world.now, row.due_at or 0)
+        return TimeCame(no=row.no, **who)
     if row.state is S.AWAITING_EVENT:
         assert row.note is not None
         assert row.note.event is not None

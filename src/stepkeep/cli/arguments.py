@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -61,3 +63,18 @@ def label_of(text: str) -> tuple[str, str]:
     if not equals:
         raise InvalidInput(f"--label takes NAME=TEXT, not {text!r}.")
     return name, value
+
+
+def moment_of(text: str, option: str, *, is_ago: bool = True) -> datetime:
+    """A time: ISO 8601 with a zone (UTC where it has none), or with `is_ago` a duration ago."""
+    from stepkeep.definition.durations import InvalidDuration, parse_duration
+
+    if is_ago:
+        with suppress(InvalidDuration):
+            return datetime.now(UTC) - timedelta(microseconds=parse_duration(text.removesuffix(" ago")))
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        ago = ", or a duration ago such as 2h" if is_ago else ""
+        raise InvalidInput(f"{option} takes a time such as 2026-11-03T10:15Z{ago}.") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

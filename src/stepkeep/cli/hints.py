@@ -17,7 +17,10 @@ def hints(view: Mapping[str, Any], settings: Settings, tokens: Mapping[str, str]
     lines: list[str] = []
     for wait in run["waiting_for"]:
         lines += _wait(run["id"], wait, settings, (tokens or {}).get(wait["step"]))
-    if run["state"] == "idle":
+    if run["state"] == "idle" and run.get("starts_at"):
+        lines += [f"The run starts at {run['starts_at']}; to start it now:"]
+        lines += [f"  {settings.command('start', '--run', run['id'])}"]
+    elif run["state"] == "idle":
         lines += ["The run has not been started:", f"  {settings.command('start', '--run', run['id'])}"]
     return lines
 
@@ -30,6 +33,8 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
         whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
         asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
         return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
+    if wait["for"] == "sleep":
+        return [f"{step} sleeps until {wait['until']}."]
     if wait["for"] == "decision":
         choices = [f"  {settings.command('decide', run, step, choice)}" for choice in ("retry", "skip", "fail")]
         return [f"{step} holds after {wait['attempts']} attempts ({wait['error']}){until}:", *choices]

@@ -48,6 +48,7 @@ async def work_on(
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
     from stepkeep.kernel.states import RUN_TERMINAL, RunState
     from stepkeep.operations.decisions import plan_of
+    from stepkeep.operations.views import is_asleep
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     await require_handlers(engine, run_id, plan)
@@ -65,7 +66,7 @@ async def work_on(
         found = await engine.store.read_run(engine.tenant, run_id)
         if found is None:
             raise NotFound(f"there is no run {run_id}")
-        return found.run.state in over
+        return found.run.state in over and not await is_asleep(engine.transactor, found.run)
 
     interrupted = asyncio.Event()
     with screen, _stopped_by_signals(worker, interrupted, screen):

@@ -79,6 +79,7 @@ STEP: Mapping[tuple[str, str], str] = {
     ("rules_failed_tolerated", "skipped"): "validating",
     ("rules_passed", "succeeded"): "validating",
     ("token_reissued", "awaiting_completion"): "awaiting_completion",
+    ("slept", "succeeded"): "awaiting_event",
     ("wait_opened", "awaiting_event"): "pending",
     ("wait_satisfied", "succeeded"): "awaiting_event",
     ("waited", "awaiting_event"): "running",

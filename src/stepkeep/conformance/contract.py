@@ -90,6 +90,8 @@ class Deadline(msgspec.Struct, frozen=True):
     deadline: int | None = None
     on_deadline: str = "reject"
     event: str = ""
+    sleeps: bool = False
+    until: int | None = None
 
 
 class Executor(msgspec.Struct, frozen=True):
@@ -154,6 +156,8 @@ class Place(msgspec.Struct, frozen=True):
     is_checked: bool = False
     is_manual: bool = False
     is_held: bool = False
+    is_asleep: bool = False
+    wakes_at: int | None = None
     never: frozenset[str] = frozenset()
     """Triggers that the definition rules out for this step."""
 
@@ -198,7 +202,10 @@ HOLDS = frozenset(
 )
 """How a step holds when no attempt is left, and how a person ends that."""
 
-HOOKS_NEVER = HOLDS | {"gate_opened", "held", "wait_opened", "waited", "completion_requested"}
+ENDS_OF_WAITS = frozenset({"wait_satisfied", "deadline_passed", "deadline_tolerated"})
+"""How a wait for a message ends, and no sleep does."""
+
+HOOKS_NEVER = HOLDS | {"slept", "gate_opened", "held", "wait_opened", "waited", "completion_requested"}
 
 
 def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]) -> dict[int, Place]:
@@ -222,6 +229,7 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         if found is not None:
             opening, waits = word, found.deadline
     is_held = step.on_exhausted == "hold"
+    sleep = step.wait if step.wait is not None and step.wait.sleeps else None
     return Place(
         no,
         step.name,
@@ -236,7 +244,10 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         is_checked=bool(step.rules),
         is_manual=step.completion == "manual",
         is_held=is_held,
+        is_asleep=sleep is not None,
+        wakes_at=None if sleep is None else sleep.until,
         never=(OPENINGS - {opening})
         | {"completed" if step.completion == "manual" else "completion_requested"}
-        | (frozenset() if is_held else HOLDS),
+        | (frozenset() if is_held else HOLDS)
+        | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
     )

@@ -225,6 +225,18 @@ def _failed(hop: Hop) -> Iterator[Problem]:
         yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
 
 
+def _slept(hop: Hop) -> Iterator[Problem]:
+    if not hop.place.is_asleep:
+        yield Code.POLICY, "it wakes up, but the definition does not let it sleep"
+    if hop.line.event != "time_came" and hop.step.moved_in not in (None, hop.line.seq):
+        yield Code.CAUSE, wrong_field("event", hop.line.event, "time_came", "its sleep began in an earlier entry")
+
+
+def _not_asleep(hop: Hop) -> Iterator[Problem]:
+    if hop.place.is_asleep:
+        yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it sleeps: only its time ends that"
+
+
 def _held(hop: Hop) -> Iterator[Problem]:
     if not hop.place.is_held:
         yield Code.POLICY, "it holds when no attempt is left, but the definition does not say so"
@@ -255,6 +267,7 @@ def _handed_over(hop: Hop) -> Iterator[Problem]:
 
 
 def _deadline(hop: Hop) -> Iterator[Problem]:
+    yield from _not_asleep(hop)
     if hop.line.source == "awaiting_event" and hop.step.fence and hop.step.takes_timeouts:
         yield Code.POLICY, "its deadline fails it, but its handler takes timeouts"
 
@@ -299,6 +312,8 @@ def _due_at(hop: Hop) -> object:
     line = hop.line
     if line.trigger in OPEN_DUE:
         return FREE
+    if line.trigger == hop.place.opens_by and hop.place.wakes_at is not None:
+        return max(hop.place.wakes_at, line.at)
     if line.trigger == hop.place.opens_by:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
@@ -440,6 +455,8 @@ GUARDS: Mapping[str, Guard] = {
     "lease_lost": _lost,
     "failed": _failed,
     "failed_tolerated": _failed,
+    "slept": _slept,
+    "wait_satisfied": _not_asleep,
     "held_exhausted": _held,
     "operator_retried": _operator("retried"),
     "operator_skipped": _operator("skipped"),

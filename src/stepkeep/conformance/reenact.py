@@ -80,6 +80,7 @@ class Reenactment:
         self.planned = 0
         self.tolerated_failures = 0
         self.started_at: int | None = None
+        self.start_at: object = None
         self.stopped_at: int | None = None
         self.stopped_in = 0
         self.blamed: int | None = None
@@ -325,7 +326,10 @@ class Reenactment:
             self.must_stir = ""
         if line.trigger in STIRRED:
             self.must_stir = line.trigger
+        elif line.trigger == "created":
+            self.start_at = self.asked.get("start_at")
         elif line.trigger == "started":
+            self._check_start(line, say)
             self.begin(line.at)
         elif line.trigger in STOPS:
             self._stop(line, say)
@@ -351,6 +355,17 @@ class Reenactment:
                 say(Code.ENDING, f"the run passes its rules, but its check is {quoted(check)}")
         if line.target in RUN_ENDED:
             self._check_blame(line, say)
+
+    def _check_start(self, line: Line, say: Say) -> None:
+        """A run that its timer starts was created with that moment, and does not start before it."""
+        due = self.asked.get("start_at")
+        if due is None:
+            return
+        if due != self.start_at:
+            said = wrong_field("detail.start_at", due, self.start_at, "that is the moment its creation names")
+            say(Code.CAUSE, f"the run: {said}")
+        if type(due) is int and line.at < due:
+            say(Code.TIMER, f"the run starts at {line.at}, before its moment {due}")
 
     def begin(self, at: int | None) -> None:
         """The run starts: its first steps open. The time is unknown where a dialect hides the start."""

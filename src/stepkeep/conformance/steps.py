@@ -20,7 +20,7 @@ UNDER_LEASE = frozenset(
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
 
-TIMED = frozenset({"retry_due", "lease_lost", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
+TIMED = frozenset({"retry_due", "lease_lost", "slept", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
 """Triggers that only a timer causes."""
 
 

@@ -22,6 +22,7 @@ from stepkeep.definition.written import (
     DependencyBlock,
     RetryBlock,
     RuleBlock,
+    SleepBlock,
     StepBlock,
     UndoBlock,
     WaitBlock,
@@ -102,7 +103,7 @@ def _step(
         order=place if step.order is None else step.order,
         executor=_executor(step),
         approval=_approval(step.approval),
-        wait=_wait(step.wait),
+        wait=_wait(step.wait) if step.sleep is None else _sleep(step.sleep),
         inputs=_inputs(step, WHOLE_INPUT),
         depends_on=after,
         condition=step.if_,
@@ -246,6 +247,11 @@ def _approval(block: ApprovalBlock | None) -> kernel.Approval | None:
 
 def _wait(block: WaitBlock | None) -> kernel.Wait | None:
     return None if block is None else kernel.Wait(event=block.event, deadline=block.deadline)
+
+
+def _sleep(block: SleepBlock) -> kernel.Wait:
+    until = msgspec.UNSET if block.until is None else block.until
+    return kernel.Wait(event="sleep", deadline=block.for_, sleeps=True, until=until)
 
 
 def _rules(blocks: Sequence[RuleBlock]) -> tuple[kernel.Rule, ...]:

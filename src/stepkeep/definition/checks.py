@@ -17,7 +17,7 @@ from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
 
 _WORK = ("uses", "command", "http", "agent")
-_KINDS = (*_WORK, "approval", "wait")
+_KINDS = (*_WORK, "approval", "wait", "sleep")
 
 # Keys that only apply to a step with a handler.
 _FOR_WORK = {
@@ -58,6 +58,7 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
     yield from _schemas(step, path)
     yield from _plain(_unevaluated(step), path)
     yield from _event_name(step, path)
+    yield from _one_moment(step, path)
 
 
 def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
@@ -151,7 +152,7 @@ def _http(http: HttpBlock, path: Path) -> Iterator[Finding]:
 
 def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
     for key, hint in _FOR_WORK.items():
-        if kind in {"approval", "wait"} and key in written:
+        if kind in {"approval", "wait", "sleep"} and key in written:
             yield Finding((*path, key), f"`{key}` means nothing for `{kind}`.", hint, key=True)
     if kind in {"command", "http", "agent"} and "transactional" in written:
         said = f"`transactional` is for Python handlers (`uses`), not for `{kind}`."
@@ -168,6 +169,12 @@ def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
         yield ("action",), step.action
     yield ("queue",), step.queue
     yield from ((("capabilities", n), word) for n, word in enumerate(step.capabilities))
+
+
+def _one_moment(step: StepBlock, path: Path) -> Iterator[Finding]:
+    if step.sleep is not None and (step.sleep.for_ is None) == (step.sleep.until is None):
+        said = "A `sleep` has either `for`, a duration, or `until`, a moment."
+        yield Finding((*path, "sleep"), said, "Write `sleep: 2h`, or `sleep: {until: 2026-11-03T10:15Z}`.", key=True)
 
 
 def _event_name(step: StepBlock, path: Path) -> Iterator[Finding]:

@@ -72,7 +72,8 @@ def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
     """Guideline 1, for waits on people and messages."""
     for number, step in enumerate(definition.steps):
         for key, waiting in (("approval", step.approval), ("wait", step.wait)):
-            if waiting is not None and waiting.deadline is None:
+            is_asleep = step.wait is not None and step.wait.sleeps is True
+            if waiting is not None and waiting.deadline is None and not is_asleep:
                 said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."
                 yield Finding(_at(number, key), said, "Add one, for example `deadline: 24h`.", key=True)
         if step.completion == "manual" and step.completion_deadline is None:

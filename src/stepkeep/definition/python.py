@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path as FilePath
 from types import ModuleType
 from typing import Any, Literal, TypedDict, Unpack
@@ -253,6 +253,25 @@ class Workflow:
         """Wait for a message of this name."""
         block = {"event": event, **({} if deadline is None else {"deadline": deadline})}
         return self._add(name, {"wait": block}, options)
+
+    def sleep(
+        self,
+        name: str,
+        duration: Duration | None = None,
+        /,
+        *,
+        until: datetime | str | None = None,
+        **options: Unpack[StepOptions],
+    ) -> StepRef:
+        """Let time pass, for a duration or until a moment. No worker is taken, and restarts do not matter.
+
+        >>> flow = Workflow("reminder")
+        >>> pause = flow.sleep("two-days", "2d")
+        """
+        block: dict[str, Any] = {} if duration is None else {"for": duration}
+        if until is not None:
+            block["until"] = until.isoformat() if isinstance(until, datetime) else until
+        return self._add(name, {"sleep": block}, options)
 
     def definition(self) -> Definition:
         """The canonical definition, or DefinitionError with every problem and the line of its call."""

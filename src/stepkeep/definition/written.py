@@ -7,6 +7,7 @@ text}`) are expanded here. The published JSON Schema is generated from these mod
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -67,6 +68,20 @@ def _as_share(value: Any) -> Any:
 
 _jitter = BeforeValidator(_as_share, json_schema_input_type=float | Literal["none"])
 """A share of the delay, or `none`."""
+
+
+def _as_moment(value: Any) -> int:
+    """A moment as microseconds since 1970."""
+    try:
+        found = datetime.fromisoformat(_filled(value)) if isinstance(value, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise PydanticCustomError("moment", "must be a time with a zone, such as 2026-11-03T10:15Z")
+    return round(found.timestamp() * bounds.SECOND)
+
+
+_moment = BeforeValidator(_as_moment, json_schema_input_type=Annotated[str, Field(examples=["2026-11-03T10:15Z"])])
 
 
 def _short(key: str, shape: Any) -> BeforeValidator:
@@ -154,6 +169,13 @@ class WaitBlock(Block):
     deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
 
 
+class SleepBlock(Block):
+    """A step that lets time pass: for a duration, or until a moment with a zone (ISO 8601)."""
+
+    for_: Annotated[int | None, _within(bounds.DEADLINE)] = Field(default=None, alias="for")
+    until: Annotated[int | None, _moment] = None
+
+
 class DependencyBlock(Block):
     """A step to wait for, and which endings besides success let this one go on."""
 
@@ -219,6 +241,7 @@ class StepBlock(Block):
     action: Action = None
     approval: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
     wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
+    sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
     with_: Any = Field(default=None, alias="with")
     input_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None
     output_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None

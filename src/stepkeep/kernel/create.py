@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepkeep.kernel.decide import begin
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.progress import begin
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.tables import RunTrigger
@@ -34,8 +34,12 @@ def create_run(
     actor: str,
     now: int,
     start: bool,
+    start_at: int | None = None,
 ) -> Decision:
-    """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry."""
+    """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
+
+    With `start_at`, a later moment, the run stays idle until its timer starts it.
+    """
     blank = Run(
         tenant=tenant,
         id=run_id,
@@ -47,7 +51,8 @@ def create_run(
     nothing_yet: dict[int, bytes | None] = dict.fromkeys(range(plan.size))
     snapshot = Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), outputs=nothing_yet, input=given)
     draft = Draft(snapshot, now)
-    draft.caused_by("run_created", actor, origin_of(plan, given))
+    is_later = start_at is not None and start_at > now
+    draft.caused_by("run_created", actor, origin_of(plan, given) | ({"start_at": start_at} if is_later else {}))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:
         draft.add(
@@ -60,7 +65,9 @@ def create_run(
                 unmet=planned.unmet,
             )
         )
-    if start:
+    if is_later:
+        draft.due_at = start_at
+    elif start:
         draft.caused_by("run_started", actor)
         begin(draft)
         roll_up(draft)

@@ -28,7 +28,7 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.people import complete_by_hand, decide_gate, decide_hold, reissue_token
-from stepkeep.kernel.progress import open_step, satisfy_wait, settle, wake
+from stepkeep.kernel.progress import begin, satisfy_wait, settle, wake
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message
 from stepkeep.kernel.states import (
@@ -116,18 +116,6 @@ def start(draft: Draft, event: RunStarted) -> Reply:
     return Accepted({"state": draft.state})
 
 
-def begin(draft: Draft) -> None:
-    """Start the run: its timeout begins, and its roots open."""
-    timeout = draft.plan.definition.timeout
-    draft.started_at = draft.now
-    draft.due_at = None if timeout is None else draft.now + timeout
-    draft.move_run(RunTrigger.STARTED)
-    for no in draft.plan.roots:
-        step = draft.step(no)
-        if step.state is StepState.PENDING:
-            settle(draft, open_step(draft, step))
-
-
 def message(draft: Draft, event: MessageArrived) -> Reply:
     if event.id in draft.snapshot.seen or any(kept.id == event.id for kept in draft.messages):
         return Accepted({"id": event.id}, repeated=True)
@@ -136,7 +124,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
     listening = [
         step
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
-        if step.note is not None and step.note.event == event.name
+        if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
     ]
     draft.caused_by("message_arrived", event.actor, {"id": event.id, "name": event.name})
     arrived = Message(

@@ -162,10 +162,15 @@ class Approval(_Value, frozen=True, kw_only=True):
 
 
 class Wait(_Value, frozen=True, kw_only=True):
-    """A step that only waits for a message by name."""
+    """A step that only waits: for a message by name, or if it `sleeps` for its deadline, which is its success.
+
+    `until` is a moment that takes the place of a sleep's deadline.
+    """
 
     event: str
     deadline: int | None = None
+    sleeps: bool | msgspec.UnsetType = msgspec.UNSET
+    until: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rule(_Value, frozen=True, kw_only=True):

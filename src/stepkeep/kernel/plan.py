@@ -80,6 +80,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     has_rules: bool = False
     by_hand: bool = False
     holds: bool = False
+    sleeps: bool = False
     shown: str | None = None
 
     @property
@@ -188,6 +189,7 @@ def build_plan(
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             has_rules=bool(step.rules),
             by_hand=step.completion is Completion.MANUAL,
+            sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted is OnExhausted.HOLD,
             shown=shown_digest(step.approval or step.hold),
         )

@@ -19,7 +19,19 @@ from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
-from stepkeep.kernel.tables import StepTrigger
+from stepkeep.kernel.tables import RunTrigger, StepTrigger
+
+
+def begin(draft: Draft) -> None:
+    """Start the run: its timeout begins, and its roots open."""
+    timeout = draft.plan.definition.timeout
+    draft.started_at = draft.now
+    draft.due_at = None if timeout is None else draft.now + timeout
+    draft.move_run(RunTrigger.STARTED)
+    for no in draft.plan.roots:
+        step = draft.step(no)
+        if step.state is StepState.PENDING:
+            settle(draft, open_step(draft, step))
 
 
 def settle(draft: Draft, settled: Settled | None) -> None:
@@ -92,6 +104,11 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
 def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -> Settled | None:
     wait = planned.definition.wait
     assert wait is not None
+    if wait.sleeps is True:
+        due_at = _in(draft, wait.deadline) if wait.until is msgspec.UNSET else max(wait.until, draft.now)
+        note = replace(step.note or Note(), event=wait.event)
+        asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)
+        return wake_up(draft, asleep) if due_at is not None and due_at <= draft.now else None
     opened = draft.move(
         step,
         StepTrigger.WAIT_OPENED,
@@ -101,6 +118,12 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
     )
     message = draft.take_message(wait.event, step.no)
     return None if message is None else satisfy_wait(draft, opened, message)
+
+
+def wake_up(draft: Draft, step: Step) -> Settled:
+    """A sleep is over: the step has succeeded, without an output."""
+    draft.move(step, StepTrigger.SLEPT)
+    return Settled(step.no, StepState.SUCCEEDED)
 
 
 def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:

@@ -2,7 +2,8 @@
 times.
 
 The template is an ordinary creation decision at time zero for a run without an id, with all checks made. A copy differs
-from it in ids and times alone. Plans with a condition on their first steps have no template.
+from it in ids and times alone. Plans with a condition on their first steps, or a sleep until a moment
+among them, have no template.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from stepkeep.kernel.create import create_run, origin_of
 from stepkeep.kernel.decision import Decision
 from stepkeep.kernel.journal import GENESIS, Cause, Hop, SealedEntry, chain, open_entry
-from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step
 
 _encode = msgspec.json.Encoder().encode
@@ -84,7 +85,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
 
 def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     """The template of a plan, if all its creations are alike."""
-    if start and any(plan.steps[no].condition is not None for no in plan.roots):
+    if start and any(plan.steps[no].condition is not None or _has_moment(plan.steps[no]) for no in plan.roots):
         return None
     first = create_run(
         plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
@@ -95,6 +96,12 @@ def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     return StartTemplate(
         plan, first.run, first.added, entry.causes, entry.hops, None if timed else _written(entry.hops)
     )
+
+
+def _has_moment(planned: PlannedStep) -> bool:
+    """Whether the step sleeps until a moment: then its creations differ in more than a shift of time."""
+    wait = planned.definition.wait
+    return wait is not None and wait.until is not msgspec.UNSET
 
 
 def _after(moment: int | None, now: int) -> int | None:

@@ -64,6 +64,7 @@ class StepTrigger(StrEnum):
     FAILED_TOLERATED = "failed_tolerated"
     MESSAGE_ARRIVED = "message_arrived"
     WAIT_SATISFIED = "wait_satisfied"
+    SLEPT = "slept"
     DEADLINE_HANDED_OVER = "deadline_handed_over"
     DEADLINE_PASSED = "deadline_passed"
     DEADLINE_TOLERATED = "deadline_tolerated"
@@ -203,6 +204,7 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_EVENT,      ST.MESSAGE_ARRIVED,             S_.READY,               "002 wake-up WAITING → READY"),
     Row(S_.AWAITING_EVENT,      ST.DEADLINE_HANDED_OVER,        S_.READY,               "002 claim of timed-out WAITING steps"),
     Row(S_.AWAITING_EVENT,      ST.WAIT_SATISFIED,              S_.SUCCEEDED,           "design §3: a wait step's event arrived"),
+    Row(S_.AWAITING_EVENT,      ST.SLEPT,                       S_.SUCCEEDED,           "design §3: a timer made something move; a sleep is over"),
     Row(S_.AWAITING_EVENT,      ST.DEADLINE_PASSED,             S_.FAILED,              "design §4: deadline of a wait"),
     Row(S_.AWAITING_EVENT,      ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design §4: deadline of a wait, tolerated"),
     Row(S_.AWAITING_APPROVAL,   ST.APPROVED,                    S_.SUCCEEDED,           "001 WAITING_APPROVAL → SUCCEEDED"),

@@ -14,7 +14,7 @@ from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
-from stepkeep.kernel.progress import settle
+from stepkeep.kernel.progress import begin, settle, wake_up
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import fence_off, stop
@@ -41,9 +41,11 @@ def time_came(draft: Draft, event: TimeCame) -> Reply:
 def meet_deadline(draft: Draft, actor: str) -> None:
     """Time the run out if its timeout has passed: `actor` brings an event that came too late to go on with the run.
 
-    The end of a grace period is no deadline: a report that a sweep has not fenced off yet still counts.
+    The end of a grace period is no deadline: a report that a sweep has not fenced off yet still counts. Nor is the
+    moment at which an idle run starts.
     """
-    if draft.due_at is not None and draft.due_at <= draft.now and draft.state is not RunState.STOPPING:
+    is_timeout = draft.state not in (RunState.IDLE, RunState.STOPPING)
+    if is_timeout and draft.due_at is not None and draft.due_at <= draft.now:
         draft.every_step()
         draft.caused_by("time_came", actor)
         _time_out(draft)
@@ -53,6 +55,10 @@ def _run_due(draft: Draft, event: TimeCame) -> Reply:
     if draft.due_at is None or draft.due_at > draft.now:
         return NOTHING_DUE
     draft.every_step()
+    if draft.state is RunState.IDLE:
+        draft.caused_by("run_started", event.actor, {"start_at": draft.due_at})
+        begin(draft)
+        return Accepted({"due": True})
     draft.caused_by("time_came", event.actor)
     if draft.state is RunState.STOPPING:
         fence_off(draft)
@@ -78,7 +84,9 @@ def _retry_due(draft: Draft, step: Step) -> Settled | None:
 
 
 def _wait_over(draft: Draft, step: Step) -> Settled | None:
-    note = step.note or Note()
+    note, planned = step.note or Note(), draft.planned(step)
+    if planned.sleeps:
+        return wake_up(draft, step)
     if note.takes_timeouts:
         told = json_text({"timeout": {"event": note.event}})
         note = replace(note, event=None, woken_by=told)

@@ -34,6 +34,8 @@ class Why(StrEnum):
     COMPLETION = "completion"
     EVENT = "event"
     OTHER = "other"
+    SCHEDULED = "scheduled"
+    SLEEP = "sleep"
     RETRY = "retry"
     STOPPING = "stopping"
     RUNNING = "running"

@@ -15,6 +15,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
+from stepkeep.operations.instants import instant
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
 from stepkeep.operations.views import waits_until
@@ -53,6 +54,15 @@ def _of_run(scene: Scene) -> Iterable[Cause]:
         said = f"{subject} is quarantined: {scene.quarantined}."
         release = ("quarantine", "--release", run.id, "--reason", "TEXT")
         return [Cause(code=Why.QUARANTINED, subject=subject, sentence=said, command=release)]
+    if run.state is RunState.IDLE and run.due_at is not None and scene.now - run.due_at <= LATE:
+        said = f"{subject} starts {until(scene.now, run.due_at)}."
+        command = ("start", "--run", run.id)
+        return [Cause(code=Why.SCHEDULED, subject=subject, sentence=said, until=run.due_at, command=command)]
+    if run.state is RunState.IDLE and run.due_at is not None:
+        late = span(scene.now - run.due_at)
+        said = f"{subject} was to start {late} ago; timers are swept by workers."
+        command = ("start", "--run", run.id)
+        return [Cause(code=Why.NOT_STARTED, subject=subject, sentence=said, since=run.due_at, command=command)]
     if run.state is RunState.IDLE:
         said = f"{subject} has not been started."
         return [Cause(code=Why.NOT_STARTED, subject=subject, sentence=said, command=("start", "--run", run.id))]
@@ -109,7 +119,7 @@ def explain_step(scene: Scene, no: int) -> Explanation:
         )
     whole = _of_run(scene)
     first = next(iter(whole), None)
-    if first is not None and first.code in (Why.QUARANTINED, Why.NOT_STARTED, Why.STUCK):
+    if first is not None and first.code in (Why.QUARANTINED, Why.NOT_STARTED, Why.SCHEDULED, Why.STUCK):
         return Explanation(subject=subject, state=row.state, causes=(first,))
     return Explanation(subject=subject, state=row.state, causes=tuple(_chain(scene, rows, no)))
 
@@ -186,6 +196,14 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     )
 
 
+def _asleep(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    name, due = planned.name, step.due_at or scene.now
+    if scene.now - due > LATE:
+        return _unswept(scene, planned, step, f"its sleep ended {span(scene.now - due)} ago")
+    said = f"{name} sleeps until {instant(due)}: it goes on {until(scene.now, due)}."
+    return Cause(code=Why.SLEEP, subject=name, sentence=said, until=due, command=("wait", scene.run.id))
+
+
 def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     used = step.attempts - (step.note.spent if step.note is not None else 0)
     tried = "1 attempt" if used == 1 else f"{used} attempts"
@@ -200,6 +218,8 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 
 
 def _event(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
+    if planned.sleeps:
+        return _asleep(scene, step, planned)
     event = step.note.event if step.note is not None and step.note.event else "NAME"
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits for the message {event}{by(scene.now, ends)}."

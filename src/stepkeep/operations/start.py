@@ -53,6 +53,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     priority: int | None = None
     start_now: bool = True
+    start_at: int | None = None
+    start_delay: int | None = None
     rerun_of: str | None = None
     labels: bytes | None = None
     payload: Payload | None = None
@@ -60,6 +62,10 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     plain_fingerprint: str = ""
     """The fingerprint of the request before its input was sealed."""
+
+    @property
+    def is_delayed(self) -> bool:
+        return self.start_at is not None or self.start_delay is not None
 
     @property
     def fingerprint(self) -> str:
@@ -76,6 +82,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             self.start_now,
             self.rerun_of,
             None if self.labels is None else msgspec.json.decode(self.labels),
+            *((self.start_at, self.start_delay) if self.is_delayed else ()),
         )
         return hashlib.sha256(_canonical(parts)).hexdigest()
 
@@ -178,6 +185,12 @@ def accept(request: StartRequest) -> StartRequest:
     ):
         if key is not None:
             validate.key(name, key)
+    if request.is_delayed and not request.start_now:
+        raise InvalidInput(
+            "a run that stays idle has no moment to start at: leave out start_now=False, or at= and delay=."
+        )
+    if request.start_at is not None and request.start_delay is not None:
+        raise InvalidInput("give the moment of the start (at=) or its delay (delay=), not both.")
     if request.labels is not None:
         validate.labels(msgspec.json.decode(request.labels))
     priority = request.priority
@@ -255,7 +268,9 @@ def _answer(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-    created = _create(request, loaded.now, key, template(request.plan, request.start_now))
+    created = _create(
+        request, loaded.now, key, None if request.is_delayed else template(request.plan, request.start_now)
+    )
     write.new_runs.append(created)
     if request.payload is not None:
         write.payloads.append(request.payload)
@@ -337,6 +352,7 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
         actor=request.actor,
         now=now,
         start=request.start_now,
+        start_at=request.start_at if request.start_delay is None else now + request.start_delay,
     )
 
 

@@ -132,6 +132,17 @@ async def describe_step(transactor: Transactor, run_id: str, step: str, *, tenan
     return {"run": whole["run"], "step": found}
 
 
+async def is_asleep(transactor: Transactor, run: Run) -> bool:
+    """Whether a blocked run goes on by itself, because one of its steps sleeps."""
+    if run.state is not RunState.BLOCKED:
+        return False
+    plan = await plan_for(transactor, run)
+    if not any(planned.sleeps for planned in plan.steps):
+        return False
+    steps = await transactor.store.read_steps(run.tenant, run.id)
+    return any(step.state is StepState.AWAITING_EVENT and plan.at(step.no).sleeps for step in steps)
+
+
 async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
     """`{"runs": [...]}`, newest first."""
     if type(which.limit) is not int or not 0 < which.limit <= MAX_PAGE:
@@ -189,6 +200,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "correlation_id": details.correlation_id,
         "created_by": details.created_by,
         "created_at": instant(details.created_at),
+        "starts_at": instant(run.due_at) if run.state is RunState.IDLE else None,
         "started_at": instant(run.started_at),
         "ended_at": instant(run.ended_at),
         "rerun_of": details.rerun_of,
@@ -266,7 +278,7 @@ def _kind(plan: Plan, step: Step) -> str:
         if definition.approval is not None:
             return "approval"
         if definition.wait is not None:
-            return "wait"
+            return "sleep" if plan.at(step.no).sleeps else "wait"
     executor = plan.at(step.no).executor
     return "none" if executor is None else str(executor.__struct_config__.tag)
 
@@ -324,6 +336,8 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
             "error": step.error,
             "until": instant(waits_until(run, step)),
         }
+    if plan.at(step.no).sleeps:
+        return waits | {"for": "sleep", "until": instant(step.due_at)}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
     gate = plan.at(step.no).definition.approval

@@ -116,6 +116,8 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
             yield from ((Place(Part.HOLD, no), fate) for fate in (Fate.SKIPPED, Fate.FAILED))
         case StepState.AWAITING_APPROVAL:
             yield from ((Place(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
+        case StepState.AWAITING_EVENT if planned.sleeps:
+            return
         case StepState.AWAITING_EVENT:
             yield Place(Part.WAIT, no), Fate.EXPIRES
         case StepState.AWAITING_COMPLETION:

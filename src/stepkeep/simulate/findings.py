@@ -96,9 +96,13 @@ def _without_deadline(definition: Definition) -> Iterator[Finding]:
             yield _finding(Kind.NO_DEADLINE, step.name, said, "Give it a `deadline` that is shorter.")
 
 
+def _sleeps(step: StepDefinition) -> bool:
+    return step.wait is not None and step.wait.sleeps is True
+
+
 def _waits_without_end(step: StepDefinition) -> str:
     for what, waits in (("approval", step.approval), ("approval", step.hold), ("wait", step.wait)):
-        if waits is not None and waits.deadline is None:
+        if waits is not None and waits.deadline is None and not _sleeps(step):
             return what
     if step.completion is Completion.MANUAL and step.completion_deadline is None:
         return "manual completion"

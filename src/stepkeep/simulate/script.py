@@ -101,6 +101,8 @@ def _next_of(world: World, row: Step) -> Happening | None:
         case StepState.AWAITING_APPROVAL:
             fate = world.fate(Place(Part.GATE, row.no))
             return _answered(world, row, fate, GateDecided(**HEAD, no=row.no, approve=fate is not Fate.REJECTED))
+        case StepState.AWAITING_EVENT if world.stage.plan.at(row.no).sleeps:
+            return _when_due(row)
         case StepState.AWAITING_EVENT:
             assert row.note is not None
             arrived = MessageArrived(**HEAD, id=f"m{row.no}", name=row.note.event or "", payload=b"{}")

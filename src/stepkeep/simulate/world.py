@@ -6,6 +6,7 @@ not know the next event (`script`) or the set of paths (`explore`).
 
 from __future__ import annotations
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
@@ -14,7 +15,7 @@ from stepkeep.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Snapshot
-from stepkeep.kernel.definition import Definition, Effect, Undo, digest_of, encode_definition
+from stepkeep.kernel.definition import Definition, Effect, Undo, Wait, digest_of, encode_definition
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
 from stepkeep.kernel.rows import Run, Step
@@ -40,12 +41,21 @@ def without_jitter(definition: Definition) -> Definition:
     )
 
 
+def _without_moments(definition: Definition) -> Definition:
+    """The definition with every moment in the past: a simulated run has no date, so such a sleep takes no time."""
+
+    def asleep(wait: Wait | None) -> Wait | None:
+        return wait if wait is None or wait.until is UNSET else replace(wait, until=UNSET, deadline=0)
+
+    return replace(definition, steps=tuple(replace(step, wait=asleep(step.wait)) for step in definition.steps))
+
+
 class Stage:
     """Shared by all worlds of one exploration: the plan, how its conditions are evaluated, and the budget used so
     far."""
 
     def __init__(self, definition: Definition, given: bytes | None = None) -> None:
-        definition, self.given = without_jitter(definition), given
+        definition, self.given = _without_moments(without_jitter(definition)), given
         self.asking: World | None = None
         self.asked: list[str] = []
         self.work = 0

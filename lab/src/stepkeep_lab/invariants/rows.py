@@ -40,7 +40,7 @@ def check_rows(plan: Plan, run: Run, rows: Rows, inbox: Collection[str], sound: 
             _row_is_sound(plan, row)
             if sound is not None:
                 sound.add(row)
-    _messages_are_delivered(run, rows, inbox)
+    _messages_are_delivered(plan, run, rows, inbox)
     _rollback_is_right(plan, run, rows)
 
 
@@ -146,12 +146,12 @@ def _row_is_sound(plan: Plan, row: Step) -> None:
         must(row.note is not None and bool(row.note.token), shape, "step {} waits for no token", row.no)
 
 
-def _messages_are_delivered(run: Run, rows: Rows, inbox: Collection[str]) -> None:
+def _messages_are_delivered(plan: Plan, run: Run, rows: Rows, inbox: Collection[str]) -> None:
     """I6: no step waits for a message that is in the inbox."""
     if run.state not in (RunState.RUNNING, RunState.BLOCKED):
         return
     for row in rows.values():
-        if row.state is StepState.AWAITING_EVENT:
+        if row.state is StepState.AWAITING_EVENT and not plan.at(row.no).sleeps:
             event = None if row.note is None else row.note.event
             must(event is not None and event not in inbox, "I6 no lost wake-up", "step {} waits for {}", row.no, event)
 

@@ -65,7 +65,9 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def events(self) -> tuple[str, ...]:
         """Every name that anybody in it may wait for."""
-        waits = {step.wait.event for step in self.definition.steps if step.wait is not None}
+        waits = {
+            step.wait.event for step in self.definition.steps if step.wait is not None and step.wait.sleeps is not True
+        }
         return tuple(sorted(waits | set(self.parks.values())))
 
 
@@ -161,6 +163,7 @@ def cases() -> tuple[Case, ...]:
                 **continuing,
             ),
             _work("d", "b", Dependency(step="c", allow=ANY_END)),
+            StepDefinition(name="nap", order=0, wait=Wait(event="sleep", deadline=SOON, sleeps=True)),
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(

@@ -129,6 +129,8 @@ def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], 
         return StepDefinition(approval=_approval(random), **settings)
     if kind < bias["gate"] + bias["wait"]:
         wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES))
+        if maybe(_beside(random), 0.15):
+            wait = Wait(event="sleep", deadline=5 * SECOND, sleeps=True)
         return StepDefinition(wait=wait, **settings)
     return _work(random, bias, settings)
 

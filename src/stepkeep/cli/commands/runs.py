@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import As, label_of
+from stepkeep.cli.arguments import As, label_of, moment_of
 from stepkeep.cli.commands.quarantine import told
 from stepkeep.cli.printer import answer, console, say
 from stepkeep.cli.session import find_run, open_engine
@@ -108,19 +106,6 @@ def _again(given: Mapping[str, Any]) -> list[str]:
         for one in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", one]
     return words if given["limit"] == DEFAULT_LIMIT else [*words, "--limit", str(given["limit"])]
-
-
-def moment_of(text: str, option: str) -> datetime:
-    """A time: ISO 8601 with a zone (UTC where it has none), or a duration ago."""
-    from stepkeep.definition.durations import InvalidDuration, parse_duration
-
-    with suppress(InvalidDuration):
-        return datetime.now(UTC) - timedelta(microseconds=parse_duration(text.removesuffix(" ago")))
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(f"{option} takes a time such as 2026-11-03T10:15Z, or a duration ago such as 2h.") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 async def _list(

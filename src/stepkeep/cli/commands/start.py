@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs, label_of
+from stepkeep.cli.arguments import LARGEST, Apps, By, Input, WrittenAs, label_of, moment_of
 from stepkeep.cli.printer import answer, say, warn
 from stepkeep.cli.session import (
     find_run,
@@ -53,11 +53,19 @@ def start(
     ] = None,
     as_: WrittenAs = None,
     run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="Start this run, created idle.")] = None,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Start the run then, such as 2026-11-03T10:15Z.")
+    ] = None,
+    in_: Annotated[
+        str | None, typer.Option("--in", metavar="DURATION", help="Start the run after this time, such as 2h.")
+    ] = None,
     by: By = None,
 ) -> int:
     """Start a run and return at once; workers do the rest."""
     if (what is None) == (run is None):
         raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
+    if run is not None and (at is not None or in_ is not None):
+        raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
     options = {
         "idempotency_key": key,
         "business_key": business_key,
@@ -66,6 +74,8 @@ def start(
         "start_now": not idle,
         "labels": dict(label_of(one) for one in label) if label else None,
         "by": by,
+        "at": None if at is None else moment_of(at, "--at", is_ago=False),
+        "delay": in_,
     }
     if run is not None:
         said = asyncio.run(_start_idle(settings, run, by))
@@ -77,7 +87,8 @@ def start(
     else:
         state = said["run"]["state"]
         made = "" if said["created"] else " (made before under this key)"
-        say(f"run {said['run']['id']} {state}{made}")
+        later = f", starts at {said['run']['starts_at']}" if said["run"].get("starts_at") else ""
+        say(f"run {said['run']['id']} {state}{later}{made}")
         for warning in said.get("unserved", ()):
             warn(warning)
         if state not in ("succeeded", "failed"):

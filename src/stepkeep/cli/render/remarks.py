@@ -26,6 +26,8 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
     if state == "retrying":
         due = in_time(step["due_at"], now)
         return shorten(f"again {due} after {failure(step)}" if failure(step) else f"again {due}")
+    if state == "awaiting_event" and step.get("kind") == "sleep":
+        return f"sleeps until {clock_of(step['due_at'], now)}"
     if state == "awaiting_approval" and failure(step):
         return shorten(f"holds after {failure(step)}")
     if state.startswith("awaiting_"):

@@ -85,7 +85,9 @@ RUN = MachineView(
         ),
         Extension("executing", "failed", "the policy says compensate and nothing is to be undone, or a rule failed"),
         Extension("executing", "compensating", "cancelled with compensation, or a rule of the workflow failed"),
-        Extension("blocked", "executing", "a deadline passed that is tolerated, or that its agent handles"),
+        Extension(
+            "blocked", "executing", "a sleep is over, or a deadline passed that is tolerated or that its agent handles"
+        ),
         Extension("blocked", "failed", "a step beside the gate failed; the table knows only the gate's own timeout"),
         Extension(
             "blocked",

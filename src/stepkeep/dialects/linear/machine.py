@@ -113,7 +113,7 @@ STEP = MachineView(
         Extension("PENDING", "WAITING", "a gate or a `wait:` step opens; no worker runs it first"),
         Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
         Extension("PENDING", "DEAD", "denied by policy, or its condition cannot be evaluated"),
-        Extension("WAITING", "DONE", "a gate was approved, a `wait:` step's message came, a person completed it"),
+        Extension("WAITING", "DONE", "a gate was approved, a message came, a sleep is over, a person completed it"),
         Extension(
             "WAITING",
             "DEAD",

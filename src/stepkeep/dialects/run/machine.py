@@ -148,7 +148,9 @@ STEP = MachineView(
         Extension("WAITING_APPROVAL", "PENDING", "a held step was approved or is retried, and is now a worker's"),
         Extension("RUNNING", "WAITING_APPROVAL", "no attempt is left, and the step holds until a person decides"),
         Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
-        Extension("PENDING", "SUCCEEDED", "a `wait:` step's message arrived; no worker runs such a step"),
+        Extension(
+            "PENDING", "SUCCEEDED", "a `wait:` step's message arrived, or a sleep is over; no worker runs such a step"
+        ),
         Extension("PENDING", "WAITING_APPROVAL", "policy holds the step for approval; it is no approval step"),
         Extension("RUNNING", "SUCCEEDED", "a person completed it by hand, or the message of a `wait:` step arrived"),
         Extension("RUNNING", "PENDING", "the worker handed it back, or its wait is over; nothing failed"),

@@ -1,0 +1,97 @@
+"""`sleep:` steps, on both databases: time alone ends them, no worker holds them, and no message does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import stepkeep as sk
+from stepkeep.definition.native import load_text
+from stepkeep.errors import DefinitionError
+from stepkeep.kernel.definition import Definition, Dependency, StepDefinition, Wait
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations.diagnosis import explain
+from stepkeep.operations.expire import sweep
+from stepkeep.operations.views import describe_run
+from tests.workbench import SECOND, TENANT, Bench, on, task
+
+HOUR = 3_600 * SECOND
+
+
+def napping(**wait: object) -> Definition:
+    nap = StepDefinition(name="nap", order=0, wait=Wait(event="sleep", sleeps=True, **wait))  # type: ignore[arg-type]
+    then = replace(task("ship", 1), depends_on=(Dependency(step="nap"),))
+    return Definition(name="napping", version=1, steps=(nap, then))
+
+
+def test_a_sleep_ends_by_time_alone_and_what_follows_runs(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(napping(deadline=HOUR))
+        assert (await bench.state(run_id), await bench.claim(5)) == (RunState.BLOCKED, [])
+        await bench.send(run_id, "sleep")
+        bench.store.clock_offset = HOUR - 10 * SECOND
+        await sweep(bench.transactor)
+        assert await bench.step_states(run_id) == [StepState.AWAITING_EVENT, StepState.PENDING]
+        bench.store.clock_offset = HOUR + SECOND
+        await sweep(bench.transactor)
+        assert await bench.step_states(run_id) == [StepState.SUCCEEDED, StepState.READY]
+        assert await bench.work_off() == 1
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+
+    on(database_url, act)
+
+
+def test_a_sleep_until_a_moment_that_has_passed_takes_no_time(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(napping(until=1))
+        assert await bench.step_states(run_id) == [StepState.SUCCEEDED, StepState.READY]
+
+    on(database_url, act)
+
+
+def test_the_view_and_the_explanation_say_until_when_it_sleeps(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(napping(deadline=HOUR))
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        [wait] = view["run"]["waiting_for"]
+        assert (wait["for"], view["steps"][0]["kind"]) == ("sleep", "sleep")
+        [cause] = (await explain(bench.transactor, run_id, None, tenant=TENANT)).causes
+        assert (cause.code, "nap sleeps until 2" in cause.sentence) == ("sleep", True)
+        await bench.cancel(run_id)
+        assert await bench.state(run_id) is RunState.CANCELLED
+
+    on(database_url, act)
+
+
+def test_a_program_that_works_on_a_run_waits_through_its_sleep_and_the_judge_agrees(tmp_path: Path) -> None:
+    def then() -> int:
+        return 1
+
+    flow = sk.Workflow("nap", registry=sk.Registry())
+    flow.sleep("nap", "10ms")
+    flow.step("then", then)
+    with sk.open(f"sqlite:///{tmp_path}/nap.db", registry=flow.registry) as engine:
+        result = engine.run(flow, check=True)
+        assert result.output == 1
+        assert engine.certify(result.run_id).ok
+
+
+@pytest.mark.parametrize(
+    ("written", "wait"),
+    [
+        ("2h", Wait(event="sleep", deadline=2 * HOUR, sleeps=True)),
+        ("{ for: 2h }", Wait(event="sleep", deadline=2 * HOUR, sleeps=True)),
+        ('{ until: "1970-01-01T00:00:01Z" }', Wait(event="sleep", sleeps=True, until=SECOND)),
+    ],
+)
+def test_a_sleep_is_written_as_a_duration_or_a_moment(written: str, wait: Wait) -> None:
+    (nap,) = load_text(f"workflow: nap\nsteps: [{{ name: nap, sleep: {written} }}]", "nap.yaml").steps
+    assert nap.wait == wait
+
+
+@pytest.mark.parametrize("written", ["{}", '{ for: 2h, until: "2026-11-03T10:15Z" }', "{ until: soon }", "5"])
+def test_a_sleep_without_one_moment_is_refused(written: str) -> None:
+    with pytest.raises(DefinitionError):
+        load_text(f"workflow: nap\nsteps: [{{ name: nap, sleep: {written} }}]", "nap.yaml")
