@@ -450,3 +450,14 @@ def test_a_replacement_that_nothing_in_the_test_is_named_by_is_a_mistake() -> No
 
     with pytest.raises(sk.InvalidInput, match=r"ledger\.bok was replaced.* Did you mean ledger\.book\?"):
         test()
+
+
+def test_steps_find_the_secrets_of_the_test_and_stand_ins_for_all_others() -> None:
+    seen: list[str] = []
+    registry = sk.Registry()
+    sk.step("secret.use", registry=registry)(lambda known, unknown: seen.extend([known, unknown]))
+    flow = sk.Workflow("secrets", timeout="1h", registry=registry)
+    flow.step("use", "secret.use", inputs={"known": sk.secret("KNOWN"), "unknown": sk.secret("UNKNOWN")})
+    with Workbench(handlers=registry, secrets={"KNOWN": "value-1"}) as bench:
+        bench.run(flow).assert_succeeded()
+    assert seen == ["value-1", "UNKNOWN-for-tests"]

@@ -26,7 +26,7 @@ from stepkeep.definition.findings import Finding, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.payloads import read_reference
+from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState
 
@@ -130,9 +130,7 @@ class CompiledCondition:
     def holds(self, view: ConditionView) -> bool:
         """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
         if not self._is_rule:
-            _refuse_references(view, self.reads, reads_input=self.reads_input)
-        if self._opened is not None:
-            view = _opened_view(view, self.reads, self._opened, reads_input=self.reads_input)
+            view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
         if self._own is not None:
@@ -232,25 +230,24 @@ def _context(
     return context
 
 
-def _opened_view(
-    view: ConditionView, reads: Iterable[str], opened: Callable[[bytes], bytes], *, reads_input: bool
+def _plain_view(
+    view: ConditionView, reads: Iterable[str], opened: Callable[[bytes], bytes] | None, *, reads_input: bool
 ) -> ConditionView:
-    """The view with the payloads that are read opened; most are not sealed, and then it is the view itself."""
-    found = {name: output for name in reads if (output := view.outputs.get(name)) is not None}
-    plain = {name: opened(output) for name, output in found.items()}
-    given = opened(view.input) if reads_input else view.input
-    if given is view.input and all(plain[name] is found[name] for name in found):
+    """The view with sealed payloads opened. An `if` is evaluated while a transaction holds locks: it reads no payload
+    that is kept outside its row."""
+    read = [name for name in reads if (view.outputs.get(name) or b"").startswith(MADE_HERE)]
+    given = reads_input and view.input.startswith(MADE_HERE)
+    if not read and not given:
         return view
-    return replace(view, input=given, outputs={**view.outputs, **plain})
-
-
-def _refuse_references(view: ConditionView, reads: Iterable[str], *, reads_input: bool) -> None:
-    """An `if` is evaluated while a transaction holds locks: it reads no payload that is kept outside its row."""
-    read = {f"steps.{name}.output": view.outputs.get(name) for name in reads}
-    for name, payload in {**read, "input": view.input if reads_input else None}.items():
+    payloads = {f"steps.{name}.output": view.outputs[name] for name in read} | ({"input": view.input} if given else {})
+    for place, payload in payloads.items():
         if (large := read_reference(payload)) is not None:
-            said = f"`{name}` has {large.size_bytes} bytes, which are kept outside its row: no condition reads them."
+            said = f"`{place}` has {large.size_bytes} bytes, which are kept outside its row: no condition reads them."
             raise ExpressionError(said, hint="Let a step return the part that the condition needs.")
+    if opened is None:
+        return view
+    plain = {name: opened(output) for name in read if (output := view.outputs[name]) is not None}
+    return replace(view, input=opened(view.input) if given else view.input, outputs={**view.outputs, **plain})
 
 
 def _decoded(encoded: bytes, name: str, kept: dict[str, tuple[bytes, Any]] | None) -> Any:

@@ -10,6 +10,8 @@ import hashlib
 import re
 from typing import NamedTuple
 
+MADE_HERE = b'{"$stepkeep.'
+"""How everything begins that stands in the place of a payload: references, and payloads that are sealed."""
 PREFIX = b'{"$stepkeep.payload":'
 
 _REFERENCE = re.compile(

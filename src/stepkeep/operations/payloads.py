@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from stepkeep.errors import InvalidInput, StoreUnavailable, Unreadable
 from stepkeep.kernel.events import CompletionSignalled, Event, MessageArrived, StepReported
 from stepkeep.kernel.outcomes import Completed
-from stepkeep.kernel.payloads import PREFIX, Reference, read_reference
+from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_reference
 from stepkeep.kernel.rows import Details
 from stepkeep.operations.codec import Seal
 from stepkeep.safe_text import exception_text
@@ -30,8 +30,6 @@ INLINE_BYTES = 256 * 1024
 """Outputs up to this size stay in their row."""
 INLINE_INPUT_BYTES = 1024 * 1024
 """The same for the input of a run."""
-MADE_HERE = b'{"$stepkeep.'
-"""How references and sealed payloads begin."""
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 E = TypeVar("E", bound=Event)
