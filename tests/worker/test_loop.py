@@ -395,7 +395,7 @@ def test_a_chained_claim_that_arrives_while_draining_is_handed_back(on_store: On
 
         async def is_draining() -> bool:
             [row] = await bed.store.list_workers(TENANT)
-            return row.state is WorkerState.DRAINING and not worker._held.may_claim
+            return row.state is WorkerState.DRAINING and not worker._shared.may_claim
 
         async def report(events, claimer):
             # The report is on its way, with room for more, when the worker is told to stop at once.

@@ -145,7 +145,7 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
                 timed_out.set()
                 await answered.wait()
                 await asyncio.sleep(0.05)
-                room.append(worker._held.slots.free.total)
+                room.append(worker._shared.slots.free.total)
             await change(wants, decide, propose)
 
         rules = (Rule(expression="output == 'written'"),)

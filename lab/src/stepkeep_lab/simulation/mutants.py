@@ -137,9 +137,9 @@ MUTANTS: tuple[Mutant, ...] = (
             Edit(
                 "worker.loop:Worker._poll",
                 "was_busy = self.held > 0",
-                "was_busy, stale = self.held > 0, self._held.slots.free.of(kind)",
+                "was_busy, stale = self.held > 0, self._shared.slots.free.of(kind)",
             ),
-            Edit("worker.loop:Worker._poll", "min(self._held.slots.free.of(kind),", "min(stale,"),
+            Edit("worker.loop:Worker._poll", "min(self._shared.slots.free.of(kind),", "min(stale,"),
         ),
     ),
     _in_kernel(
