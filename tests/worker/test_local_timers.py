@@ -23,7 +23,7 @@ def test_a_short_pause_before_a_retry_does_not_wait_for_the_regular_sweep(tmp_pa
 
     async def scene() -> None:
         async with AsyncEngine(f"sqlite:///{tmp_path}/alarm.db", registry=registry) as engine:
-            flow = Workflow("alarm", version=1)
+            flow = Workflow("alarm", version=1, registry=registry)
             flow.step("flaky", flaky, retry=Retry(max_attempts=3, initial="50ms", max="50ms"))
             run_id = (await engine.start(flow)).run_id
 
