@@ -362,8 +362,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "effect-forgotten",
         "an effect without a hook does not make the rollback partial",
         "compensation:_to_undo",
-        "definition.effect is not Effect.READ",
-        "definition.effect is Effect.IRREVERSIBLE",
+        "elif definition.effect is not Effect.READ",
+        "elif definition.effect is Effect.IRREVERSIBLE",
     ),
     _in_kernel(
         "doubt-forgotten",
