@@ -18,7 +18,7 @@ from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
-from stepkeep.conformance.enabled import wrong_field
+from stepkeep.conformance.enabled import IN_DOUBT, wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
@@ -481,7 +481,9 @@ def _leaves(line: Line) -> str | None:
     """The canonical state that a hop must leave, where its fields tell."""
     if line.trigger == "cancelled" and line.took is not None and line.event != "step_reported":
         # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
-        return "validating" if line.error is None else None
+        if line.error is None:
+            return "validating"
+        return "running" if line.error.startswith(IN_DOUBT) else None
     if line.trigger == "cancelled":
         return "running" if line.category is not None else None
     reports = line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
