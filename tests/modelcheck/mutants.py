@@ -175,13 +175,14 @@ def _hooks_are_not_counted_out(patch: Patch) -> None:
 
 def _nothing_ever_finishes(patch: Patch) -> None:
     """Whatever is reported, the step is offered again: always something to do, never an end."""
-    for outcome in REPORTS:
-        patch.setitem(REPORTS, outcome, execution._released)
 
-    def lose(draft: Draft, step: Step) -> None:
+    def offer_again(draft: Draft, step: Step, outcome: object = None) -> None:
         execution._released(draft, step, Released())
 
-    patch.setitem(timers.STEP_DUE, StepState.RUNNING, lose)
+    for outcome in REPORTS:
+        patch.setitem(REPORTS, outcome, offer_again)
+
+    patch.setitem(timers.STEP_DUE, StepState.RUNNING, offer_again)
 
 
 STALE, TIMERS, WOKEN = "I3 stale reports are refused", "timers fire when they are due", "I6 no lost wake-up"

@@ -20,6 +20,7 @@ from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL
+from stepkeep.kernel.stopping import IN_DOUBT, is_in_doubt
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
@@ -195,7 +196,8 @@ def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Ste
         attempts=0 if ended else row.attempts - (0 if row.note is None else row.note.spent),
         losses=0 if ended else row.losses,
         category=None,
-        error=None,
+        # An effect in doubt decides how a rollback ends; no other error decides anything.
+        error=IN_DOUBT if is_in_doubt(row.error) else None,
         note=None if row.note is None else _canonical_note(row.note, fences),
     )
 
