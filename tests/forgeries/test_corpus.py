@@ -107,6 +107,30 @@ def test_a_run_does_not_wait_before_it_has_begun() -> None:
     assert any("after it has begun" in found for found in _changed(log, "waiting", wait))
 
 
+def test_a_wait_does_not_carry_the_detail_of_a_message() -> None:
+    """Seed 901: ioa shows the wait on the run's line only."""
+
+    def tell(line: dict[str, Any]) -> bool:
+        waits = line["metadata"].get("because") == "waited" and "of" in line["metadata"]
+        line["metadata"] |= {"detail": {"id": "m18", "name": "shipped"}} if waits else {}
+        return waits
+
+    log = next(log for log in true_logs([901]) if log.words == "ioa" and b'"waited"' in b"".join(log.lines))
+    assert any("'waited' comes with one" in found for found in _changed(log, "detail", tell))
+
+
+def test_a_run_is_started_once() -> None:
+    """Seed 904: the line of a decision claims the start of the run as its event."""
+
+    def start(line: dict[str, Any]) -> bool:
+        is_decision = "of" in line["metadata"] and line["metadata"].get("event") == "gate_decided"
+        line["metadata"] |= {"event": "run_started"} if is_decision else {}
+        return is_decision
+
+    log = next(log for log in true_logs([904]) if log.words == "run" and b'"gate_decided"' in b"".join(log.lines))
+    assert any("the run was started in entry" in found for found in _changed(log, "event", start))
+
+
 def test_the_command_reports_and_writes_what_was_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["lab", "forgeries", "--seeds", "1", "--tries", "0", "--json", "--report", str(tmp_path)])
     told = json.loads(capsys.readouterr().out)["forgeries"]

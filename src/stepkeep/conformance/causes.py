@@ -46,6 +46,12 @@ DETAILED = {
 }
 """What an event always brings in its detail, on the first line that shows a hop of its cause."""
 
+WAITED = {"takes_timeouts", "waits_for"}
+"""What the report of a handler that waits brings in its detail; other reports bring nothing for certain."""
+
+ONCE = {"run_created": "created", "run_started": "started"}
+"""Events that a run has once, in one entry and by one actor."""
+
 ENDS = frozenset({"rules_passed", "stopped_failed", "stopped_cancelled", "undone", "undo_failed", "cancelled"})
 """Triggers that end a run, where no step is their reason."""
 
@@ -68,13 +74,13 @@ class Causes:
     def __init__(self, run: MachineView, *, is_checked: bool) -> None:
         """Where a final check may run, its hops are hidden between the last step and the end of the run."""
         self._run, self._is_checked = run, is_checked
-        self._origin: tuple[int, str] | None = None
+        self._origins: dict[str, tuple[int, str]] = {}
         self._before: tuple[str, Line, int] | None = None
 
     def check(self, told: DialectLine, line: Line, hop: int, say: Say) -> None:
         before, self._before = self._before, (told.kind, line, hop)
         self._check_origin(line, say)
-        if line.event in DETAILED and (line.detail is not None or not _is_continued(before, line)):
+        if line.detail is not None or not _is_continued(before, line):
             self._check_detail(line, say)
         if told.kind == "run":
             self._check_run(told, line, say)
@@ -91,17 +97,20 @@ class Causes:
         return line.trigger in FOLLOWING and not self._is_checked
 
     def _check_origin(self, line: Line, say: Say) -> None:
-        if line.event != "run_created":
+        done = ONCE.get(line.event)
+        if done is None:
             return
         origin = line.seq, line.actor
-        if self._origin not in (None, origin):
-            say(Code.CAUSE, f"the run was created in entry {line.seq} by {quoted(line.actor)}, and before that already")
-        self._origin = self._origin or origin
+        if self._origins.setdefault(line.event, origin) != origin:
+            say(Code.CAUSE, f"the run was {done} in entry {line.seq} by {quoted(line.actor)}, and before that already")
 
     def _check_detail(self, line: Line, say: Say) -> None:
-        missing = sorted(DETAILED[line.event] - set(json.loads(line.detail or "{}")))
+        waits = line.trigger == "waited"
+        needed = WAITED if waits else DETAILED.get(line.event, set())
+        missing = sorted(needed - set(json.loads(line.detail or "{}"))) if needed else []
         if missing:
-            said = wrong_field(f"detail.{missing[0]}", None, "a value", f"{quoted(line.event)} comes with one")
+            comes = quoted(line.trigger if waits else line.event)
+            said = wrong_field(f"detail.{missing[0]}", None, "a value", f"{comes} comes with one")
             say(Code.CAUSE, said)
 
     def _check_event(self, line: Line, allowed: tuple[str, ...], say: Say) -> None:
