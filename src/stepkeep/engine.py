@@ -420,7 +420,7 @@ class AsyncEngine:
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        After this many `seconds` the current state is returned: check `finished`.
+        A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`.
         """
         settled = RUN_TERMINAL | (
             {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
@@ -528,7 +528,7 @@ class AsyncEngine:
     async def runs(
         self,
         *,
-        states: Sequence[RunState] = (),
+        state: RunState | Sequence[RunState] = (),
         workflow: str | None = None,
         business_key: str | None = None,
         correlation_id: str | None = None,
@@ -548,7 +548,7 @@ class AsyncEngine:
         """
         which = RunFilter(
             tenant=self.tenant,
-            states=_states(states),
+            states=_states(state),
             workflow=_optional_key("the workflow to look for", workflow),
             business_key=_optional_key("the key to look for", business_key),
             correlation_id=_optional_key("the id to look for", correlation_id),
@@ -848,8 +848,8 @@ def _moment(what: str, given: object) -> int | None:
 
 
 def _states(given: object) -> tuple[RunState, ...]:
-    """States by their own name; an unknown name is refused, because it would silently find nothing."""
-    named = arguments.items("runs: states", given)
+    """One state or several, by name; an unknown name is refused, because it would silently find nothing."""
+    named = [given] if isinstance(given, str) else arguments.items("runs: state", given)
     for one in named:
         if not isinstance(one, str) or one not in list(RunState):
             known = ", ".join(RunState)

@@ -291,7 +291,7 @@ class Engine:
     def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
-        After this many `seconds` the current state is returned: check `finished`.
+        A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`.
 
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> engine.wait(started.run_id, seconds=0).finished
@@ -411,7 +411,7 @@ class Engine:
     def runs(
         self,
         *,
-        states: Sequence[RunState] = (),
+        state: RunState | Sequence[RunState] = (),
         workflow: str | None = None,
         business_key: str | None = None,
         correlation_id: str | None = None,
@@ -435,7 +435,7 @@ class Engine:
         """
         return self._call(
             self._core.runs(
-                states=states,
+                state=state,
                 workflow=workflow,
                 business_key=business_key,
                 correlation_id=correlation_id,

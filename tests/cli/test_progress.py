@@ -78,6 +78,27 @@ def test_each_thing_that_happens_is_one_line() -> None:
     assert (progress.state, progress.settled, list(progress.active())) == ("failed", 4, [])
 
 
+def test_a_sleep_says_until_when() -> None:
+    console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    progress = Progress(NAMES.__getitem__, 4, sleeps={1, 2})
+    entries = [
+        entry(5, Hop(1, "wait_opened", "pending", "awaiting_event", due_at=65 * SECOND)),
+        entry(5, Hop(2, "wait_opened", "pending", "awaiting_event", due_at=90_000 * SECOND)),
+        entry(5, Hop(3, "wait_opened", "pending", "awaiting_event", due_at=65 * SECOND)),
+    ]
+    assert [told.text for one in entries for told in progress.take(one)] == [
+        "sleeps until 00:01:05Z",
+        "sleeps until 1970-01-02 01:00:00Z",
+        "awaiting event, 1m at most",
+    ]
+    moving = Moving(console)
+    moving.begin("run", progress, 0)
+    with console.capture() as shown:
+        console.print(moving.draw(at=6 * SECOND))
+    assert "sleeps until 00:01:05Z 1.0s" in shown.get()
+    assert "awaiting event 1.0s" in shown.get()
+
+
 def test_what_goes_on_stays_on_the_screen_with_a_countdown() -> None:
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True, color_system=None)

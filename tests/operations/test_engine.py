@@ -446,6 +446,25 @@ def test_a_message_names_the_step_that_it_went_to(database_url: str) -> None:
         assert engine.send(waiting.run_id, "paid")["consumed_by"] == "payment"
 
 
+def test_every_time_in_an_answer_is_text_and_runs_are_found_by_state(database_url: str) -> None:
+    flow = sk.Workflow("timed", version=1)
+    flow.approval("gate")
+    with sk.open(database_url) as engine:
+        started = engine.start(flow)
+        assert engine.wait(started.run_id, seconds=60, until_blocked=True).run_id == started.run_id
+        for state in ("blocked", ["blocked", "failed"]):
+            assert [run["id"] for run in engine.runs(state=state)["runs"]] == [started.run_id]  # type: ignore[arg-type]
+        assert engine.runs(state="failed")["runs"] == []  # type: ignore[arg-type]
+        approved = engine.approve(started.run_id, "gate", by="ada")
+        [gate] = engine.show(started.run_id)["steps"]
+        assert gate["record"]["at"] == approved["at"] == gate["ended_at"]
+        with pytest.raises(sk.Conflict) as refused:
+            engine.reject(started.run_id, "gate", by="bea")
+        assert refused.value.winner is not None
+        assert refused.value.winner["at"] == approved["at"]
+        assert engine.approve(started.run_id, "gate", by="ada") == {**approved, "repeated": True}
+
+
 def test_a_program_may_ask_for_success(database_url: str) -> None:
     def broken() -> None:
         raise sk.StepError("no stock", category="validation")

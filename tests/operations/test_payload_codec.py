@@ -16,6 +16,7 @@ from stepkeep.engine import AsyncEngine
 from tests.operations.codecs import KeyringCodec
 from tests.rows import every_row, raw_bytes
 from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.workbench import eventually
 
 CANARY = "CANARY-4711"
 KEYS = {"k1": b"first key", "k2": b"second key"}
@@ -206,6 +207,38 @@ def test_operations_that_need_no_payload_work_without_the_codec(database_url: st
     on(database_url, body, KeyringCodec(KEYS))
     on(database_url, closed)
     on(database_url, opened, KeyringCodec(KEYS))
+
+
+def test_a_worker_without_the_codec_hands_back_and_one_that_has_it_goes_on(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[str] = []
+    flow = sk.Workflow("handed", timeout="1h", registry=handlers())
+    flow.step("double", "double", inputs={"text": flow.input.text}, retry=sk.Retry(max_attempts=1))
+
+    async def begin(engine: AsyncEngine) -> None:
+        runs.append((await engine.start(flow, {"text": CANARY})).run_id)
+
+    async def without(engine: AsyncEngine) -> None:
+        async def explained() -> bool:
+            return (await engine.explain(runs[0]))["causes"][0]["code"] == "misfit"
+
+        worker = await engine.start_worker()
+        await eventually(explained)
+        [cause] = (await engine.explain(runs[0]))["causes"]
+        assert "hands it back: step double of handed v1: a payload is sealed under the key k2" in cause["sentence"]
+        [step] = (await engine.show(runs[0]))["steps"]
+        assert (step["state"], step["attempts"], step["history"][0]["state"]) == ("ready", 0, "released")
+        await worker.stop(0)
+
+    async def having(engine: AsyncEngine) -> None:
+        assert (await engine.work_on(runs[0])).state == "succeeded"
+        assert (await engine.certify(runs[0])).ok
+
+    on(database_url, begin, KeyringCodec(KEYS))
+    on(database_url, without)
+    assert "handed back: a payload is sealed under the key k2" in caplog.text
+    on(database_url, having, KeyringCodec(KEYS))
 
 
 class Broken(KeyringCodec):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,24 @@ def test_a_program_that_works_on_a_run_waits_through_its_sleep_and_the_judge_agr
         result = engine.run(flow, check=True)
         assert result.output == 1
         assert engine.certify(result.run_id).ok
+
+
+def test_a_wait_for_a_blocked_run_goes_on_while_it_only_sleeps(database_url: str) -> None:
+    flow = sk.Workflow("nap-and-ask", timeout="1h", registry=sk.Registry())
+    flow.sleep("nap", "1h")
+    asked = sk.Workflow("ask-beside", timeout="1h", registry=sk.Registry())
+    asked.sleep("nap", "1h", after=[])
+    asked.approval("sign-off", after=[])
+    with sk.open(database_url) as engine:
+        asleep = engine.start(flow).run_id
+        began = time.monotonic()
+        assert engine.wait(asleep, seconds=0.3, until_blocked=True).state == "blocked"
+        assert time.monotonic() - began >= 0.3, "it returned before the time was over"
+        beside = engine.start(asked).run_id
+        assert [one["for"] for one in engine.wait(beside, seconds=60, until_blocked=True).waiting_for] == [
+            "sleep",
+            "approval",
+        ]
 
 
 @pytest.mark.parametrize(

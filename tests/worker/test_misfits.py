@@ -63,7 +63,7 @@ def test_a_new_required_parameter_hands_the_step_back_and_an_older_worker_serves
         assert "handler b needs region; the stored inputs are n" in worker["misfits"][0]
         explained = await diagnosis.explain(bed.transactor, run_id, None, tenant=TENANT)
         assert explained.causes[0].code == "misfit"
-        assert f"worker {worker['id']} has handler b, but its parameters do not fit" in explained.causes[0].sentence
+        assert f"worker {worker['id']} hands it back: step b of" in explained.causes[0].sentence
         assert "handed back: handler b needs region" in caplog.text
         # Other workers may serve it.
         await asyncio.wait_for(workers(bed, old).run_until(bed.ended(run_id)), 30)

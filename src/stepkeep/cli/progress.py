@@ -5,13 +5,14 @@ Pure: it receives entries and names, and has no clock. `follow` feeds it; `scree
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepkeep.cli.render.look import words
-from stepkeep.cli.render.remarks import shorten
+from stepkeep.cli.render.remarks import clock_of, shorten
 from stepkeep.cli.render.times import span
+from stepkeep.operations.instants import instant
 
 if TYPE_CHECKING:
     from stepkeep.kernel.journal import Entry, Hop
@@ -47,16 +48,19 @@ class StepNow(NamedTuple):
     due_at: int | None
     attempt: int
     trouble: str
+    sleeps: bool = False
 
 
 class Progress:
     """The fold. `name_of` gives a step's name by its number; `size` is the number of main steps.
 
-    `timeout_us` is the run's timeout: no wait lasts longer than the run.
+    `timeout_us` is the run's timeout: no wait lasts longer than the run. `sleeps` has the numbers of `sleep:` steps.
     """
 
-    def __init__(self, name_of: Callable[[int], str], size: int, timeout_us: int | None = None) -> None:
-        self.name_of, self.size, self._timeout_us = name_of, size, timeout_us
+    def __init__(
+        self, name_of: Callable[[int], str], size: int, timeout_us: int | None = None, sleeps: Container[int] = ()
+    ) -> None:
+        self.name_of, self.size, self._timeout_us, self._sleeps = name_of, size, timeout_us, sleeps
         self._run_ends_at: int | None = None
         self.state = "idle"
         self.seq = 0
@@ -90,7 +94,9 @@ class Progress:
         elif hop.target != "pending":
             known = self.now.get(hop.no)
             trouble = _trouble(hop) or (known.trouble if known else "")
-            self.now[hop.no] = StepNow(name, hop.target, at, hop.due_at, hop.attempt or 1, trouble)
+            self.now[hop.no] = StepNow(
+                name, hop.target, at, hop.due_at, hop.attempt or 1, trouble, hop.no in self._sleeps
+            )
         if hop.target in UNTOLD and hop.trigger != "released":
             return None
         if hop.target == "cancelled" and hop.source == "pending":
@@ -106,6 +112,8 @@ class Progress:
                 return f"skipped: it requires {self.name_of(hop.of)}"
             return "skipped: its condition is false"
         if hop.target.startswith("awaiting_"):
+            if hop.no in self._sleeps and hop.due_at is not None:
+                return sleep_text(hop.due_at, at)
             ends = min((one for one in (hop.due_at, self._run_ends_at) if one is not None), default=None)
             return words(hop.target) + ("" if ends is None else f", {span((ends - at) / MICROS)} at most")
         return _words(hop, at)
@@ -115,6 +123,11 @@ class Progress:
         order = ("running", "validating", "retrying", "awaiting_approval", "awaiting_event", "awaiting_completion")
         rank = {state: place for place, state in enumerate(order)}
         yield from sorted(self.now.values(), key=lambda step: (rank.get(step.state, len(rank)), step.since))
+
+
+def sleep_text(due_at: int, now: int) -> str:
+    """`sleeps until 10:15:00Z`, with the date if that is another day."""
+    return f"sleeps until {clock_of(instant(due_at), datetime.fromtimestamp(now / MICROS, UTC))}"
 
 
 def _trouble(hop: Hop) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from stepkeep.cli.printer import console, say
-from stepkeep.cli.progress import MICROS, Progress, StepNow, Told
+from stepkeep.cli.progress import MICROS, Progress, StepNow, Told, sleep_text
 from stepkeep.cli.render.look import look, words
 from stepkeep.cli.render.times import span
 
@@ -143,7 +143,9 @@ class Moving(Silence):
         shown = look(step.state)
         mark = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[now // 100_000 % 10] if step.state in ("running", "validating") else shown.mark
         name = f"{step.name:<{self._width}}  "
-        text = Text.assemble((f"{mark} ", shown.style), name, (words(step.state), shown.style))
+        sleeps_until = step.due_at if step.sleeps and step.state == "awaiting_event" else None
+        said = words(step.state) if sleeps_until is None else sleep_text(sleeps_until, now)
+        text = Text.assemble((f"{mark} ", shown.style), name, (said, shown.style))
         if step.state == "retrying" and step.due_at is not None:
             text.append(f" in {span(max(0, step.due_at - now) / MICROS)}")
         else:

@@ -164,7 +164,8 @@ class Follower:
     def __init__(self, engine: AsyncEngine, run_id: str, plan: Plan, screen: Screen) -> None:
         self._engine, self._run_id, self._plan, self._screen = engine, run_id, plan, screen
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
-        self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout)
+        sleeps = frozenset(step.no for step in plan.steps if step.sleeps)
+        self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""

@@ -13,11 +13,12 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import Shape
-from stepkeep.errors import DefinitionChanged, InvalidInput, NotFound
+from stepkeep.errors import Conflict, DefinitionChanged, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,
+    Event,
     GateDecided,
     HoldChoice,
     HoldDecided,
@@ -29,6 +30,7 @@ from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import Phase
 from stepkeep.operations import validate
+from stepkeep.operations.instants import dated
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import StoredDefinition
 
@@ -55,7 +57,7 @@ async def decide_gate(
         comment=validate.words("the comment", comment),
         no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
     )
-    return await transactor.submit(event)
+    return await _submit(transactor, event)
 
 
 async def decide_hold(
@@ -74,7 +76,7 @@ async def decide_hold(
         choice=chosen,
         reason=validate.words("the reason", reason),
     )
-    return await transactor.submit(event)
+    return await _submit(transactor, event)
 
 
 async def complete(
@@ -117,7 +119,7 @@ async def complete(
         claim=claim,
         no=no,
     )
-    return await transactor.submit(event)
+    return await _submit(transactor, event)
 
 
 async def reissue_token(
@@ -134,7 +136,7 @@ async def reissue_token(
         reason=reason,
         no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
     )
-    return await transactor.submit(event)
+    return await _submit(transactor, event)
 
 
 async def send(
@@ -149,7 +151,8 @@ async def send(
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
     _bound("payload", payload)
-    return await transactor.submit(
+    return await _submit(
+        transactor,
         MessageArrived(
             tenant=tenant,
             run_id=validate.run_id(run_id),
@@ -157,7 +160,7 @@ async def send(
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
-        )
+        ),
     )
 
 
@@ -165,15 +168,25 @@ async def cancel(
     transactor: Transactor, run_id: str, *, tenant: str, actor: str, compensate: bool = False, reason: str = ""
 ) -> Accepted:
     """End a run, with or without rollback."""
-    return await transactor.submit(
+    return await _submit(
+        transactor,
         CancelRequested(
             tenant=tenant,
             run_id=validate.run_id(run_id),
             actor=validate.key("the actor", actor),
             compensate=compensate,
             reason=validate.words("the reason", reason),
-        )
+        ),
     )
+
+
+async def _submit(transactor: Transactor, event: Event) -> Accepted:
+    try:
+        return await transactor.submit(event)
+    except Conflict as refused:
+        if refused.winner is not None:
+            refused.winner = dated(refused.winner)
+        raise
 
 
 def token_hash(token: str) -> str:
@@ -233,4 +246,4 @@ def _bound(what: str, payload: bytes | None) -> None:
 
 
 def record_of(accepted: Accepted) -> dict[str, Any]:
-    return {**accepted.record, "repeated": accepted.repeated}
+    return {**dated(accepted.record), "repeated": accepted.repeated}

@@ -1,8 +1,10 @@
-"""Times of the database clock as UTC text with milliseconds."""
+"""Times of the database clock as UTC text with milliseconds. Views and answers call it; what is stored has numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 
 def instant(micros: int | None) -> str | None:
@@ -10,3 +12,13 @@ def instant(micros: int | None) -> str | None:
     if micros is None:
         return None
     return datetime.fromtimestamp(micros / 1_000_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def dated(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a decision, as callers get it: `at` is text.
+
+    >>> dated({"by": "bea", "at": 1_500_000})
+    {'by': 'bea', 'at': '1970-01-01T00:00:01.500Z'}
+    """
+    at = record.get("at")
+    return {**record, "at": instant(at)} if isinstance(at, int) else dict(record)

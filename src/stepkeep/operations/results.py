@@ -15,7 +15,7 @@ from stepkeep.errors import StepkeepError
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Transactor
-from stepkeep.operations.views import describe_run, result_output
+from stepkeep.operations.views import describe_run, result_output, sleepers
 from stepkeep.store.protocol import RunKey, RunStatus
 
 
@@ -52,6 +52,15 @@ async def read_results(
                 transactor, key, status, {plan.steps[no].name: no for no in plan.results}, outputs
             )
     return results
+
+
+async def only_sleeps(transactor: Transactor, key: RunKey, status: RunStatus) -> bool:
+    """Whether a run is blocked by sleeps alone: time moves it, and no person or message is waited for."""
+    if status.state is not RunState.BLOCKED:
+        return False
+    plan = (await _plans(transactor, {status.definition_id})).get(status.definition_id)
+    waits = [] if plan is None else await sleepers(transactor, plan, *key)
+    return bool(waits) and all(waits)
 
 
 async def _told(

@@ -23,7 +23,7 @@ LIVE = frozenset({WorkerState.IDLE, WorkerState.BUSY})
 
 
 class Misfit(msgspec.Struct, frozen=True, kw_only=True):
-    """A step (by its definition and number) whose stored inputs do not fit the parameters of a worker's handler."""
+    """A step (by its definition and number) that a worker hands back. `handler` names its queue, or its kind."""
 
     definition: int
     no: int
@@ -96,11 +96,16 @@ class Known(msgspec.Struct, frozen=True):
         return self.row.state in LIVE and not self.is_silent(now)
 
     def misfit(self, spec: QueueSpec, wanted: Wanted | None) -> Misfit | None:
-        """Why its handler does not fit this step; without a step, why it does not fit some step of the queue."""
-        offered = () if self.service is None or spec.kind != "python" else self.service.misfits
+        """Why it hands this step back; without a step, why it hands back some step of the queue."""
+        offered = () if self.service is None else self.service.misfits
         asked = None if wanted is None else (wanted.definition, wanted.no)
         return next(
-            (one for one in offered if one.handler == spec.name and asked in (None, (one.definition, one.no))), None
+            (
+                one
+                for one in offered
+                if one.handler == (spec.name or spec.kind) and asked in (None, (one.definition, one.no))
+            ),
+            None,
         )
 
     def lacks(self, spec: QueueSpec, number: int, wanted: Wanted | None = None) -> tuple[Lack, ...]:

@@ -67,7 +67,7 @@ def judge(
         case Lack.FIT:
             said = listed(
                 [
-                    f"worker {known.row.id} has handler {spec.name}, but its parameters do not fit: {wrong.text}"
+                    f"worker {known.row.id} hands it back: {wrong.text}"
                     for known in live
                     if (wrong := known.misfit(spec, wanted)) is not None
                 ]
@@ -202,7 +202,7 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
     wrong = known.misfit(spec, None)
     lacking = f"it lacks the {lacks[0]}"
     if lacks[0] is Lack.FIT and wrong is not None:
-        lacking = f"its parameters do not fit: {wrong.text}"
+        lacking = f"it hands them back: {wrong.text}"
     if lacks[0] is Lack.RUN and known.service is not None:
         lacking = f"it serves only run {known.service.only_run}"
     said = f"it does not take {steps} for {title(spec)}, {oldest}: {lacking}."

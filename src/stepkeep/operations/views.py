@@ -23,7 +23,7 @@ from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
 from stepkeep.operations.decisions import plan_for
-from stepkeep.operations.instants import instant
+from stepkeep.operations.instants import dated, instant
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips
 from stepkeep.operations.transact import Transactor
@@ -136,11 +136,15 @@ async def is_asleep(transactor: Transactor, run: Run) -> bool:
     """Whether a blocked run goes on by itself, because one of its steps sleeps."""
     if run.state is not RunState.BLOCKED:
         return False
-    plan = await plan_for(transactor, run)
+    return any(await sleepers(transactor, await plan_for(transactor, run), run.tenant, run.id))
+
+
+async def sleepers(transactor: Transactor, plan: Plan, tenant: str, run_id: str) -> list[bool]:
+    """For each step of a blocked run that waits, whether it sleeps; empty if its plan has no sleep."""
     if not any(planned.sleeps for planned in plan.steps):
-        return False
-    steps = await transactor.store.read_steps(run.tenant, run.id)
-    return any(step.state is StepState.AWAITING_EVENT and plan.at(step.no).sleeps for step in steps)
+        return []
+    waiting = [step for step in await transactor.store.read_steps(tenant, run_id) if step.state in STEP_WAITING]
+    return [step.state is StepState.AWAITING_EVENT and plan.at(step.no).sleeps for step in waiting]
 
 
 async def list_runs(transactor: Transactor, which: RunFilter) -> dict[str, Any]:
@@ -264,7 +268,7 @@ def _step(
         "started_at": instant(begun),
         "ended_at": instant(times[-1][1]) if times and step.state in STEP_TERMINAL else None,
         "due_at": instant(step.due_at),
-        "record": decode_json(step.note.record) if step.note and step.note.record else None,
+        "record": dated(decode_json(step.note.record)) if step.note and step.note.record else None,
         "cost": _add_up(attempts),
         "worker": None if step.worker is None else workers.get(step.worker),
         "history": [_attempt(attempt, workers) for attempt in attempts],

@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
 from stepkeep.kernel.states import RunState
-from stepkeep.operations.results import RunResult, read_results
+from stepkeep.operations.results import RunResult, only_sleeps, read_results
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.notifications import within
 from stepkeep.store.protocol import RUNS_SETTLED, Notification, RunKey
@@ -47,7 +47,7 @@ class RunWaiter:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunResult:
-        """Return the result of the run once its state is one of these."""
+        """Return the result of the run once its state is one of these; a run that only sleeps is not blocked."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter((tenant, run_id), frozenset(states), loop.create_future())
         self._waiters.setdefault(waiter.key, {})[waiter] = None
@@ -113,6 +113,7 @@ class RunWaiter:
                 key: status
                 for key, status in statuses.items()
                 if any(status.state in waiter.states for waiter in self._waiters.get(key, ()))
+                and not await only_sleeps(self._transactor, key, status)
             }
             results = await read_results(self._transactor, settled)
         except StoreUnavailable as problem:

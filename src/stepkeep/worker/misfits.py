@@ -1,6 +1,8 @@
-"""Handlers whose parameters do not fit the stored inputs of a step: their queues are paused, and the worker says so.
+"""Steps that this worker cannot serve although it has their handler: their queues are paused, and the worker says so.
 
-A deployment that changes a handler is the problem of its worker, not of the runs: the step is handed back without using
+The parameters do not fit the stored inputs, or the payloads are sealed and the worker has no codec.
+
+A deployment is the problem of its worker, not of the runs: the step is handed back without using
 an attempt, and another worker may serve it. `running` notes misfits; the loop reads which queues to leave out.
 """
 
@@ -24,7 +26,7 @@ MOST_KEPT = 50
 
 
 class MisfitError(BindingError):
-    """The parameters of this worker's handler do not fit the inputs that a stored definition writes down."""
+    """This worker's handler does not fit the inputs that a stored definition writes down, or cannot read them."""
 
     def __init__(self, handler: str, said: str) -> None:
         super().__init__(said)

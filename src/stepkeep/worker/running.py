@@ -10,8 +10,9 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from stepkeep.errors import StoreError
+from stepkeep.errors import PayloadSealed, StoreError
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed
+from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim
@@ -71,9 +72,7 @@ class Running:
             try:
                 prepared = self._prepared.of(claim)
             except MisfitError as problem:
-                self._shared.misfits.note(claim, problem)
-                self._report(self._held_unprepared(claim, now), Released(reason=storable_text(str(problem))))
-                self._shared.signals.ability_changed()
+                self._misfit(self._held_unprepared(claim, now), problem)
                 continue
             except Exception as problem:  # noqa: BLE001 - a step that cannot be prepared fails, its neighbours run
                 self._refuse(self._held_unprepared(claim, now), problem)
@@ -104,6 +103,12 @@ class Running:
         job = Job(claim, self._prepared.unprepared(claim), renewed_at=now, lane=self._lane_of(claim))
         self._shared.hold([job])
         return job
+
+    def _misfit(self, job: Job, problem: MisfitError) -> None:
+        """This worker cannot serve a step that others may: it is handed back, with the reason on record."""
+        self._shared.misfits.note(job.claim, problem)
+        self._report(job, Released(reason=storable_text(str(problem))))
+        self._shared.signals.ability_changed()
 
     def _refuse(self, job: Job, problem: Exception) -> None:
         if job.prepared.is_rules:
@@ -175,6 +180,11 @@ class Running:
                 await self._load([job])
             return
         [job] = jobs
+        if isinstance(problem, PayloadSealed) and not self._seal.is_on and job.own_output is None:
+            # The handler has not run. Workers that have the codec may serve the step.
+            spec = queue_specs(job.claim.plan.definition)[job.claim.step.no]
+            self._misfit(job, MisfitError("" if spec is None else spec.name or spec.kind, str(problem)))
+            return
         log.error("what %s needs cannot be read", job.title, exc_info=problem)
         said = storable_text(f"what this attempt needs cannot be read from the database: {exception_text(problem)}")
         self._report(job, Failed(category=Category.UNKNOWN, error=said))

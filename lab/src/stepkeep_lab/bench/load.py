@@ -45,7 +45,7 @@ async def all_ended(engine: AsyncEngine, run_ids: Sequence[str], look: float = L
             raise NotMeasured(f"{unfinished} runs did not end within {PATIENCE:g} s")
         await asyncio.sleep(look)
     others = [state for state in RUN_TERMINAL if state is not RunState.SUCCEEDED]
-    if failed := (await engine.runs(states=others, limit=1))["runs"]:
+    if failed := (await engine.runs(state=others, limit=1))["runs"]:
         raise NotMeasured(f"a run ended as {failed[0]['state']}: {failed[0]['error']}")
 
 

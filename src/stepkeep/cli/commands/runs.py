@@ -57,7 +57,7 @@ def runs(
 ) -> int:
     """List runs, newest first, and how many there are."""
     filters: dict[str, Any] = {
-        "states": state or [],
+        "state": state or [],
         "workflow": workflow,
         "business_key": business_key,
         "correlation_id": correlation_id,
@@ -113,7 +113,7 @@ async def _list(
 ) -> dict[str, Any]:
     from stepkeep.kernel.states import RunState
 
-    if unknown := [state for state in filters["states"] if state not in list(RunState)]:
+    if unknown := [state for state in filters["state"] if state not in list(RunState)]:
         raise InvalidInput(f"{unknown[0]!r} is no state of a run. Choose from {', '.join(RunState)}.")
     async with open_engine(settings) as engine:
         last = None if before is None else await find_run(engine, before)

@@ -6,7 +6,6 @@ Plain data in, plain data out. `words`, `compensation` and `evidence` call it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Shape = dict[str, Any]
@@ -38,8 +37,6 @@ ERROR_CLASSES = {
     "poison": ("worker_lost", False),
 }
 """Section 3.1: the class of an error, and whether it is retryable."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def error_shape(category: str | None, message: str | None, *, lost: bool = False) -> Shape | None:
@@ -84,12 +81,6 @@ def completion_order(lines: Iterable[Mapping[str, Any]]) -> list[str]:
         for line in lines
         if line["event_type"] == "action_state_transition" and line["to_state"] == "Succeeded"
     ]
-
-
-def iso(micros: int) -> str:
-    """A time of the database clock as UTC text with milliseconds."""
-    moment = _EPOCH + timedelta(microseconds=micros)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def filled(shape: Shape) -> Shape:

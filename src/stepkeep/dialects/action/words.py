@@ -16,7 +16,6 @@ from stepkeep.dialects.action.shapes import (
     Shape,
     error_shape,
     filled,
-    iso,
     key_of,
     operation_of,
     person_of,
@@ -113,7 +112,7 @@ def _record(record: Mapping[str, Any] | None) -> Shape:
     """The decision on the action, or its manual completion; an expired one names no person."""
     if record is None:
         return {}
-    by, at = person_of(record), iso(record["at"])
+    by, at = person_of(record), record["at"]
     if "decision" in record:
         decided = {"decision": record["decision"], "decidedByUserId": by, "decidedAtIso": at}
         return {"approval": filled(decided | {"rationale": record.get("comment") or None})}
