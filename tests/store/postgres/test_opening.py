@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.errors import SchemaMismatch
 from stepkeep.store.connect import migrate
+from stepkeep.testing import Workbench
 
 pytestmark = pytest.mark.postgres
 
@@ -123,3 +125,20 @@ def test_every_command_refuses_a_database_that_is_not_migrated(
     assert "stepkeep db migrate --db" in told["message"]
     assert "CANARY" not in said.out + said.err
     assert asyncio.run(relations(empty_postgres_dsn)) == 0
+
+
+async def test_the_page_about_databases_names_the_server_of_the_tests_and_the_lowest_one(
+    empty_postgres_dsn: str,
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "databases.md").read_text("utf-8")
+    [lowest] = re.findall(r"PostgreSQL (\d+) or newer", page)
+    [suite] = re.findall(r"whole test suite runs on PostgreSQL (\d+)", page)
+    async with session(empty_postgres_dsn) as connection:
+        major = int(await connection.fetchval("show server_version_num")) // 10_000
+    assert major in (int(lowest), int(suite)), f"the page does not name PostgreSQL {major}"
+
+
+def test_a_workbench_works_on_a_postgresql_database_that_is_migrated(postgres_dsn: str) -> None:
+    with Workbench(postgres_dsn) as bench:
+        run = bench.run(bench.load(FLOW))
+        run.assert_waits("sign-off")
