@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import re
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from stepkeep.cli import working
 from stepkeep.cli.progress import Progress
+from stepkeep.cli.render.remarks import remark
+from stepkeep.cli.render.step import step_lines
 from stepkeep.cli.screens import Moving
 from stepkeep.kernel.journal import Cause, Entry, Hop
+from tests.cli.conftest import Cli
+from tests.cli.views import step
 
 SECOND = 1_000_000
 NAMES = ["fetch", "convert", "sign-off", "mail"]
@@ -129,3 +136,33 @@ def test_many_active_steps_are_counted_not_listed() -> None:
         console.print(moving.draw(at=SECOND))
     assert "… and 4,988 more" in shown.get()
     assert len(shown.get().splitlines()) == 14
+
+
+FAR = {"fraction": 0.4, "text": "page 12", "at": "2026-11-03T10:15:04.000Z"}
+
+
+def test_a_running_step_is_drawn_with_how_far_its_handler_says_it_is() -> None:
+    times = (("pending", 0.0), ("ready", 1.0), ("running", 1.0))
+    shown = step("fetch", "running", times=times, progress=FAR, worker="w-1", no=0)
+    assert remark(shown) == "40 % page 12"
+    assert remark({**shown, "progress": {**FAR, "fraction": None}}) == "page 12"
+    assert remark({**shown, "progress": {**FAR, "fraction": 1.0, "text": ""}}) == "100 %"
+    assert remark({**shown, "progress": None}) == ""
+    lines = list(step_lines({"run": {"id": "r1", "workflow": "w", "version": 1}, "step": shown}))
+    assert "    progress 40 % page 12 (2026-11-03 10:15:04Z)" in lines
+
+
+def test_a_run_that_is_watched_tells_how_far_its_handlers_are(
+    cli: Cli, home: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(working, "LOOK_AT_PROGRESS", 0.0)
+    name = f"far.{database_url[:6]}"  # all tests share the registry of this process
+    code = (
+        "import time\nimport stepkeep as sk\n\n@sk.step('NAME')\ndef tell(ctx: sk.Context) -> None:\n"
+        "    ctx.progress(0.4, 'page 12')\n    time.sleep(0.8)\n"
+    )
+    (home / "far.py").write_text(code.replace("NAME", name))
+    (home / "far.yaml").write_text(f"workflow: far\ntimeout: 1h\nsteps: [{{name: a, uses: {name}, timeout: 1m}}]\n")
+    ran = cli("run", "far.yaml", "--app", "far.py", "--db", database_url)
+    assert ran.status == 0
+    assert (ran.out + ran.err).count("40 % page 12") == 1

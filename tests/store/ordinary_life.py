@@ -166,6 +166,7 @@ async def _workers(bench: Bench) -> None:
     await bench.store.beat(TENANT, worker.no, worker.incarnation + 1)
     await bench.store.report_worker(TENANT, worker.no, b"{}")
     assert await bench.store.list_worker_reports(TENANT)
+    assert await bench.store.read_worker_reports(TENANT, [worker.no])
     worker = await workers.shut_down(bench.store, worker)
     await bench.store.list_workers(TENANT, live_only=True)
     await bench.store.silent_workers(0)

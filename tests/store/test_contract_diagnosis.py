@@ -20,6 +20,15 @@ async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> No
     assert await store.list_worker_reports("other") == []
 
 
+async def test_reports_are_read_by_the_numbers_of_their_workers(store: Store) -> None:
+    made = [await store.add_worker(a_worker(f"w-{no}"), an_entry(f"w-{no}", 1)) for no in range(3)]
+    for worker in made[:2]:
+        await store.report_worker(TENANT, worker.no, worker.id.encode().join((b'"', b'"')))
+    found = await store.read_worker_reports(TENANT, [made[1].no, made[2].no])
+    assert [(one.worker, one.body) for one in found] == [(made[1].no, b'"w-1"')]
+    assert await store.read_worker_reports("other", [made[1].no]) == []
+
+
 async def test_reports_of_living_workers_are_listed_however_old_their_numbers_are(store: Store) -> None:
     states = (WorkerState.IDLE, WorkerState.SHUTDOWN, WorkerState.SHUTDOWN, WorkerState.SHUTDOWN)
     made = [

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec
 from stepkeep.testing import LOSES_WORKER, TIMES_OUT, Workbench
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -461,3 +462,15 @@ def test_steps_find_the_secrets_of_the_test_and_stand_ins_for_all_others() -> No
     with Workbench(handlers=registry, secrets={"KNOWN": "value-1"}) as bench:
         bench.run(flow).assert_succeeded()
     assert seen == ["value-1", "UNKNOWN-for-tests"]
+
+
+def test_a_handler_may_say_how_far_it_is(bench: Workbench) -> None:
+    def tell(ctx: sk.Context) -> str:
+        ctx.progress(0.4, "page 12")
+        assert ctx.last_progress is not None
+        return ctx.last_progress.text
+
+    bench.registry.register(HandlerSpec(name="far.tell", function=tell))
+    run = bench.run(bench.load("workflow: far\ntimeout: 1h\nsteps: [{name: a, uses: far.tell, timeout: 1m}]\n"))
+    run.assert_succeeded("page 12")
+    assert run.step("a")["progress"] is None

@@ -152,3 +152,12 @@ def weekday(day: datetime.date) -> int:
 
 def shared_pool(ctx) -> object:
     return ctx.shared["pool"]
+
+
+def tell(ctx, marker: str) -> str:
+    for page in range(1_000):
+        ctx.progress(page / 1_000, f"page {page}")
+    ctx.progress(0.5, "half")
+    while not Path(marker).exists():
+        time.sleep(0.01)
+    return "told"

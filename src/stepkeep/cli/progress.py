@@ -49,6 +49,8 @@ class StepNow(NamedTuple):
     attempt: int
     trouble: str
     sleeps: bool = False
+    said: str = ""
+    """How far its handler says it is."""
 
 
 class Progress:
@@ -117,6 +119,18 @@ class Progress:
             ends = min((one for one in (hop.due_at, self._run_ends_at) if one is not None), default=None)
             return words(hop.target) + ("" if ends is None else f", {span((ends - at) / MICROS)} at most")
         return _words(hop, at)
+
+    def far(self, no: int, said: str, at: int) -> Told | None:
+        """Note how far the handler of a running step says it is; returns the line to show, if it is new."""
+        known = self.now.get(no)
+        if known is None or known.state != "running" or known.said == said:
+            return None
+        self.now[no] = known._replace(said=said)
+        return Told(at, known.name, known.state, said, lasting=False)
+
+    @property
+    def is_any_running(self) -> bool:
+        return any(step.state == "running" for step in self.now.values())
 
     def active(self) -> Iterator[StepNow]:
         """Steps that have not settled, runnable ones first."""

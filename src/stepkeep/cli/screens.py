@@ -152,6 +152,8 @@ class Moving(Silence):
             text.append(f" {span(max(0, now - step.since) / MICROS)}", "dim")
         if step.attempt > 1:
             text.append(f"  attempt {step.attempt}", "yellow")
+        if step.said:
+            text.append(f"  {step.said}")
         if step.trouble:
             text.append(f"  {step.trouble}", "dim")
         text.truncate(max(20, self._console.width - 1), overflow="ellipsis")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.loop import Worker
 
 LOOK = 0.05
+LOOK_AT_PROGRESS = 1.0
 GRACE = 5.0
 
 
@@ -166,13 +167,14 @@ class Follower:
         self._title = f"run {run_id}, {plan.definition.name} v{plan.definition.version}"
         sleeps = frozenset(step.no for step in plan.steps if step.sleeps)
         self._progress = Progress(lambda no: plan.at(no).name, plan.size, plan.definition.timeout, sleeps)
+        self._ahead, self._far_at = 0, time.monotonic()
 
     async def begin(self, *, resumed: bool) -> None:
         """Show the run from here on; events before it was resumed are not shown again."""
         while resumed and (page := await self._pages()):
             for sealed in page:
                 self._progress.take(open_entry(sealed.body))
-        ahead = await self._engine.store.now() - time.time_ns() // 1000
+        ahead = self._ahead = await self._engine.store.now() - time.time_ns() // 1000
         self._screen.begin(self._title, self._progress, ahead)
         if not resumed:
             return
@@ -193,6 +195,7 @@ class Follower:
             # The worker reports an outage; here it only means that there is nothing new to show.
             with contextlib.suppress(StoreError):
                 await self.look()
+                await self._look_at_progress()
             await asyncio.sleep(LOOK)
 
     async def look(self) -> None:
@@ -200,6 +203,19 @@ class Follower:
         while page := await self._pages():
             for sealed in page:
                 self._screen.tell(self._progress.take(open_entry(sealed.body)))
+
+    async def _look_at_progress(self) -> None:
+        """Show how far the handlers of running steps say they are. They say it beside the journal."""
+        from stepkeep.operations.progress import progress_words, read_progress
+
+        if time.monotonic() - self._far_at < LOOK_AT_PROGRESS or not self._progress.is_any_running:
+            return
+        self._far_at = time.monotonic()
+        engine, at = self._engine, time.time_ns() // 1000 + self._ahead
+        steps = await engine.store.read_steps(engine.tenant, self._run_id)
+        found = await read_progress(engine.transactor, engine.tenant, self._run_id, steps)
+        told = [self._progress.far(no, progress_words(said), at) for no, said in found.items()]
+        self._screen.tell([one for one in told if one is not None])
 
     async def _pages(self) -> list[SealedEntry]:
         return await self._engine.store.read_journal(self._engine.tenant, self._run_id, self._progress.seq)

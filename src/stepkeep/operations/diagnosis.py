@@ -18,6 +18,7 @@ from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
+from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
@@ -91,6 +92,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
     steps, staff, aside = await asyncio.gather(
         store.read_steps(tenant, run_id), read_staff(store, tenant), store.list_quarantined(tenant)
     )
+    progress = await read_progress(transactor, tenant, run_id, steps)
     return Scene(
         now=staff.now,
         run=found.run,
@@ -100,6 +102,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         workers=staff.workers,
         former=staff.former,
         quarantined=next((one.reason for one in aside if one.run_id == run_id), None),
+        progress={no: progress_words(said) for no, said in progress.items()},
     )
 
 

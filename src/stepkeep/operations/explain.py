@@ -25,7 +25,8 @@ LATE = 5 * SECOND
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """One run with all that could move it. `former` are the offers of workers that are gone, newest first."""
+    """One run with all that could move it. `former` are the offers of workers that are gone, newest first.
+    `progress` has what the handlers of running steps say, in words."""
 
     now: int
     run: Run
@@ -35,6 +36,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[Known, ...]
     former: tuple[Service, ...] = ()
     quarantined: str | None = None
+    progress: Mapping[int, str] = {}
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -253,7 +255,9 @@ def _leased(scene: Scene, step: Step) -> Cause:
     holder = next((known for known in scene.workers if known.row.no == step.worker), None)
     if holder is not None and not holder.is_silent(now):
         timeout = None if step.claimed_at is None else step.claimed_at + planned.timeout
-        said = f"{name} has run for {span(now - (step.claimed_at or now))} at worker {holder.row.id}."
+        said = f"{name} has run for {span(now - (step.claimed_at or now))} at worker {holder.row.id}"
+        far = scene.progress.get(step.no)
+        said += f": {far}." if far else "."
         wait = ("wait", scene.run.id)
         return Cause(code=Why.RUNNING, subject=name, sentence=said, since=step.claimed_at, until=timeout, command=wait)
     gone = (

@@ -31,11 +31,22 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the handler of an attempt last said about how far it is, so long before the report. `text` may be sealed."""
+
+    run_id: str
+    no: int
+    fence: int
+    ago_us: int
+    fraction: float | None = None
+    text: msgspec.Raw
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
     None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
     are names, None if it may have any but those in `lacking_secrets`. A worker with `only_run` takes the steps of
-    that run alone."""
+    that run alone. `progress` is of the attempts that run."""
 
     handlers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
@@ -54,6 +65,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lacking_secrets: tuple[str, ...] = ()
     misfits: tuple[Misfit, ...] = ()
     only_run: str | None = None
+    progress: tuple[StepProgress, ...] = ()
 
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)

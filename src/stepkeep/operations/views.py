@@ -24,6 +24,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
 from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import dated, instant
+from stepkeep.operations.progress import read_progress
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips
 from stepkeep.operations.transact import Transactor
@@ -62,6 +63,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     numbers = held | {attempt.worker for attempt in whole.attempts}
     workers = await transactor.store.name_workers(tenant, numbers) if numbers else {}
     aside = await _set_aside(transactor, tenant)
+    progress = await read_progress(transactor, tenant, found.run.id, steps)
     attempts: dict[int, list[Attempt]] = defaultdict(list)
     for attempt in whole.attempts:
         attempts[attempt.no].append(attempt)
@@ -75,6 +77,7 @@ async def view_of(transactor: Transactor, whole: WholeRun, plan: Plan) -> dict[s
     described = [
         _step(plan, step, attempts[step.no], outputs[step.no], times.get(step.no, []), workers)
         | _ending(found.run, step, skips.get(step.no))
+        | {"progress": progress.get(step.no)}
         for step in steps
     ]
     for one in described:

@@ -640,6 +640,10 @@ class Store(Protocol):
         """The reports of all workers that are not shut down, and of the newest ones, by number."""
         ...
 
+    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
+        """The reports of workers by their numbers; workers without one are left out."""
+        ...
+
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]: ...
     async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
         """The ids of workers by their numbers; unknown numbers are left out."""

@@ -54,6 +54,7 @@ class Attempts:
         """Bind to the running event loop."""
         self._running.inputs.open()
         self.reporting.evidence.open()
+        self._shared.progress.open()
         self._shared.runner.open(self.finished, self._shared.signals.ability_changed)
 
     async def claim(self, kind: Kind, limit: int, after: int | None) -> list[Claim]:

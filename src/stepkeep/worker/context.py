@@ -7,6 +7,7 @@ loaded beforehand. The worker creates one per attempt, for handlers that take it
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, SupportsFloat
 
@@ -15,7 +16,7 @@ import msgspec
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.outcomes import Emitted
 from stepkeep.operations import validate
-from stepkeep.safe_text import type_name
+from stepkeep.safe_text import inert_line, plain_text, type_name
 from stepkeep.secret_values import KNOWN
 from stepkeep.worker.cancellation import Cancellation, HandlerCancelled
 from stepkeep.worker.payloads import bound_emitted, encode
@@ -25,6 +26,16 @@ logger = logging.getLogger("stepkeep.handler")
 logger.addFilter(KNOWN)
 
 _decode = msgspec.json.Decoder().decode
+
+MOST_PROGRESS_TEXT = 200
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """What a handler last said about how far it is. `at` is a reading of `time.monotonic()`."""
+
+    fraction: float | None
+    text: str
+    at: float
 
 
 class Woken(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +101,8 @@ class Context:
         "_emitted_bytes",
         "_input",
         "_logger",
+        "_progress",
+        "_progressed",
         "_spent",
         "_statements",
         "attempt",
@@ -133,6 +146,7 @@ class Context:
         cancelled: Cancellation | None = None,
         connection: Any = None,
         shared: Mapping[str, Any] | None = None,
+        progressed: Callable[[], None] | None = None,
     ) -> None:
         self.run_id, self.workflow, self.version, self.tenant = run_id, workflow, version, tenant
         self.step, self.attempt, self.undoing = step, attempt, undoing
@@ -152,6 +166,8 @@ class Context:
         self._emitted_bytes = 0
         self._logger: logging.LoggerAdapter[logging.Logger] | None = None
         self._statements: Statements | None = None
+        self._progress: Progress | None = None
+        self._progressed = progressed
 
     @property
     def input(self) -> Any:
@@ -192,6 +208,21 @@ class Context:
         size_bytes = self._emitted_bytes + len(emitted.payload)
         bound_emitted(len(so_far) + 1, size_bytes)
         self._emitted, self._emitted_bytes = [*so_far, emitted], size_bytes
+
+    def progress(self, fraction: float | None, text: str = "") -> None:
+        """Say how far this attempt is: a fraction from 0 to 1 (None if unknown), and up to 200 characters of text.
+
+        `show` and `explain` have the last value while the attempt runs; no history is kept. A call is cheap: it writes
+        nothing to the database. The worker publishes the first value at once, and later ones every two seconds.
+
+        >>> ctx = Context(run_id="r1", workflow="w", version=1, step="s")
+        >>> ctx.progress(0.4, "page 12")
+        >>> ctx.last_progress.fraction, ctx.last_progress.text
+        (0.4, 'page 12')
+        """
+        self._progress = Progress(_fraction(fraction), _progress_text(text), time.monotonic())
+        if self._progressed is not None:
+            self._progressed()
 
     def execute(self, sql: str, *args: Any) -> Any:
         """Run a statement in the transaction of this step, and return how many rows it changed.
@@ -238,6 +269,11 @@ class Context:
         return self._spent
 
     @property
+    def last_progress(self) -> Progress | None:
+        """What the last call of `progress` said; None if there was none."""
+        return self._progress
+
+    @property
     def emitted(self) -> tuple[Emitted, ...]:
         """The events collected by `emit`."""
         return tuple(self._emitted or ())
@@ -251,3 +287,26 @@ def _amount(name: str, given: object) -> float:
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, SupportsFloat):
         raise InvalidInput(f"cost: {name} is a number, not a value of type {type_name(given)}.")
     return float(given)
+
+
+def _fraction(given: object) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, (bool, str, bytes, bytearray)) or not isinstance(given, SupportsFloat):
+        raise InvalidInput(
+            f"progress: the fraction is a number from 0 to 1, or None; not a value of type {type_name(given)}."
+        )
+    fraction = float(given)
+    if not 0 <= fraction <= 1:
+        raise InvalidInput(f"progress: the fraction is a number from 0 to 1, or None; not {fraction!r}.")
+    return fraction
+
+
+def _progress_text(given: object) -> str:
+    """The text on one safe line, without the values of secrets."""
+    said = plain_text(given)
+    if said is None:
+        raise InvalidInput(f"progress: the text is a str, not a value of type {type_name(given)}.")
+    # Hidden before it is cut: part of a value must not stay.
+    shown = inert_line(KNOWN.hide(said)[: MOST_PROGRESS_TEXT + 1], 10 * MOST_PROGRESS_TEXT)
+    return shown if len(shown) <= MOST_PROGRESS_TEXT else f"{shown[: MOST_PROGRESS_TEXT - 1]}…"

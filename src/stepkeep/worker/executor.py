@@ -150,7 +150,7 @@ class Job(msgspec.Struct, eq=False):
     what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
     `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
-    `opened` opens the payload of a message, if it is sealed.
+    `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
     """
 
     claim: Claim
@@ -178,6 +178,7 @@ class Job(msgspec.Struct, eq=False):
     reported: bool = False
     evidence: bytes | None = None
     run_deadline: float = float("inf")
+    progressed: Callable[[], None] | None = None
 
     @property
     def title(self) -> str:
@@ -244,5 +245,6 @@ class Job(msgspec.Struct, eq=False):
             cancelled=self.cancelled,
             connection=self.connection,
             shared=shared,
+            progressed=self.progressed,
         )
         return self.context

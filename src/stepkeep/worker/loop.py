@@ -40,6 +40,7 @@ from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
 from stepkeep.worker.pools.handler_loop import HandlerLoop, HostLoop, Lifespan
 from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.progress import PUBLISH_SECONDS
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
@@ -263,7 +264,7 @@ class Worker:
                     "beat": self._beat,
                     "sweep": self._sweep,
                 }
-                work |= {"maintain": self._maintain, "publish": self._publish}
+                work |= {"maintain": self._maintain, "publish": self._publish, "tell progress": self._tell_progress}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
             await self._until(ending)
@@ -478,6 +479,7 @@ class Worker:
             lacking_secrets=self._shared.secrets.lacking(),
             misfits=self._shared.misfits.known,
             only_run=None if self._shared.only_run is None else self._shared.only_run[1],
+            progress=self._shared.progress.collect(self._shared.leases, self._runtime.monotonic()),
         )
 
     async def _read_queues(self) -> None:
@@ -529,6 +531,13 @@ class Worker:
         await self._runtime.sleep(self._publish_in)
         self._publish_in = self._settings.heartbeat_seconds
         await self._membership.publish(self._offer())
+
+    async def _tell_progress(self) -> None:
+        """Publish what handlers say about how far they are: the first value at once, later ones together."""
+        await self._runtime.wait(self._shared.progress.changed, None)
+        self._shared.progress.begin()
+        await self._membership.publish(self._offer())
+        await self._runtime.sleep(PUBLISH_SECONDS)
 
     async def _sweep(self) -> None:
         self.loop_lag = max(

@@ -80,6 +80,7 @@ class Running:
             job_lane = batch_lane if lane is not None or prepared.runs_alone else self._lane_of(claim)
             deadline = now + prepared.planned.timeout / SECOND
             job = Job(claim, prepared, deadline, now, self.inputs.fetch, job_lane)
+            job.progressed = self._shared.progress.note
             if claim.run_due_at is not None:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:

@@ -21,6 +21,7 @@ from stepkeep.worker.leases import Leases
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.misfits import Misfits
 from stepkeep.worker.outage import Outage
+from stepkeep.worker.progress import ProgressBoard
 from stepkeep.worker.runner import HandlerRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import SecretReader
@@ -69,6 +70,7 @@ class Shared:
         self.may_claim = True
         self.only_run = only_run
         self.misfits = Misfits(runtime)
+        self.progress = ProgressBoard(transactor.payloads.seal)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def claimer(self, queues: frozenset[int], slots: int, blocking_slots: int = 0) -> Claimer:

@@ -548,6 +548,10 @@ class ModelStore:
     async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
         return await self._read("read", lambda: queries.reports(self._tables, tenant, newest))
 
+    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
+        reports = self._tables.reports
+        return await self._read("read", lambda: [reports[tenant, no] for no in numbers if (tenant, no) in reports])
+
     async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
         return await self._read("read", lambda: queries.workers(self._tables, tenant, live_only))
 

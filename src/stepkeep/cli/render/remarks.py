@@ -34,7 +34,14 @@ def remark(step: Mapping[str, Any], now: datetime | None = None) -> str:
         until = f" until {clock_of(step['until'], now)}" if step["until"] else ""
         event = f"event {step['event']}" if step.get("event") else ""
         return shorten(f"{event}{until}".strip())
-    return shorten(decided(step))
+    return shorten(progress(step) or decided(step))
+
+
+def progress(step: Mapping[str, Any]) -> str:
+    """How far the handler of a running step is: `40 % page 12`."""
+    from stepkeep.operations.progress import progress_words
+
+    return progress_words(step.get("progress"))
 
 
 def failure(step: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepkeep.cli.render.look import words
-from stepkeep.cli.render.remarks import failure, skip
+from stepkeep.cli.render.remarks import failure, progress, skip
 from stepkeep.cli.render.times import clock, seconds_between, span
 
 INDENT = "    "
@@ -23,6 +23,8 @@ def step_lines(view: Mapping[str, Any]) -> Iterator[str]:
         yield f"{INDENT}skipped because {skip(step)}"
     if step["worker"]:
         yield f"{INDENT}held by worker {step['worker']}"
+    if progress(step):
+        yield f"{INDENT}progress {progress(step)} ({clock(step['progress']['at'])})"
     if step["output"] is not None:
         yield f"{INDENT}output {json.dumps(step['output'], ensure_ascii=False)}"
     for attempt in step["history"]:

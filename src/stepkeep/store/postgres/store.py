@@ -468,6 +468,10 @@ class PostgresStore:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
         return await self._find(columns.worker_from, statement, tenant)
 
+    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
+        found = await self._find(tuple, SQL.read_worker_reports, tenant, array_of(list(numbers)))
+        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
+
     async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
         return dict(await self._find(tuple, SQL.name_workers, tenant, array_of(list(numbers))))
 

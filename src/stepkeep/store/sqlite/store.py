@@ -428,6 +428,10 @@ class SqliteStore:
         statement = SQL.list_living_workers if live_only else SQL.list_workers
         return await self._rows(columns.worker_from, statement, tenant)
 
+    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
+        found = await self._rows(tuple, SQL.read_worker_reports, tenant, json_text(list(numbers)))
+        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
+
     async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
         return dict(await self._rows(tuple, SQL.name_workers, tenant, json_text(list(numbers))))
 

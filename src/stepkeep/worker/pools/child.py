@@ -14,6 +14,7 @@ import pickle
 import resource
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -32,7 +33,7 @@ from stepkeep.secret_values import KNOWN
 from stepkeep.worker import results
 from stepkeep.worker.cancellation import Cancellation, Why
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.context import Context
+from stepkeep.worker.context import Context, Progress
 from stepkeep.worker.executor import CallExecutor, Job
 from stepkeep.worker.executors.python import PythonExecutor, make_call
 from stepkeep.worker.forks import end_copy
@@ -42,6 +43,8 @@ from stepkeep.worker.pools.handler_loop import Shared
 CANCEL = "cancel"
 READY = b"ready"
 MAIN = "__stepkeep_main__"
+TELL_SECONDS = 0.5
+"""The shortest pause between two values of `ctx.progress` that are sent to the worker."""
 NOTHING_SHARED = Shared("a handler in a process of its own shares nothing with its worker")
 
 
@@ -76,19 +79,20 @@ class Answer(msgspec.Struct, frozen=True):
 Received = tuple[int, Task | Exception, Cancellation]
 """A task with its number, or why it cannot be read, and the flag that cancels it."""
 
-_KINDS: dict[str, type[Outcome]] = {
-    kind.__name__: kind for kind in (Completed, Waiting, Failed, results.FailedWithTraceback, TimedOut, Stopped)
+_KINDS: dict[str, type[Outcome | Progress]] = {
+    kind.__name__: kind
+    for kind in (Completed, Waiting, Failed, results.FailedWithTraceback, TimedOut, Stopped, Progress)
 }
 
 
-def pack(number: int, outcome: Outcome) -> bytes:
+def pack(number: int, outcome: Outcome | Progress) -> bytes:
     """An answer as plain data, so that the worker runs nothing that a handler's process sends."""
     encode = msgspec.msgpack.encode
     return encode(Answer(number, type(outcome).__name__, msgspec.Raw(encode(outcome))))
 
 
-def unpack(sent: bytes) -> tuple[int, Outcome]:
-    """The number and the outcome of an answer. Raises ValueError if it is not an answer."""
+def unpack(sent: bytes) -> tuple[int, Outcome | Progress]:
+    """The number and the outcome of an answer, or what its handler said before it. Raises ValueError otherwise."""
     try:
         answer = msgspec.msgpack.decode(sent, type=Answer)
         return answer.number, msgspec.msgpack.decode(answer.outcome, type=_KINDS[answer.kind])
@@ -156,18 +160,54 @@ def live(descriptor: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit, memory_limit))
     tasks: SimpleQueue[Received] = SimpleQueue()
     threading.Thread(target=_listen, args=(line, tasks), daemon=True).start()
-    surroundings = Surroundings()
+    surroundings, teller = Surroundings(), Teller(line)
     line.send_bytes(READY)
     while True:
         number, task, cancelled = tasks.get()
-        outcome = copy_context().run(_attempt, task, cancelled)
+        outcome = copy_context().run(_attempt, task, cancelled, teller)
         end_copy(pid)
+        teller.attempt = None
         surroundings.restore()
         try:
-            line.send_bytes(_packed(number, outcome))
+            teller.send(_packed(number, outcome))
         except OSError:
             # The handler closed the pipe, so no answer can be sent; the end of the process reports the failure.
             os._exit(1)
+
+
+class Teller:
+    """Sends to the worker: answers at once, and progress from a thread of its own, the last value of each pause."""
+
+    def __init__(self, line: Connection) -> None:
+        self.attempt: tuple[int, Context] | None = None
+        self._line, self._sending, self._due = line, threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def send(self, sent: bytes) -> None:
+        with self._sending:
+            self._line.send_bytes(sent)
+
+    def note(self) -> None:
+        """The handler said how far it is."""
+        self._due.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._tell, daemon=True)
+            # Without memory for a thread the values are not shown; the handler goes on.
+            with suppress(RuntimeError, MemoryError):
+                self._thread.start()
+
+    def _tell(self) -> None:
+        while True:
+            self._due.wait()
+            self._due.clear()
+            attempt = self.attempt
+            if attempt is not None and (said := attempt[1].last_progress) is not None:
+                try:
+                    self.send(pack(attempt[0], said))
+                except OSError:
+                    # The pipe is closed; the process ends with its handler.
+                    return
+            time.sleep(TELL_SECONDS)
 
 
 class Surroundings:
@@ -232,13 +272,16 @@ def _loaded(sent: bytes) -> Task | Exception:
         return problem
 
 
-def _attempt(task: Task | Exception, cancelled: Cancellation) -> Outcome:
+def _attempt(task: Task | Exception, cancelled: Cancellation, teller: Teller) -> Outcome:
     if isinstance(task, Exception):
         return results.outcome_of_exception(
             BindingError(f"the inputs cannot be read: {exception_text(task)}"), None, cancelled
         )
     KNOWN.remember(task.secrets)
-    context = None if task.context is None else Context(**task.context, cancelled=cancelled, shared=NOTHING_SHARED)
+    context = None
+    if task.context is not None:
+        context = Context(**task.context, cancelled=cancelled, shared=NOTHING_SHARED, progressed=teller.note)
+        teller.attempt = (task.number, context)
     try:
         function = _find(task)
         args = task.args if context is None else (context, *task.args)

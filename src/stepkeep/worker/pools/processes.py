@@ -25,6 +25,7 @@ from stepkeep.kernel.states import Category
 from stepkeep.safe_text import exception_text
 from stepkeep.worker import results
 from stepkeep.worker.cancellation import Why
+from stepkeep.worker.context import Progress
 from stepkeep.worker.executor import Job
 from stepkeep.worker.pools.child import CANCEL, READY, Task, describe, unpack
 from stepkeep.worker.pools.threads import ThreadPool
@@ -151,10 +152,14 @@ class ProcessPool(ThreadPool):
             if not child.is_ready:
                 child.is_ready = child.line.recv_bytes() == READY
             while True:
-                number, outcome = unpack(child.line.recv_bytes())
+                number, sent = unpack(child.line.recv_bytes())
                 # An answer to another task comes from a copy that an earlier handler forked.
-                if number == task.number:
-                    return outcome
+                if number != task.number:
+                    continue
+                if not isinstance(sent, Progress):
+                    return sent
+                if job.context is not None:
+                    job.context.progress(sent.fraction, sent.text)
         finally:
             asking.clear()
 
