@@ -30,6 +30,8 @@ from stepkeep.conformance.verify import verify_lines
 from stepkeep.kernel.definition import Completion, OnExhausted, Retry, StepDefinition, digest_of, encode_definition
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
 from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.kernel.tables import RunTrigger
 from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()
@@ -48,13 +50,13 @@ def findings(world: World, entries: Sequence[Entry]) -> list[str]:
 
 
 def test_every_run_that_the_kernel_makes_is_reenacted_without_a_finding() -> None:
-    for world in [*stories(), reissued(), *walks(80, seed=5)]:
+    for world in [*stories(), reissued(), lost(), *walks(80, seed=5)]:
         report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
         assert report.ok, report.findings[:3]
 
 
 # -- stories that the machine's tables allow and the definition does not -----------------------------------------------
-def with_hop(world: World, name: str, trigger: str, **changes: Any) -> Told:
+def with_hop(world: World, name: str, trigger: str, /, **changes: Any) -> Told:
     no = RUN_ENTITY if name == "run" else world.no(name)
     entries = entries_of(world)
     return changed(entries, *find(entries, no, trigger), **changes)
@@ -86,6 +88,17 @@ def reissued() -> World:
     world.report("m", Completed(token=TOKEN))
     world.reissue("m", "new")
     world.complete("m", token="new")
+    return world
+
+
+def lost() -> World:
+    """A step lost its lease and waited for its next attempt when the run stopped; the run was rolled back in part."""
+    failing = work("c", "a", on_failure=OnFailure.COMPENSATE)
+    world = World(work("a", undo=True), work("b", "a", undo=True), failing)
+    world.finish("a")
+    world.lose("b")
+    world.fail("c")
+    world.finish("undo:a")
     return world
 
 
@@ -147,6 +160,11 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         cancel,
         lambda world: with_cause(world, "cancel_requested", detail={"compensate": True}),
         Code.POLICY,
+    ),
+    "a rollback told as complete beside the effect of a lost lease": (
+        lost,
+        lambda world: with_hop(world, "run", "undo_failed", trigger=RunTrigger.UNDONE, target=RunState.ROLLED_BACK),
+        Code.UNDO,
     ),
     "a gate with a deadline that it does not have": (
         unfinished,

@@ -8,11 +8,11 @@ import pytest
 from tests.kernel.driver import LEASE, World, gate, sequence, work
 
 from stepkeep.errors import Conflict, Fenced
-from stepkeep.kernel.definition import SECOND, CompensateWhen, Effect, Rule
+from stepkeep.kernel.definition import SECOND, CompensateWhen, Effect, Retry, Rule
 from stepkeep.kernel.events import CancelRequested
 from stepkeep.kernel.outcomes import Completed, Stopped
 from stepkeep.kernel.states import RUN_TERMINAL, OnFailure, Rollback, RunState, StepState, StopCause
-from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.stopping import LEASE_EXPIRED, is_in_doubt
 
 S = StepState
 
@@ -175,6 +175,72 @@ def test_a_rollback_beside_an_effect_in_doubt_is_partial(effect: Effect, undo: b
     world.finish("undo:c")
     assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
     assert world.trail()[-1] == "undo_failed"
+
+
+@pytest.mark.parametrize(("effect", "undo"), [(Effect.WRITE, False), (Effect.READ, True), (Effect.UNKNOWN, True)])
+def test_a_rollback_after_a_lease_lost_while_stopping_is_partial(effect: Effect, undo: bool) -> None:
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE)
+    world = World(work("c", undo=True), failing, work("b", "c", undo=undo, effect=effect), grace=10 * LEASE)
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a")
+    world.lose("b")
+    assert (world.row("b").state, world.row("b").error) == (S.CANCELLED, LEASE_EXPIRED)
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
+
+
+@pytest.mark.parametrize("compensate_when", CompensateWhen)
+def test_a_rollback_after_a_lease_lost_before_the_stop_is_partial_unless_attempts_are_undone(
+    compensate_when: CompensateWhen,
+) -> None:
+    """The step is ready again when the run stops: no worker holds it, and its lost attempt may have had its effect."""
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE)
+    world = World(work("c", undo=True), failing, work("b", "c", undo=True, compensate_when=compensate_when))
+    world.finish("c")
+    world.claim("b")
+    world.lose("b")
+    world.claim("a")
+    world.fail("a")
+    if compensate_when is CompensateWhen.ATTEMPTED:
+        world.finish("undo:b")
+    world.finish("undo:c")
+    whole = compensate_when is CompensateWhen.ATTEMPTED
+    assert world.run.rollback is (Rollback.COMPLETE if whole else Rollback.PARTIAL)
+
+
+def test_a_failure_reported_after_a_lost_lease_leaves_the_rollback_complete() -> None:
+    """The later attempt repeats the same work under the same key, so its report counts."""
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE, effect=Effect.WRITE)
+    world = World(work("c", undo=True), failing)
+    world.finish("c")
+    world.claim("a")
+    world.lose("a")
+    world.claim("a")
+    world.fail("a")
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
+
+
+def test_a_rollback_after_the_last_lost_lease_of_a_step_is_partial() -> None:
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE, effect=Effect.WRITE, retry=Retry(max_attempts=1))
+    world = World(work("c", undo=True), failing)
+    world.finish("c")
+    world.lose("a")
+    assert (world.row("a").state, world.row("a").error) == (S.FAILED, LEASE_EXPIRED)
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, Rollback.PARTIAL)
+
+
+def test_a_read_that_lost_its_lease_leaves_the_rollback_complete() -> None:
+    failing = work("a", "c", on_failure=OnFailure.COMPENSATE)
+    world = World(work("c", undo=True), failing, work("b", "c"), grace=10 * LEASE)
+    world.finish("c")
+    world.claim("a", "b")
+    world.fail("a")
+    world.lose("b")
+    world.finish("undo:c")
+    assert (world.run.state, world.run.rollback) == (RunState.ROLLED_BACK, Rollback.COMPLETE)
 
 
 def test_a_read_in_doubt_leaves_the_rollback_complete() -> None:

@@ -26,6 +26,7 @@ QUICK = (
     "no-lock-no-was",
     "join-counts-twice",
     "locks-unordered",
+    "loss-forgotten",
 )
 """Caught within a few seeds each."""
 

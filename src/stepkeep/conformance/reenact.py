@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.conformance.contract import Contract, Place
-from stepkeep.conformance.enabled import IN_DOUBT, Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import IN_DOUBT, LOST, Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
@@ -86,7 +86,7 @@ class Reenactment:
         self.blamed: int | None = None
         self.cause: str | None = None
         self.policy = ""
-        self.is_partial = False
+        self.is_partial = self.may_be_partial = False
         self.category: str | None = None
         self.error: object = None
         self.arrived: Counter[str] = Counter()
@@ -243,6 +243,8 @@ class Reenactment:
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger == "held_exhausted"
+        if line.error is not None:
+            step.is_unsure = line.error.startswith((IN_DOUBT, LOST))
         if line.trigger == "operator_retried":
             step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
@@ -344,7 +346,7 @@ class Reenactment:
         elif line.trigger in ("undone", "undo_failed"):
             if self.hooks and not (document.hook_failure == "stop" and self.is_partial):
                 say(Code.UNDO, f"the rollback ends, but {quoted(self._name(self.hooks[0]))} has not run")
-            if self.are_hooks_unseen and not self.is_partial:
+            if (self.are_hooks_unseen or self.may_be_partial) and not self.is_partial:
                 pass
             elif (line.trigger == "undo_failed") != self.is_partial:
                 expected = "undo_failed" if self.is_partial else "undone"
@@ -435,8 +437,9 @@ class Reenactment:
             if step is None or rule is None:
                 continue
             if step.state != "succeeded" and not (step.fence and rule.compensate_when == "attempted"):
-                in_doubt = (step.error or "").startswith(IN_DOUBT)
-                self.is_partial |= in_doubt and (rule.undo is not None or rule.effect != "read")
+                if rule.undo is not None or rule.effect != "read":
+                    self.is_partial |= step.is_unsure is True
+                    self.may_be_partial |= step.is_unsure is None
                 continue
             if rule.undo is not None:
                 undone.append(step)

@@ -276,7 +276,9 @@ class Retelling:
         step.fence += trigger == "claimed"
         step.attempt += ends_attempt(trigger, target)
         step.is_exhausted = trigger == "held_exhausted"
-        step.leased = trigger == "claimed" or (step.leased and trigger == "completed")
+        was_leased, step.leased = step.leased, trigger == "claimed" or (step.leased and trigger == "completed")
+        if was_leased and not step.leased:
+            step.is_unsure = None  # the hidden end of an attempt may have been a lost lease
         step.state = target
 
     # -- the run behind the steps ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
-from stepkeep.kernel.stopping import is_in_doubt
+from stepkeep.kernel.stopping import is_effect_unknown
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 
@@ -46,13 +46,13 @@ def _wants_rollback(draft: Draft) -> bool:
 def _to_undo(draft: Draft) -> list[Step]:
     """The steps to undo, last completed first.
 
-    An effect without an undo step makes the rollback partial, and so does one in doubt that is not undone.
+    An effect without an undo step makes the rollback partial, and so does one that is unknown and not undone.
     """
     hooked: list[Step] = []
     for step in draft.every_step()[: draft.plan.size]:
         definition = draft.plan.steps[step.no].definition
         if not _happened(step, definition):
-            if is_in_doubt(step.error) and (definition.undo is not None or definition.effect is not Effect.READ):
+            if is_effect_unknown(step.error) and (definition.undo is not None or definition.effect is not Effect.READ):
                 draft.rollback = Rollback.PARTIAL
             continue
         if definition.undo is not None:

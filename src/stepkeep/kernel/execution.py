@@ -35,6 +35,7 @@ from stepkeep.kernel.progress import settle, wake
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
+from stepkeep.kernel.stopping import LEASE_EXPIRED
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 CLAIMABLE_PHASES = {
@@ -293,7 +294,7 @@ def lose(draft: Draft, step: Step) -> Settled | None:
 
     While rules run the handler is done, so no attempt is counted: only losses are limited there.
     """
-    error = "LEASE_EXPIRED: the worker was not heard of in time"
+    error = LEASE_EXPIRED
     draft.close_attempt(step, AttemptState.LOST, error=error)
     handler_done = step.state is StepState.VALIDATING
     counted, losses = step.attempts + (not handler_done), step.losses + 1

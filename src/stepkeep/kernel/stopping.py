@@ -22,6 +22,7 @@ from stepkeep.kernel.states import (
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
+LEASE_EXPIRED = "LEASE_EXPIRED: the worker was not heard of in time"
 
 
 def is_in_doubt(error: str | None) -> bool:
@@ -31,6 +32,15 @@ def is_in_doubt(error: str | None) -> bool:
     (True, False, False)
     """
     return error is not None and error.startswith("IN_DOUBT")
+
+
+def is_effect_unknown(error: str | None) -> bool:
+    """Whether the last error of a step leaves its effect open: its attempt is in doubt, or its lease was lost.
+
+    >>> is_effect_unknown(IN_DOUBT), is_effect_unknown(LEASE_EXPIRED), is_effect_unknown("no such account")
+    (True, True, False)
+    """
+    return is_in_doubt(error) or (error is not None and error.startswith("LEASE_EXPIRED"))
 
 
 def stop(

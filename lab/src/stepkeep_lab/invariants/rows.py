@@ -65,11 +65,14 @@ def _is_done(plan: Plan, row: Step) -> bool:
     return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0)
 
 
-def _is_in_doubt(plan: Plan, row: Step) -> bool:
-    """Whether a main step may have had an effect that the rollback does not undo: its attempt was closed in flight."""
+def _is_unknown(plan: Plan, row: Step) -> bool:
+    """Whether a main step may have had an effect that the rollback does not undo.
+
+    Its attempt was closed in flight, or lost its lease, and no later attempt failed by a report.
+    """
     definition = plan.steps[row.no].definition
     harmless = definition.effect is Effect.READ and definition.undo is None
-    return not harmless and not _is_done(plan, row) and (row.error or "").startswith("IN_DOUBT")
+    return not harmless and not _is_done(plan, row) and (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
 
 
 def _counters_are_counts(plan: Plan, run: Run, rows: Rows, inbox: Collection[str]) -> None:
@@ -177,7 +180,7 @@ def _rollback_is_right(plan: Plan, run: Run, rows: Rows) -> None:
     must(not rest or (not pending[0] and all(pending[1:])), name, "undo steps are out of order: {}", rest)
     effects = (plan.steps[row.no].definition.effect for row in done(plan, rows) if plan.undo_of(row.no) is None)
     whole = all(row.state is StepState.SUCCEEDED for row in undo.values()) and all(e is Effect.READ for e in effects)
-    whole = whole and not any(_is_in_doubt(plan, row) for row in rows.values() if row.no < size)
+    whole = whole and not any(_is_unknown(plan, row) for row in rows.values() if row.no < size)
     if run.state in RUN_TERMINAL:
         ended = run.state is RunState.ROLLED_BACK
         must(ended == whole, name, "run {} ended {}, and the rollback is whole: {}", run.id, run.state, whole)

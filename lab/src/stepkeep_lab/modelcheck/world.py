@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Run, Step
-from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL
-from stepkeep.kernel.stopping import IN_DOUBT, is_in_doubt
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
+from stepkeep.kernel.stopping import IN_DOUBT, is_effect_unknown
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
@@ -155,7 +156,7 @@ def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict
     for no, row in rows.items():
         place = None if row.settled is None else ranks.get(row.settled, 0)
         if no in changed:
-            spelled[no] = _canonical_step(row, _fences(row), place)
+            spelled[no] = _canonical_step(row, _fences(row), place, IN_DOUBT if _is_unknown(plan, row) else None)
         elif place != row.settled:
             spelled[no] = replace(row, settled=place)
     return spelled
@@ -183,7 +184,16 @@ def _fences(row: Step) -> dict[int, int]:
     return {0: 0} | {fence: place for place, fence in enumerate(sorted(known), OLDEST)}
 
 
-def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Step:
+def _is_unknown(plan: Plan, row: Step) -> bool:
+    """Whether the last error of a step decides how a rollback ends; no other error decides anything."""
+    if row.no >= plan.size or row.state is StepState.SUCCEEDED or not is_effect_unknown(row.error):
+        return False
+    definition = plan.steps[row.no].definition
+    is_undone = definition.compensate_when is CompensateWhen.ATTEMPTED and definition.undo is not None
+    return not is_undone and (definition.undo is not None or definition.effect is not Effect.READ)
+
+
+def _canonical_step(row: Step, fences: dict[int, int], place: int | None, error: str | None) -> Step:
     due_at = row.due_at if row.due_at is None or row.due_at == RAN_OUT else LATER
     ended = row.state in STEP_TERMINAL
     return replace(
@@ -196,8 +206,7 @@ def _canonical_step(row: Step, fences: dict[int, int], place: int | None) -> Ste
         attempts=0 if ended else row.attempts - (0 if row.note is None else row.note.spent),
         losses=0 if ended else row.losses,
         category=None,
-        # An effect in doubt decides how a rollback ends; no other error decides anything.
-        error=IN_DOUBT if is_in_doubt(row.error) else None,
+        error=error,
         note=None if row.note is None else _canonical_note(row.note, fences),
     )
 

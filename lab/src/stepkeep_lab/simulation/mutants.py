@@ -369,8 +369,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "doubt-forgotten",
         "an effect in doubt that is not undone leaves the rollback complete",
         "compensation:_to_undo",
-        "if is_in_doubt(step.error) and",
+        "if is_effect_unknown(step.error) and",
         "if step.fence < 0 and",
+    ),
+    _in_kernel(
+        "loss-forgotten",
+        "a lost lease whose effect is not undone leaves the rollback complete",
+        "compensation:_to_undo",
+        "if is_effect_unknown(step.error) and",
+        'if (step.error or "").startswith("IN_DOUBT") and',
     ),
     _in_kernel(
         "retry-while-stopping",
