@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -155,6 +155,13 @@ def _wait_text(wait: dict[str, Any]) -> str:
         "sleep": "a moment",
     }.get(wait["for"], wait["for"])
     return f"{wait['step']} waits for {what}{until}"
+
+
+class Acting(TypedDict):
+    """The arguments that say on record who acts."""
+
+    actor: str
+    vouched_by: str | None
 
 
 class AsyncEngine:
@@ -331,7 +338,7 @@ class AsyncEngine:
         request = StartRequest(
             plan=await (self.publish(workflow) if connection is None else self._published(workflow)),
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             input=encode_payload({} if input is None else input),
             idempotency_key=_optional_key("the idempotency key", idempotency_key),
             business_key=_optional_key("the business key", business_key),
@@ -363,7 +370,7 @@ class AsyncEngine:
 
     async def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:
         """Start a run that was created idle."""
-        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, actor=self._actor(by))
+        return await start_idle(self.transactor, validate.run_id(run_id), tenant=self.tenant, **self._acting(by))
 
     async def run(
         self,
@@ -654,7 +661,7 @@ class AsyncEngine:
             validate.run_id(run_id),
             approve=approve,
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             step=step,
             comment=comment,
         )
@@ -670,7 +677,7 @@ class AsyncEngine:
             step,
             choice,
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             reason=reason,
         )
         return decisions.record_of(accepted)
@@ -699,7 +706,7 @@ class AsyncEngine:
             token=token,
             outcome=outcome,
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             output=None if output is None else encode_payload(output),
             notes=notes,
             evidence=tuple(arguments.items("complete: evidence", evidence)),
@@ -720,7 +727,7 @@ class AsyncEngine:
             token=token,
             reason=reason,
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
         )
         return {**decisions.record_of(accepted), "token": token}
 
@@ -740,7 +747,7 @@ class AsyncEngine:
             name,
             encode_payload(payload),
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             message_id=message_id,
         )
         record = decisions.record_of(accepted)
@@ -757,7 +764,7 @@ class AsyncEngine:
             self.transactor,
             validate.run_id(run_id),
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             compensate=arguments.flag("cancel: compensate", compensate),
             reason=reason,
         )
@@ -796,10 +803,15 @@ class AsyncEngine:
             self._starter,
             validate.run_id(run_id),
             tenant=self.tenant,
-            actor=self._actor(by),
+            **self._acting(by),
             given=None if input is None else encode_payload(input),
             idempotency_key=_optional_key("the idempotency key", idempotency_key),
         )
+
+    def _acting(self, by: str | None) -> Acting:
+        """The actor, and this engine's own one where it vouches for another."""
+        actor = self._actor(by)
+        return {"actor": actor, "vouched_by": None if actor == self.actor else self.actor}
 
     def _actor(self, by: str | None) -> str:
         """The name on record: the person that the host program names, or the engine's own actor."""

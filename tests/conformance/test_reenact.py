@@ -125,6 +125,21 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         lambda world: with_cause(world, "gate_decided", detail={"step": "sign", "decision": "rejected"}),
         Code.CAUSE,
     ),
+    "a person that vouches for itself": (
+        success,
+        lambda world: with_cause(
+            world,
+            "message_arrived",
+            actor="ann",
+            detail={"id": "m1", "name": "payment", "vouched_by": "ann"},
+        ),
+        Code.CAUSE,
+    ),
+    "a worker that was vouched for": (
+        success,
+        lambda world: with_cause(world, "step_reported", detail={"vouched_by": "portal"}),
+        Code.CAUSE,
+    ),
     "a new token without a reason": (
         reissued,
         lambda world: with_cause(world, "token_reissued", detail={"step": "m", "reason": ""}),

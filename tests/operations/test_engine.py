@@ -431,7 +431,12 @@ def test_the_record_names_the_person_that_the_program_names(database_url: str) -
         log = b"".join(engine.log(run_id)).decode()
         for name in ("ada", "bo", "cy", "flo"):
             assert f'"actor":"{name}"' in log, name
-        assert "portal" not in log
+        assert log.count('"vouched_by":"portal"') == log.count('"vouched_by"') == 5
+        assert '"actor":"portal"' not in log
+        assert engine.certify(run_id).ok
+        mine = engine.start(flow, by="portal").run_id
+        engine.approve(mine)
+        assert "vouched_by" not in b"".join(engine.log(mine)).decode()
         for odd in ("", "a\x00b", "x" * 300, 5):
             with pytest.raises(InvalidInput, match="by must"):
                 engine.cancel(again, by=odd)  # type: ignore[arg-type]

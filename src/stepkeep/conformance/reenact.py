@@ -53,6 +53,14 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Hops that follow from another hop of the same cause."""
 
+VOUCHED = frozenset(
+    {
+        "run_created", "run_started", "gate_decided", "hold_decided", "completion_signalled", "token_reissued",
+        "message_arrived", "cancel_requested",
+    }
+)  # fmt: skip
+"""Events that a program may bring in the name of a person."""
+
 NOTED = ("message_arrived",)
 """Events that may be on record without a hop."""
 
@@ -97,12 +105,13 @@ class Reenactment:
     def hear(self, line: Line, say: Say) -> None:
         """Read the cause of a line: its detail belongs to every hop that it leads to."""
         if self._derives:
-            self._hear_part(line)
+            self._hear_part(line, say)
             return
         if (line.seq, line.by) == self._cause:
             return
         self._cause = line.seq, line.by
         self.asked = {} if line.detail is None else json.loads(line.detail)
+        self._check_voucher(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
             (line.about, line.trigger) in FOLLOWING if begins is None else line.trigger != begins
@@ -117,14 +126,25 @@ class Reenactment:
                     say(Code.CAUSE, said)
             self.arrived[str(self.asked.get("name"))] += 1
 
-    def _hear_part(self, line: Line) -> None:
+    def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
         known = (line.seq, line.event, line.actor)
         if line.detail is not None:
             self.asked = json.loads(line.detail)
+            self._check_voucher(line, say)
         elif self._cause[:3] != known or (line.event == "step_reported" and self._cause[3] not in (-1, line.no)):
             self.asked = {}
         self._cause = (*known, line.no)
+
+    def _check_voucher(self, line: Line, say: Say) -> None:
+        """A program vouches for another name than its own, and only on what people ask for."""
+        if "vouched_by" not in self.asked:
+            return
+        name = self.asked["vouched_by"]
+        if line.event not in VOUCHED:
+            say(Code.CAUSE, wrong_field("detail.vouched_by", name, None, f"no person causes {quoted(line.event)}"))
+        elif not isinstance(name, str) or name in ("", line.actor):
+            say(Code.CAUSE, wrong_field("detail.vouched_by", name, "another name", "a program vouches for others"))
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stepkeep.kernel.decision import Decision, Snapshot
-from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.draft import Draft, vouched
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
@@ -35,6 +35,7 @@ def create_run(
     now: int,
     start: bool,
     start_at: int | None = None,
+    vouched_by: str | None = None,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
@@ -52,7 +53,8 @@ def create_run(
     snapshot = Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), outputs=nothing_yet, input=given)
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
-    draft.caused_by("run_created", actor, origin_of(plan, given) | ({"start_at": start_at} if is_later else {}))
+    origin = origin_of(plan, given) | ({"start_at": start_at} if is_later else {})
+    draft.caused_by("run_created", actor, vouched(origin, vouched_by))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:
         draft.add(

@@ -111,7 +111,7 @@ def start(draft: Draft, event: RunStarted) -> Reply:
             raise Conflict(f"run {event.run_id} is {draft.state}; it cannot be started again. Rerun it instead.")
         return Accepted({"state": draft.state}, repeated=True)
     draft.require(draft.plan.roots)
-    draft.caused_by("run_started", event.actor)
+    draft.requested("run_started", event)
     begin(draft)
     return Accepted({"state": draft.state})
 
@@ -126,7 +126,7 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
         if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
     ]
-    draft.caused_by("message_arrived", event.actor, {"id": event.id, "name": event.name})
+    draft.requested("message_arrived", event, {"id": event.id, "name": event.name})
     arrived = Message(
         tenant=event.tenant,
         run_id=event.run_id,
@@ -165,7 +165,7 @@ def cancel(draft: Draft, event: CancelRequested) -> Reply:
         return Accepted({"state": draft.state}, repeated=True)
     draft.every_step()
     detail: dict[str, Any] = {"compensate": event.compensate}
-    draft.caused_by("cancel_requested", event.actor, detail | ({"reason": event.reason} if event.reason else {}))
+    draft.requested("cancel_requested", event, detail | ({"reason": event.reason} if event.reason else {}))
     if draft.state is RunState.STOPPING:
         fence_off(draft)
     elif event.compensate and draft.state is not RunState.IDLE:

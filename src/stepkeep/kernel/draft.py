@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import NotFound
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
+from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
@@ -58,6 +59,11 @@ _encode = msgspec.json.Encoder().encode
 def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
     STEP.target(source, trigger)
     raise AssertionError(f"the table has a row for {trigger} of {source}")
+
+
+def vouched(detail: Mapping[str, Any] | None, vouched_by: str | None) -> dict[str, Any]:
+    """The detail of a cause, with the program that vouched for its actor."""
+    return {**(detail or {}), **({} if vouched_by is None else {"vouched_by": vouched_by})}
 
 
 def json_text(value: Any) -> str:
@@ -221,6 +227,10 @@ class Draft:
         return self.plan.at(step.no)
 
     # -- changing --------------------------------------------------------------------------------------------------
+    def requested(self, event: str, by: Request, detail: Mapping[str, Any] | None = None) -> None:
+        """Set the cause of the following hops: a request, with the program that vouched for its actor."""
+        self.caused_by(event, by.actor, vouched(detail, by.vouched_by))
+
     def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
         """Set the cause of the following hops."""
         self.causes.append(Cause(event, actor, dict(detail) if detail else None))

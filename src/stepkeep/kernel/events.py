@@ -19,7 +19,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     actor: str
 
 
-class RunStarted(Event, frozen=True, kw_only=True, gc=False):
+class Request(Event, frozen=True, kw_only=True, gc=False):
+    """An event that a person causes. `vouched_by` is the actor of the program that named the person, if it did."""
+
+    vouched_by: str | None = None
+
+
+class RunStarted(Request, frozen=True, kw_only=True, gc=False):
     """An idle run is started."""
 
 
@@ -50,7 +56,7 @@ class TimeCame(Event, frozen=True, kw_only=True, gc=False):
     no: int | None = None
 
 
-class GateDecided(Event, frozen=True, kw_only=True, gc=False):
+class GateDecided(Request, frozen=True, kw_only=True, gc=False):
     """A person approves or rejects. Without `no` it means the only open gate, if there is exactly one."""
 
     approve: bool
@@ -66,7 +72,7 @@ class HoldChoice(StrEnum):
     FAIL = "fail"
 
 
-class HoldDecided(Event, frozen=True, kw_only=True, gc=False):
+class HoldDecided(Request, frozen=True, kw_only=True, gc=False):
     """A person decides about a step that holds."""
 
     no: int
@@ -80,7 +86,7 @@ class ManualOutcome(StrEnum):
     CANCELLED = "Cancelled"
 
 
-class CompletionSignalled(Event, frozen=True, kw_only=True, gc=False):
+class CompletionSignalled(Request, frozen=True, kw_only=True, gc=False):
     """A person completes a step manually. `token` is the SHA-256 of the presented token; `claim` is the claimed
     identity."""
 
@@ -93,7 +99,7 @@ class CompletionSignalled(Event, frozen=True, kw_only=True, gc=False):
     claim: bytes | None = None
 
 
-class TokenReissued(Event, frozen=True, kw_only=True, gc=False):
+class TokenReissued(Request, frozen=True, kw_only=True, gc=False):
     """A person asks for a new completion token in place of a lost one. `token` is the SHA-256 of the new one."""
 
     no: int
@@ -101,7 +107,7 @@ class TokenReissued(Event, frozen=True, kw_only=True, gc=False):
     reason: str
 
 
-class MessageArrived(Event, frozen=True, kw_only=True, gc=False):
+class MessageArrived(Request, frozen=True, kw_only=True, gc=False):
     """An external event for the run's inbox; the same `id` again changes nothing."""
 
     id: str
@@ -109,7 +115,7 @@ class MessageArrived(Event, frozen=True, kw_only=True, gc=False):
     payload: bytes
 
 
-class CancelRequested(Event, frozen=True, kw_only=True, gc=False):
+class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
     """A request to end the run, with or without rollback."""
 
     compensate: bool = False

@@ -43,7 +43,7 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     if step.state is not StepState.AWAITING_APPROVAL:
         return _decided_before(draft, step, event.actor, decision)
     detail = {"step": name, "decision": decision} | ({"comment": event.comment} if event.comment else {})
-    draft.caused_by("gate_decided", event.actor, detail)
+    draft.requested("gate_decided", event, detail)
     record = {"decision": decision, "by": event.actor, "at": draft.now, "comment": event.comment}
     told = json_text(record)
     note = replace(step.note or Note(), record=told)
@@ -127,9 +127,9 @@ def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
     name, decision = draft.planned(step).name, DECISIONS[event.choice]
     if not is_exhausted(step):
         return _held_before(draft, step, event.actor, decision)
-    draft.caused_by(
+    draft.requested(
         "hold_decided",
-        event.actor,
+        event,
         {"step": name, "decision": decision} | ({"reason": event.reason} if event.reason else {}),
     )
     record = {"decision": decision, "by": event.actor, "at": draft.now, "reason": event.reason}
@@ -171,7 +171,7 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
     record = _completion_record(draft, event)
-    draft.caused_by("completion_signalled", event.actor, {"step": name, "outcome": event.outcome})
+    draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome})
     note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
@@ -184,7 +184,7 @@ def reissue_token(draft: Draft, event: TokenReissued) -> Reply:
     if step.state is not StepState.AWAITING_COMPLETION:
         said = f"step {name} of run {event.run_id} is {step.state}"
         raise Conflict(f"{said}; only a step that waits to be completed by hand has a token")
-    draft.caused_by("token_reissued", event.actor, {"step": name, "reason": event.reason})
+    draft.requested("token_reissued", event, {"step": name, "reason": event.reason})
     note = replace(step.note or Note(), token=event.token)
     draft.move(step, StepTrigger.TOKEN_REISSUED, due_at=step.due_at, note=note)
     return Accepted({"step": name, "by": event.actor, "at": draft.now, "reason": event.reason})

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.create import create_run, origin_of
 from stepkeep.kernel.decision import Decision
+from stepkeep.kernel.draft import vouched
 from stepkeep.kernel.journal import GENESIS, Cause, Hop, SealedEntry, chain, open_entry
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step
@@ -44,7 +45,16 @@ class StartTemplate(msgspec.Struct, frozen=True):
     text: msgspec.Raw | None
 
     def instantiate(
-        self, *, tenant: str, run_id: str, priority: int, business_key: str | None, given: bytes, actor: str, now: int
+        self,
+        *,
+        tenant: str,
+        run_id: str,
+        priority: int,
+        business_key: str | None,
+        given: bytes,
+        actor: str,
+        now: int,
+        vouched_by: str | None = None,
     ) -> Decision:
         """The decision that `create_run` would make for this run."""
         run, text = self.run, self.text
@@ -52,7 +62,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
         first, *later = self.causes
         causes = (
-            Cause(first.event, actor, origin_of(self.plan, given)),
+            Cause(first.event, actor, vouched(origin_of(self.plan, given), vouched_by)),
             *[Cause(cause.event, actor) for cause in later],
         )
         body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))

@@ -45,6 +45,7 @@ async def decide_gate(
     approve: bool,
     tenant: str,
     actor: str,
+    vouched_by: str | None = None,
     step: str | None = None,
     comment: str = "",
 ) -> Accepted:
@@ -53,6 +54,7 @@ async def decide_gate(
         tenant=tenant,
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
+        vouched_by=vouched_by,
         approve=approve,
         comment=validate.words("the comment", comment),
         no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
@@ -61,7 +63,15 @@ async def decide_gate(
 
 
 async def decide_hold(
-    transactor: Transactor, run_id: str, step: str, choice: str, *, tenant: str, actor: str, reason: str = ""
+    transactor: Transactor,
+    run_id: str,
+    step: str,
+    choice: str,
+    *,
+    tenant: str,
+    actor: str,
+    reason: str = "",
+    vouched_by: str | None = None,
 ) -> Accepted:
     """Retry, skip or fail the step `step`, which holds because no attempt is left."""
     try:
@@ -72,6 +82,7 @@ async def decide_hold(
         tenant=tenant,
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
+        vouched_by=vouched_by,
         no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
         choice=chosen,
         reason=validate.words("the reason", reason),
@@ -88,6 +99,7 @@ async def complete(
     outcome: str,
     tenant: str,
     actor: str,
+    vouched_by: str | None = None,
     output: bytes | None = None,
     notes: str = "",
     evidence: tuple[str, ...] = (),
@@ -111,6 +123,7 @@ async def complete(
         tenant=tenant,
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
+        vouched_by=vouched_by,
         token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
@@ -123,7 +136,15 @@ async def complete(
 
 
 async def reissue_token(
-    transactor: Transactor, run_id: str, step: str, *, token: str, reason: str, tenant: str, actor: str
+    transactor: Transactor,
+    run_id: str,
+    step: str,
+    *,
+    token: str,
+    reason: str,
+    tenant: str,
+    actor: str,
+    vouched_by: str | None = None,
 ) -> Accepted:
     """Replace the completion token of an open manual step by this one; the old one is useless from now on."""
     if not validate.words("the reason", reason).strip():
@@ -132,6 +153,7 @@ async def reissue_token(
         tenant=tenant,
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
+        vouched_by=vouched_by,
         token=token_hash(token),
         reason=reason,
         no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
@@ -147,6 +169,7 @@ async def send(
     *,
     tenant: str,
     actor: str,
+    vouched_by: str | None = None,
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
@@ -157,6 +180,7 @@ async def send(
             tenant=tenant,
             run_id=validate.run_id(run_id),
             actor=validate.key("the actor", actor),
+            vouched_by=vouched_by,
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -165,7 +189,14 @@ async def send(
 
 
 async def cancel(
-    transactor: Transactor, run_id: str, *, tenant: str, actor: str, compensate: bool = False, reason: str = ""
+    transactor: Transactor,
+    run_id: str,
+    *,
+    tenant: str,
+    actor: str,
+    compensate: bool = False,
+    reason: str = "",
+    vouched_by: str | None = None,
 ) -> Accepted:
     """End a run, with or without rollback."""
     return await _submit(
@@ -174,6 +205,7 @@ async def cancel(
             tenant=tenant,
             run_id=validate.run_id(run_id),
             actor=validate.key("the actor", actor),
+            vouched_by=vouched_by,
             compensate=compensate,
             reason=validate.words("the reason", reason),
         ),

@@ -22,6 +22,7 @@ async def rerun(
     *,
     tenant: str,
     actor: str,
+    vouched_by: str | None = None,
     given: bytes | None = None,
     idempotency_key: str | None = None,
 ) -> Started:
@@ -36,6 +37,7 @@ async def rerun(
             plan=await plan_of(transactor, tenant, run_id),
             tenant=tenant,
             actor=actor,
+            vouched_by=vouched_by,
             input=(await transactor.payloads.detail(found.details)).input if given is None else given,
             operation=OPERATION,
             idempotency_key=idempotency_key,

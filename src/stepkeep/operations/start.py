@@ -45,6 +45,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     tenant: str
     actor: str
+    vouched_by: str | None = None
     input: bytes = b"null"
     run_id: str = ""
     operation: str = OPERATION
@@ -340,6 +341,7 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
             business_key=request.business_key,
             given=request.input,
             actor=request.actor,
+            vouched_by=request.vouched_by,
             now=now,
         )
     return create_run(
@@ -350,14 +352,18 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
         business_key=request.business_key,
         given=request.input,
         actor=request.actor,
+        vouched_by=request.vouched_by,
         now=now,
         start=request.start_now,
         start_at=request.start_at if request.start_delay is None else now + request.start_delay,
     )
 
 
-async def start_idle(transactor: Transactor, run_id: str, *, tenant: str, actor: str) -> dict[str, Any]:
+async def start_idle(
+    transactor: Transactor, run_id: str, *, tenant: str, actor: str, vouched_by: str | None = None
+) -> dict[str, Any]:
     """Start a run that was created idle."""
-    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=validate.key("the actor", actor))
+    who = validate.key("the actor", actor)
+    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by)
     accepted = await transactor.submit(event)
     return dict(accepted.record)
