@@ -66,6 +66,9 @@ FULL_NOTE = Note(
     record='{"by":"user:ann"}',
     checked=4,
     next=9,
+    exhausted=True,
+    spent=3,
+    began_at=1_700_000_000_000_000,
 )
 FULL_STEP = running(
     1, 2, due_at=99, fence=8, priority=5, attempts=2, losses=1, unmet=3, category=Category.TRANSIENT, error="e"

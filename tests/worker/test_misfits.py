@@ -58,7 +58,13 @@ def test_a_new_required_parameter_hands_the_step_back_and_an_older_worker_serves
         ]
         assert entry.detail is not None
         assert "handler b needs region" in entry.detail["reason"]
+
         # What it says, and where.
+        async def told() -> bool:
+            [found] = (await list_workers(bed.transactor, tenant=TENANT, live_only=True))["workers"]
+            return bool(found["misfits"])
+
+        await eventually(told)
         [worker] = (await list_workers(bed.transactor, tenant=TENANT, live_only=True))["workers"]
         assert "handler b needs region; the stored inputs are n" in worker["misfits"][0]
         explained = await diagnosis.explain(bed.transactor, run_id, None, tenant=TENANT)

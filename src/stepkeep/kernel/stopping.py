@@ -92,8 +92,7 @@ def cancel_step(draft: Draft, step: Step, of: int | None = None) -> Step:
 
 
 def _may_have_effect(draft: Draft, step: Step) -> bool:
-    """Whether a handler may run. Rules have no effect. What a definition says of effects is no proof that there is
-    none."""
-    if step.worker is None or (step.note is not None and step.note.checked == step.fence):
-        return False
-    return draft.planned(step).phase is not Phase.CHECK
+    """Whether a handler may run. A validating step has only its rules left, and rules have no effect. What a
+    definition says of effects is no proof that there is none."""
+    runs = step.worker is not None and step.state is not StepState.VALIDATING
+    return runs and draft.planned(step).phase is not Phase.CHECK

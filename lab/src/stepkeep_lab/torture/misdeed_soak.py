@@ -49,7 +49,7 @@ MAX_FINDINGS = 50
 MEMORY_KB = 64 * 1024
 """How much a worker may grow after the warm-up, whatever the number of runs: the allocator does not give all back."""
 
-SETTINGS = Settings(concurrency=200, threads=16, grace_seconds=10.0, sweep_seconds=0.2)
+SETTINGS = Settings(concurrency=200, threads=16, grace_seconds=10.0, sweep_seconds=0.2, result_bytes=500_000)
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
