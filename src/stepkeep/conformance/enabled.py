@@ -129,12 +129,8 @@ def _reason(hop: Hop) -> Iterator[Problem]:
 
 
 def _is_closed_in_flight(hop: Hop) -> bool:
-    """Whether an attempt was cancelled without a report of its worker.
-
-    Rules have no effect that could be in doubt. A step that was claimed again for its rules is in doubt all the same.
-    """
-    sources = ("running", "validating") if hop.step.is_claimed_again else ("running",)
-    in_flight = hop.line.trigger == "cancelled" and hop.line.source in sources and hop.step.leased
+    """Whether an attempt was cancelled without a report of its worker. Rules have no effect that could be in doubt."""
+    in_flight = hop.line.trigger == "cancelled" and hop.line.source == "running" and hop.step.leased
     return bool(in_flight and hop.line.event != "step_reported" and hop.place.phase != "check")
 
 

@@ -230,8 +230,6 @@ class Retelling:
             claims, retries = claims - cycles, retries - cycles
             step.fence, step.attempt = step.fence + cycles, step.attempt + cycles
         leaves, place = _leaves(line), self.contract.places[step.no]
-        if step.state == "validating" and line.trigger == "cancelled" and leaves == "running":
-            leaves = None  # rules that are claimed again are in doubt too
         if claims < 0 or retries < 0 or max(claims, retries) > LONGEST_PATH:
             return None
         if leaves == "validating" and not place.is_checked:
@@ -264,7 +262,7 @@ class Retelling:
 
     def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
         """Record a hop that the dialect does not show."""
-        source, trigger, target = row
+        _, trigger, target = row
         if trigger in OPENINGS and place.phase != "check":
             self._derive_start(line)
             if self.run.to_open.pop(place.no, self.run) is self.run:
@@ -273,7 +271,6 @@ class Retelling:
         step.forget()
         if trigger == "claimed":
             step.forget_claim()
-            step.is_claimed_again = source == "validating" and (line.error or "").startswith(IN_DOUBT)
         if trigger == "completion_succeeded":
             step.completed_by_hand = line.seq
         step.fence += trigger == "claimed"

@@ -47,7 +47,7 @@ class Step:
         self.holder: str | None = ""
         self.waits_for: str | None = None
         self.takes_timeouts: bool | None = True
-        self.is_hard = self.is_exhausted = self.is_claimed_again = False
+        self.is_hard = self.is_exhausted = False
         self.category: str | None = None
         self.error: str | None = None
         self.is_unsure: bool | None = False
@@ -117,7 +117,6 @@ def ends_attempt(trigger: str, target: str) -> bool:
 def _remember(step: Step, line: Line) -> None:
     if line.trigger == "claimed":
         step.leased, step.claimed_at, step.is_claim_known = True, line.at, True
-        step.is_claimed_again = line.source == "validating"
     elif line.trigger != "completed":
         step.leased = False
     step.is_timer_known, step.seen_at = True, line.at
