@@ -16,7 +16,7 @@ from tests.workbench import TENANT, benches, chain
 CALLERS = 200
 
 
-@pytest.mark.parametrize("runs", [400, in_proof(10_000)])
+@pytest.mark.parametrize("runs", [1_000, in_proof(10_000)])
 def test_two_worker_processes_share_thousands_of_runs_without_a_double_claim(
     database_url: str, tmp_path: Path, runs: int
 ) -> None:

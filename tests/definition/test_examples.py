@@ -32,7 +32,9 @@ def test_workflows_in_yaml_fit_their_handlers(path: Path) -> None:
 
 
 def test_the_workflow_in_python_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "handlers", raising=False)  # another test's module of the same name
+    # Another test may have loaded a module of the same name from a folder of its own.
+    monkeypatch.delitem(sys.modules, "handlers", raising=False)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
     (flow,) = workflows_in(load_app(str(EXAMPLES / "onboarding.py")))
     report = flow.check()
     assert report.problems == ()

@@ -33,7 +33,7 @@ def between(plan: Plan, state: State, action: Action, decision: Decision) -> lis
         ended = state.rows[row.no].state in STEP_TERMINAL
         must(not ended, "I1 terminal is final", "step {} had ended and was changed", row.no)
     must(entry.hash == hashlib.sha256(state.run.head + entry.body).digest(), "I9 chain", "the hash does not fit")
-    _effects_leave_a_trace(plan, action, decision)
+    _effects_leave_a_trace(plan, state, action, decision)
     fold = JournalFold.at(plan, state.run, state.rows)
     arrows = fold.take(open_entry(entry.body))
     rows = {**state.rows, **{row.no: row for row in (*decision.changed, *decision.added)}}
@@ -67,10 +67,11 @@ def _accepted(state: State, action: Action, decision: Decision) -> None:
         must(state.rows[event.no].state is StepState.AWAITING_COMPLETION, "I11 one decision per gate", action.label)
 
 
-def _effects_leave_a_trace(plan: Plan, action: Action, decision: Decision) -> None:
+def _effects_leave_a_trace(plan: Plan, state: State, action: Action, decision: Decision) -> None:
     """An attempt that is cancelled without a report of its worker is in doubt; rules have no effect."""
     for attempt in decision.attempts:
-        harmless = plan.at(attempt.no).phase is Phase.CHECK
+        rules_only = state.rows[attempt.no].state is StepState.VALIDATING
+        harmless = rules_only or plan.at(attempt.no).phase is Phase.CHECK
         if attempt.state is AttemptState.CANCELLED and not isinstance(action.event, StepReported) and not harmless:
             said = attempt.error is not None and attempt.error.startswith("IN_DOUBT")
             must(said, "no effect without a trace", "step {} was cancelled in flight, and nothing says so", attempt.no)

@@ -13,7 +13,7 @@ from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Run, Step
-from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState, Phase, RunState
+from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
 from stepkeep.store.protocol import RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
@@ -146,14 +146,15 @@ class Auditor:
             believed_at = max(entry.at, recorded_at or 0)
             self._must(old.due_at >= believed_at, f"I3: {title}: believed after its lease had run out")
         if attempt.state is AttemptState.CANCELLED:
-            self._traced(attempt, open_entry(entry.body), title)
+            self._traced(attempt, old, open_entry(entry.body), title)
         if attempt.state is AttemptState.LOST:
             self._must(old.due_at < entry.at, f"I12: {title}: declared lost while its lease stood")
             self._healthy_keep_their_leases(attempt, title)
 
-    def _traced(self, attempt: Attempt, entry: Entry, title: str) -> None:
+    def _traced(self, attempt: Attempt, old: Step, entry: Entry, title: str) -> None:
         """An attempt that was cancelled without a report of its worker is in doubt; rules have no effect."""
-        rules = self._folds[attempt.tenant, attempt.run_id].plan.at(attempt.no).phase is Phase.CHECK
+        planned = self._folds[attempt.tenant, attempt.run_id].plan.at(attempt.no)
+        rules = planned.phase is Phase.CHECK or old.state is StepState.VALIDATING
         reported = any(hop.no == attempt.no and entry.causes[hop.by].event == "step_reported" for hop in entry.hops)
         said = attempt.error is not None and attempt.error.startswith("IN_DOUBT")
         traced = said or reported or rules
