@@ -1,5 +1,7 @@
 """The examples hold together: their handlers exist, take what they are given, and are the same every time."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,7 +9,6 @@ import pytest
 
 from stepkeep.definition.handlers import default_registry, load_app
 from stepkeep.definition.native import check_file
-from stepkeep.definition.python import workflows_in
 from stepkeep.kernel.definition import Effect
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -31,16 +32,23 @@ def test_workflows_in_yaml_fit_their_handlers(path: Path) -> None:
     assert [warning for warning in report.warnings if "`roles` are shown" not in warning.message] == []
 
 
-def test_the_workflow_in_python_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Another test may have loaded a module of the same name from a folder of its own.
-    monkeypatch.delitem(sys.modules, "handlers", raising=False)
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    (flow,) = workflows_in(load_app(str(EXAMPLES / "onboarding.py")))
-    report = flow.check()
-    assert report.problems == ()
-    assert report.warnings == ()
-    assert report.definition is not None
-    account, workspace, welcome = report.definition.steps
-    assert account.retry.max_attempts == 5
-    assert workspace.effect is Effect.WRITE
-    assert [edge.step for edge in welcome.depends_on] == ["provision-workspace"]
+READ = """
+import json, sys
+from stepkeep.definition.handlers import load_app
+from stepkeep.definition.python import workflows_in
+(flow,) = workflows_in(load_app(sys.argv[1]))
+report = flow.check()
+account, workspace, welcome = report.definition.steps
+after = [edge.step for edge in welcome.depends_on]
+print(json.dumps([report.problems, report.warnings, account.retry.max_attempts, workspace.effect, after]))
+"""
+
+
+def test_the_workflow_in_python_is_one() -> None:
+    """In a process of its own: its import of `handlers` must not meet another test's module of that name."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(EXAMPLES / "onboarding.py")], capture_output=True, check=True
+    )
+    problems, warnings, attempts, effect, after = json.loads(done.stdout)
+    assert (problems, warnings) == ([], [])
+    assert (attempts, effect, after) == (5, Effect.WRITE, ["provision-workspace"])
