@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,10 @@ async def outcomes(jobs: list[Job], settings: Settings | None = None, *, during:
         if during is not None:
             await during(runner)
         async with asyncio.timeout(30):
-            await all_done.wait()
+            while not all_done.is_set():
+                runner.check()  # as a worker does with each sweep
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(all_done.wait(), 0.5)
     finally:
         runner.close()
     return [found[job] for job in jobs]
