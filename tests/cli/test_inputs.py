@@ -33,7 +33,7 @@ def fifo(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def alarm(seconds: int) -> Iterator[None]:
-    """End the test process where a command waits for ever for a writer."""
+    """End the test process where a command waits forever for a writer."""
     signal.alarm(seconds)
     try:
         yield

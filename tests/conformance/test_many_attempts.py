@@ -17,7 +17,7 @@ from stepkeep.operations.log import canonical_machines
 
 
 def patient(attempts: int) -> World:
-    """So many attempts fail, and the next succeeds."""
+    """This many attempts fail, and the next succeeds."""
     world = World(work("a", retry=Retry(max_attempts=10_000, max=SECOND, jitter=0.5)), watched=False)
     for _ in range(attempts):
         world.fail("a", Category.TRANSIENT, "503")

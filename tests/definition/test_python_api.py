@@ -184,7 +184,7 @@ def test_workflows_are_found_in_a_module(registry: Registry) -> None:
 
 
 def test_a_function_of_another_registry_is_refused_when_the_step_is_written(registry: Registry) -> None:
-    """Its runs would wait for ever: no worker of the workflow's registry has the handler."""
+    """Its runs would wait forever: no worker of the workflow's registry has the handler."""
 
     @step("elsewhere.known", registry=registry)
     def known() -> None: ...

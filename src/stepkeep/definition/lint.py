@@ -206,7 +206,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _literal_secrets(written: WorkflowBlock) -> Iterator[Finding]:
-    """No guideline of the seed: a secret in a definition is stored for ever."""
+    """No guideline of the seed: a secret in a definition is stored forever."""
     for number, step in enumerate(written.steps):
         yield from literal_secrets(step, _at(number))
 
