@@ -121,6 +121,9 @@ class Verdict:
         kept = _record(step)
         if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
             return
+        if plan.at(step.no).holds and record.get("decision") in ("approved", "rejected", "retried"):
+            # A later decision about the same step takes its place in the row; the journal keeps both.
+            return
         for word in ("decision", "outcome", "by"):
             if word in record:
                 self._must(kept.get(word) == record[word], f"{title}, and step {record['step']} says {kept}")
