@@ -16,6 +16,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
@@ -121,12 +122,25 @@ class Verdict:
         kept = _record(step)
         if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
             return
-        if plan.at(step.no).holds and record.get("decision") in ("approved", "rejected", "retried"):
+        if plan.at(step.no).holds and "decision" in record and kept.get("decision") != record["decision"]:
             # A later decision about the same step takes its place in the row; the journal keeps both.
+            self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
             return
         for word in ("decision", "outcome", "by"):
             if word in record:
                 self._must(kept.get(word) == record[word], f"{title}, and step {record['step']} says {kept}")
+
+    def _is_journaled(self, record: dict[str, Any], run: Run) -> bool:
+        wanted = (record["step"], record["decision"], record["by"])
+        causes = (
+            cause
+            for sealed in self._tables.journal[TENANT, run.id].values()
+            for cause in open_entry(sealed.body).causes
+        )
+        return any(
+            ((cause.detail or {}).get("step"), (cause.detail or {}).get("decision"), cause.actor) == wanted
+            for cause in causes
+        )
 
     def _one_click_one_gate(self) -> None:
         """I11: the two clicks of one person pass at most one gate."""
