@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.store.connect import connect
 from stepkeep_lab.storecheck import bench
@@ -71,15 +71,15 @@ class Bench(bench.Bench):
         return await self._decide_gate(run_id, step, by, comment, approve=False)
 
     async def _decide_gate(self, run_id: str, step: str | None, by: str, comment: str, *, approve: bool) -> Accepted:
-        return await decisions.decide_gate(
+        return await people.decide_gate(
             self.transactor, run_id, approve=approve, tenant=TENANT, actor=by, step=step, comment=comment
         )
 
     async def send(self, run_id: str, name: str, payload: bytes = b"null", **options: Any) -> Accepted:
-        return await decisions.send(self.transactor, run_id, name, payload, tenant=TENANT, actor=ACTOR, **options)
+        return await people.send(self.transactor, run_id, name, payload, tenant=TENANT, actor=ACTOR, **options)
 
     async def cancel(self, run_id: str, **options: Any) -> Accepted:
-        return await decisions.cancel(self.transactor, run_id, tenant=TENANT, actor=ACTOR, **options)
+        return await people.cancel(self.transactor, run_id, tenant=TENANT, actor=ACTOR, **options)
 
 
 @asynccontextmanager

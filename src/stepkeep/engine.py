@@ -39,7 +39,7 @@ from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import decisions, diagnosis, projected, retention, validate, views
+from stepkeep.operations import diagnosis, people, plans, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.codec import PayloadCodec
 from stepkeep.operations.instants import instant
@@ -586,11 +586,11 @@ class AsyncEngine:
         from stepkeep.conformance.digests import Payloads
 
         whole = await views.read_snapshot(self.transactor, run_id, tenant=self.tenant)
-        stored = await decisions.stored_definition(self.transactor, whole.record.run)
+        stored = await plans.stored_definition(self.transactor, whole.record.run)
         published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
         judged = {name: dialects.judged(name) for name in dialects.names()}
         try:
-            plan = await decisions.plan_for(self.transactor, whole.record.run)
+            plan = await plans.plan_for(self.transactor, whole.record.run)
         except DefinitionChanged:
             # A projection needs the definition.
             nameless = [encode_line(line) for line in lines_of(whole, None)]
@@ -656,7 +656,7 @@ class AsyncEngine:
     async def _decide(
         self, run_id: str, step: str | None, comment: str, by: str | None, *, approve: bool
     ) -> dict[str, Any]:
-        accepted = await decisions.decide_gate(
+        accepted = await people.decide_gate(
             self.transactor,
             validate.run_id(run_id),
             approve=approve,
@@ -665,13 +665,13 @@ class AsyncEngine:
             step=step,
             comment=comment,
         )
-        return decisions.record_of(accepted)
+        return people.record_of(accepted)
 
     async def decide(
         self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
         """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`."""
-        accepted = await decisions.decide_hold(
+        accepted = await people.decide_hold(
             self.transactor,
             validate.run_id(run_id),
             step,
@@ -680,7 +680,7 @@ class AsyncEngine:
             **self._acting(by),
             reason=reason,
         )
-        return decisions.record_of(accepted)
+        return people.record_of(accepted)
 
     async def complete(
         self,
@@ -699,7 +699,7 @@ class AsyncEngine:
 
         `claim` is what the signal says about itself (`actorUserId`, `completedAtIso`): kept and shown, never trusted.
         """
-        accepted = await decisions.complete(
+        accepted = await people.complete(
             self.transactor,
             validate.run_id(run_id),
             step,
@@ -712,7 +712,7 @@ class AsyncEngine:
             evidence=tuple(arguments.items("complete: evidence", evidence)),
             claim=None if claim is None else encode_payload(dict(arguments.mapping("complete: claim", claim))),
         )
-        return decisions.record_of(accepted)
+        return people.record_of(accepted)
 
     async def reissue_token(self, run_id: str, step: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
         """Give a manual step a new completion token in place of a lost one; the old one is useless from then on.
@@ -720,7 +720,7 @@ class AsyncEngine:
         `token` of the answer is the new one. It is shown once and kept nowhere. The deadline of the step stays.
         """
         token = Runtime().token()
-        accepted = await decisions.reissue_token(
+        accepted = await people.reissue_token(
             self.transactor,
             validate.run_id(run_id),
             step,
@@ -729,7 +729,7 @@ class AsyncEngine:
             tenant=self.tenant,
             **self._acting(by),
         )
-        return {**decisions.record_of(accepted), "token": token}
+        return {**people.record_of(accepted), "token": token}
 
     async def send(
         self,
@@ -741,7 +741,7 @@ class AsyncEngine:
         by: str | None = None,
     ) -> dict[str, Any]:
         """Put a message into a run's inbox; it is kept until a step waits for it."""
-        accepted = await decisions.send(
+        accepted = await people.send(
             self.transactor,
             validate.run_id(run_id),
             name,
@@ -750,9 +750,9 @@ class AsyncEngine:
             **self._acting(by),
             message_id=message_id,
         )
-        record = decisions.record_of(accepted)
+        record = people.record_of(accepted)
         if record.get("consumed_by") is not None:
-            plan = await decisions.plan_of(self.transactor, self.tenant, run_id)
+            plan = await plans.plan_of(self.transactor, self.tenant, run_id)
             record["consumed_by"] = plan.at(record["consumed_by"]).name
         return record
 
@@ -760,7 +760,7 @@ class AsyncEngine:
         self, run_id: str, *, compensate: bool = False, reason: str = "", by: str | None = None
     ) -> dict[str, Any]:
         """End a run; with `compensate`, what it did is undone first."""
-        accepted = await decisions.cancel(
+        accepted = await people.cancel(
             self.transactor,
             validate.run_id(run_id),
             tenant=self.tenant,
@@ -768,7 +768,7 @@ class AsyncEngine:
             compensate=arguments.flag("cancel: compensate", compensate),
             reason=reason,
         )
-        return decisions.record_of(accepted)
+        return people.record_of(accepted)
 
     async def quarantine(self, run_id: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """Quarantine a run, readable or not: nothing claims, changes or deletes it until it is released. A reason is

@@ -12,7 +12,7 @@ from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.definition import Definition, Dependency, OnExhausted, Retry
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState, StepState
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.diagnosis import explain
 from stepkeep.operations.views import describe_run
 from tests.workbench import TENANT, Bench, on, task
@@ -37,8 +37,8 @@ async def exhausted(bench: Bench) -> str:
 
 
 async def decide(bench: Bench, run_id: str, choice: str, by: str = "ann", reason: str = "") -> dict[str, object]:
-    done = decisions.decide_hold(bench.transactor, run_id, "call", choice, tenant=TENANT, actor=by, reason=reason)
-    return decisions.record_of(await done)
+    done = people.decide_hold(bench.transactor, run_id, "call", choice, tenant=TENANT, actor=by, reason=reason)
+    return people.record_of(await done)
 
 
 def test_a_step_without_attempts_holds_and_says_what_moves_it(database_url: str) -> None:

@@ -26,10 +26,10 @@ from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.journal import GENESIS, Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.states import Category
 from stepkeep.operations import log, workers
-from stepkeep.operations.decisions import cancel, decide_gate, send
 from stepkeep.operations.lines import Scribe, encode_line, unfold
 from stepkeep.operations.log import canonical_machines, export_all, export_run, export_worker
 from stepkeep.operations.log_together import export_together
+from stepkeep.operations.people import cancel, decide_gate, send
 from stepkeep.store.protocol import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
 from tests.damage import damage

@@ -11,8 +11,8 @@ from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition, Wait
 from stepkeep.kernel.outcomes import Waiting
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.decisions import MAX_PAYLOAD_BYTES
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.people import MAX_PAYLOAD_BYTES
 from stepkeep.operations.start import start_idle
 from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 

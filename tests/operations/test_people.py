@@ -14,7 +14,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Completion, Definition
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from tests.workbench import NOBODYS, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
@@ -181,7 +181,7 @@ async def complete(
     bench: Bench, run_id: str, outcome: str = "Succeeded", token: str = TOKEN, **said: object
 ) -> Accepted:
     said = {"actor": "ann", **said}
-    return await decisions.complete(
+    return await people.complete(
         bench.transactor,
         run_id,
         "call",
@@ -195,7 +195,7 @@ async def complete(
 async def handed_out(bench: Bench, definition: Definition = BY_HAND) -> str:
     run_id = await bench.start(definition)
     [claim] = await bench.claim()
-    reply = await bench.report(claim, Completed(output=b"1", token=decisions.token_hash(TOKEN)))
+    reply = await bench.report(claim, Completed(output=b"1", token=people.token_hash(TOKEN)))
     assert isinstance(reply, Accepted)
     assert await bench.step_states(run_id) == [StepState.AWAITING_COMPLETION]
     return run_id
@@ -255,7 +255,7 @@ def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_
     async def act(bench: Bench) -> None:
         run_id = await handed_out(bench)
         by: dict[str, str] = {"token": "a new one", "tenant": TENANT, "actor": "bea"}
-        reissue = decisions.reissue_token
+        reissue = people.reissue_token
         with pytest.raises(InvalidInput, match="needs a reason"):
             await reissue(bench.transactor, run_id, "call", reason=" ", **by)
         reply = await reissue(bench.transactor, run_id, "call", reason="the mail was lost", **by)
@@ -276,7 +276,7 @@ def test_a_lost_token_is_replaced_on_record_and_the_old_one_is_useless(database_
 def test_a_run_with_a_new_token_conforms_in_every_dialect(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await handed_out(bench)
-        await decisions.reissue_token(
+        await people.reissue_token(
             bench.transactor, run_id, "call", token="new", reason="lost", tenant=TENANT, actor="bea"
         )
         await complete(bench, run_id, token="new")

@@ -10,7 +10,7 @@ import pytest
 from stepkeep.errors import Conflict, InvalidInput, KeyReused, NotFound
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.operations.decisions import cancel
+from stepkeep.operations.people import cancel
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from tests.workbench import ACTOR, NOBODYS, SECOND, TENANT, Bench, chain, count_calls, on, on_several, task

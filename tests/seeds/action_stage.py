@@ -25,10 +25,10 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, TimedOut
 from stepkeep.kernel.states import Category
-from stepkeep.operations import decisions
-from stepkeep.operations.decisions import token_hash
+from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
+from stepkeep.operations.people import token_hash
 from stepkeep.operations.projected import describe_run_as, dialect_log
 from stepkeep.operations.transact import Claim
 
@@ -151,7 +151,7 @@ class Stage:
 
     def decide(self, step: str | None = None, *, approve: bool = True, by: str = "bea", comment: str = "") -> Accepted:
         return self.wait(
-            decisions.decide_gate(
+            people.decide_gate(
                 self.bench.transactor,
                 self.run_id,
                 approve=approve,
@@ -178,12 +178,10 @@ class Stage:
     def signal(self, payload: Doc, by: str = "dora") -> Accepted:
         """What an edge does with a payload once it knows who sent it."""
         arguments = read_signal(payload).arguments()
-        return self.wait(decisions.complete(self.bench.transactor, **arguments, tenant=TENANT, actor=by))
+        return self.wait(people.complete(self.bench.transactor, **arguments, tenant=TENANT, actor=by))
 
     def cancel(self, *, compensate: bool = False) -> Stage:
-        self.wait(
-            decisions.cancel(self.bench.transactor, self.run_id, tenant=TENANT, actor=ACTOR, compensate=compensate)
-        )
+        self.wait(people.cancel(self.bench.transactor, self.run_id, tenant=TENANT, actor=ACTOR, compensate=compensate))
         return self
 
     # -- what is shown -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from stepkeep.dialects.registry import dialect, judged
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.projected import describe_run_as
@@ -94,15 +94,15 @@ async def later(bench: Bench, microseconds: int) -> None:
 
 
 async def cancel(bench: Bench, run_id: str) -> None:
-    await decisions.cancel(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
+    await people.cancel(bench.transactor, run_id, tenant=TENANT, actor=ACTOR)
 
 
 async def decide(bench: Bench, run_id: str, *, approve: bool, step: str | None = None, actor: str = ACTOR) -> Any:
-    return await decisions.decide_gate(bench.transactor, run_id, approve=approve, tenant=TENANT, actor=actor, step=step)
+    return await people.decide_gate(bench.transactor, run_id, approve=approve, tenant=TENANT, actor=actor, step=step)
 
 
 async def send(bench: Bench, run_id: str, event: str, payload: bytes = b"{}", **options: Any) -> Any:
-    return await decisions.send(bench.transactor, run_id, event, payload, tenant=TENANT, actor=ACTOR, **options)
+    return await people.send(bench.transactor, run_id, event, payload, tenant=TENANT, actor=ACTOR, **options)
 
 
 def on(url: str, scene: Callable[[Bench], Awaitable[None]]) -> None:

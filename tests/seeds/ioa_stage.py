@@ -24,7 +24,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, TimedOut
 from stepkeep.kernel.states import Category
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.projected import describe_run_as, dialect_log
@@ -132,14 +132,12 @@ class Stage:
 
     def _decide(self, step: str | None, *, approve: bool) -> Stage:
         transactor = self.bench.transactor
-        self.wait(
-            decisions.decide_gate(transactor, self.run_id, approve=approve, tenant=TENANT, actor=ACTOR, step=step)
-        )
+        self.wait(people.decide_gate(transactor, self.run_id, approve=approve, tenant=TENANT, actor=ACTOR, step=step))
         return self
 
     def cancel(self, *, compensate: bool = False) -> Stage:
         transactor = self.bench.transactor
-        self.wait(decisions.cancel(transactor, self.run_id, tenant=TENANT, actor=ACTOR, compensate=compensate))
+        self.wait(people.cancel(transactor, self.run_id, tenant=TENANT, actor=ACTOR, compensate=compensate))
         return self
 
     # -- what is shown -----------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from tests.workbench import SECOND, TENANT
 from stepkeep.errors import Fenced
 from stepkeep.kernel.outcomes import Failed, Released, TimedOut
 from stepkeep.kernel.states import Category
-from stepkeep.operations.decisions import cancel
+from stepkeep.operations.people import cancel
 from stepkeep.operations.start import start_idle
 
 

@@ -18,8 +18,8 @@ from stepkeep.dialects.workstream.planning import critical_path, stages_of, topo
 from stepkeep.dialects.workstream.words import WORDS
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition
-from stepkeep.operations.decisions import decide_gate
 from stepkeep.operations.log import export_run
+from stepkeep.operations.people import decide_gate
 from stepkeep.worker.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent

@@ -17,7 +17,7 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report
 from stepkeep.kernel.definition import Definition, Handler, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
-from stepkeep.operations import decisions, views, workers
+from stepkeep.operations import people, views, workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
@@ -51,7 +51,7 @@ UNDOING = Definition(
 PEOPLE: Definition = DEFINITIONS[0]
 TOKEN = "a token"
 DONE = Completed(
-    output=b'{"n":1}', token=decisions.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),), cost=b'{"usd":1}'
+    output=b'{"n":1}', token=people.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),), cost=b'{"usd":1}'
 )
 
 
@@ -65,7 +65,7 @@ async def make_originals(bench: Bench) -> tuple[str, str]:
     """One run that succeeded and one that failed, each with all that a run can leave behind, to be copied."""
     plan = await bench.publish(OLD_WORK)
     good = await bench.start(plan, idempotency_key="original", labels=b'{"a":"b"}')
-    await decisions.send(bench.transactor, good, "noise", b"{}", tenant=TENANT, actor=ACTOR)
+    await people.send(bench.transactor, good, "noise", b"{}", tenant=TENANT, actor=ACTOR)
     while claims := await bench.claim(10):
         for claim in claims:
             await bench.report(claim, DONE)
@@ -121,20 +121,20 @@ async def _work(bench: Bench) -> None:
     assert len(await bench.store.renew(leases)) == len(leases)
     await _each(bench, rest, DONE)
     for claim in asked[:5]:
-        await decisions.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
-        await decisions.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
-        await decisions.send(bench.transactor, claim.run_id, "early", b"{}", tenant=TENANT, actor=ACTOR)
+        await people.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
+        await people.send(bench.transactor, claim.run_id, "paid", b"{}", tenant=TENANT, actor=ACTOR, message_id="m")
+        await people.send(bench.transactor, claim.run_id, "early", b"{}", tenant=TENANT, actor=ACTOR)
 
 
 async def _people(bench: Bench) -> None:
     """A gate, a manual completion, a wait whose message came early: each settled, in a run that has all of them."""
     run = await bench.start(PEOPLE, priority=100)
     await _each(bench, await bench.claim(1), DONE)
-    await decisions.send(bench.transactor, run, "paid", b"{}", tenant=TENANT, actor=ACTOR)
-    await decisions.decide_gate(bench.transactor, run, approve=True, tenant=TENANT, actor=ACTOR)
+    await people.send(bench.transactor, run, "paid", b"{}", tenant=TENANT, actor=ACTOR)
+    await people.decide_gate(bench.transactor, run, approve=True, tenant=TENANT, actor=ACTOR)
     await _each(bench, await bench.claim(1), DONE)
-    await decisions.reissue_token(bench.transactor, run, "m", token=TOKEN, reason="lost", tenant=TENANT, actor=ACTOR)
-    await decisions.complete(
+    await people.reissue_token(bench.transactor, run, "m", token=TOKEN, reason="lost", tenant=TENANT, actor=ACTOR)
+    await people.complete(
         bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
     )
     assert await bench.state(run) is RunState.SUCCEEDED
@@ -156,7 +156,7 @@ async def _trouble(bench: Bench) -> None:
     await _each(bench, await bench.claim(1), DONE)
     await sweep(bench.transactor)
     run = await bench.start(WORK, business_key="given up")
-    await decisions.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
+    await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR)
     await rerun(bench.transactor, bench.starter, run, tenant=TENANT, actor=ACTOR, idempotency_key="again")
 
 

@@ -126,7 +126,7 @@ def test_every_statement_that_reads_a_described_table_is_checked() -> None:
     for store in ("sqlite", "postgres"):
         for name, text in vars(load_statements(f"stepkeep.store.{store}")).items():
             wide = any(len(set(names(row, 3)) & words(text)) == len(names(row, 3)) for row in TABLES.values())
-            is_read = wide and not name.startswith(("insert_", "update_", "write_", "move_"))
+            is_read = wide and not name.startswith(("insert_", "update_", "write_"))
             assert not is_read or name in ANSWERS, (store, name)
 
 
@@ -153,7 +153,7 @@ def test_rows_are_inserted_in_the_described_order(store: str) -> None:
     for name, row, columns, values in inserts(store):
         seen.add(row)
         left_out = {Worker: {"no"}, StoredDefinition: {"id"}}.get(row, set())
-        if (name, row) == ("write_moves", Attempt):
+        if (name, row) == ("write_hot_columns", Attempt):
             left_out = {"category", "error"}
         in_order = [one for one in names(row) if one not in left_out]
         if row is StoredDefinition:
@@ -173,13 +173,13 @@ def test_arrays_of_columns_are_unpacked_in_the_described_order(statement: str, r
 
 def test_the_updates_of_sqlite_number_their_parameters_in_the_described_order() -> None:
     statements = load_statements("stepkeep.store.sqlite")
-    moved = ["tenant", "run_id", "no", *(one for one in names(Step) if one in HOT_OF_STEP - {"ready_at"})]
+    hot = ["tenant", "run_id", "no", *(one for one in names(Step) if one in HOT_OF_STEP - {"ready_at"})]
     for name, order in {
         "update_runs": names(Run),
-        "move_runs": names(Run),
+        "update_run_unindexed_columns": names(Run),
         "update_steps": names(Step),
         "update_standing_steps": names(Step),
-        "move_steps": moved,
+        "update_step_hot_columns": hot,
         "update_worker": [one for one in names(Worker) if one != "no"],
     }.items():
         text = getattr(statements, name).replace("\n", " ")
@@ -192,7 +192,7 @@ NUMBERED = re.compile(
 )
 WRITTEN = {
     "write_hot": (["id", "was", *names(Run, 3)], names(Step, 1), names(Attempt, 1), names(SealedEntry, 1)),
-    "write_moves": (
+    "write_hot_columns": (
         ["id", "was", *(one for one in names(Run) if one in HOT_OF_RUN)],
         ["run_id", "no", *(one for one in names(Step) if one in HOT_OF_STEP)],
         [one for one in names(Attempt, 1) if one not in ("category", "error")],
@@ -203,7 +203,7 @@ WRITTEN = {
 }
 ROWS = {
     "write_hot": (Run, Step, Attempt, SealedEntry),
-    "write_moves": (Run, Step, Attempt, SealedEntry),
+    "write_hot_columns": (Run, Step, Attempt, SealedEntry),
     "insert_runs": (Details, Step, SealedEntry, Run),
     "insert_steps": (Step,),
 }

@@ -149,8 +149,8 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "insert_attempts",
             "insert_journal",
             "insert_run_details",
-            "move_runs",
-            "move_steps",
+            "update_run_unindexed_columns",
+            "update_step_hot_columns",
             "update_runs",
             "update_standing_steps",
             "update_steps",
@@ -164,6 +164,6 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "read_status",
             "read_weeks",
             "write_hot",
-            "write_moves",
+            "write_hot_columns",
         },
     }

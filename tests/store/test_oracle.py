@@ -37,7 +37,7 @@ from stepkeep.kernel.definition import (
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, RulesPassed, Waiting
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
-from stepkeep.operations import decisions, start, workers
+from stepkeep.operations import people, start, workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import StartRequest, start_idle
@@ -92,8 +92,8 @@ DEFINITIONS = (
 )
 
 OUTCOMES: tuple[Outcome, ...] = (
-    Completed(output=b'{"n":1}', token=decisions.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),)),
-    Completed(token=decisions.token_hash(TOKEN), cost=b"1"),
+    Completed(output=b'{"n":1}', token=people.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),)),
+    Completed(token=people.token_hash(TOKEN), cost=b"1"),
     Failed(category=Category.TRANSIENT, error="no"),
     Failed(category=Category.AUTH, error="never", delay=5 * SECOND),
     Waiting(event="paid", timeout=20 * SECOND),
@@ -336,7 +336,7 @@ class Lives(RuleBasedStateMachine):
     def decide(self, number: int, approve: bool, who: str, step: str | None) -> None:
         run = self.run_of(number)
         by: dict[str, Any] = {"approve": approve, "tenant": TENANT, "actor": who, "step": step}
-        self.on_all(lambda bench, place: decisions.decide_gate(bench.transactor, run, **by))
+        self.on_all(lambda bench, place: people.decide_gate(bench.transactor, run, **by))
 
     @precondition(lambda self: self.runs)
     @rule(
@@ -356,14 +356,14 @@ class Lives(RuleBasedStateMachine):
             "output": output,
             "evidence": ("e1",),
         }
-        self.on_all(lambda bench, place: decisions.complete(bench.transactor, run, "m", **by))
+        self.on_all(lambda bench, place: people.complete(bench.transactor, run, "m", **by))
 
     @precondition(lambda self: self.runs)
     @rule(number=numbers, name=st.sampled_from(("paid", "other")), id=st.sampled_from(("m1", "m2", "m3", "m4")))
     def send(self, number: int, name: str, id: str) -> None:  # noqa: A002
         run = self.run_of(number)
         by: dict[str, Any] = {"tenant": TENANT, "actor": "outside", "message_id": id}
-        self.on_all(lambda bench, place: decisions.send(bench.transactor, run, name, b'{"m":1}', **by))
+        self.on_all(lambda bench, place: people.send(bench.transactor, run, name, b'{"m":1}', **by))
 
     @precondition(lambda self: self.runs)
     @rule(number=numbers, compensate=st.booleans(), sure=st.integers(0, 2))
@@ -372,7 +372,7 @@ class Lives(RuleBasedStateMachine):
             return
         run = self.run_of(number)
         by: dict[str, Any] = {"tenant": TENANT, "actor": "cyd", "compensate": compensate}
-        self.on_all(lambda bench, place: decisions.cancel(bench.transactor, run, **by))
+        self.on_all(lambda bench, place: people.cancel(bench.transactor, run, **by))
 
 
 async def _answered(work: Awaitable[Any]) -> Any:

@@ -48,7 +48,7 @@ async def work_on(
     """Be a worker for this run, and with `serve_all` for every run, until there is nothing left to do here."""
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
     from stepkeep.kernel.states import RUN_TERMINAL, RunState
-    from stepkeep.operations.decisions import plan_of
+    from stepkeep.operations.plans import plan_of
     from stepkeep.operations.views import is_asleep
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)

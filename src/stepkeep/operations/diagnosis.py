@@ -15,9 +15,9 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
 from stepkeep.operations.causes import Explanation, Why
-from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import progress_words, read_progress
 from stepkeep.operations.services import Known, Service, Wanted, known_workers, read_service
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge

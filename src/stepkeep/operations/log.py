@@ -19,9 +19,9 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, WORKER_TERMINAL
 from stepkeep.kernel.tables import RUN, STEP, WORKER
 from stepkeep.operations import validate
-from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, subject_of_worker
 from stepkeep.operations.lines import Scribe, unfold
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
 from stepkeep.store.reading import unreadable

@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from stepkeep.definition.conditions import compile_condition
-from stepkeep.errors import DefinitionChanged, StepkeepError, Unreadable
+from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
+from stepkeep.kernel.rows import Run
+from stepkeep.operations import validate
 from stepkeep.store.protocol import StoredDefinition
+
+if TYPE_CHECKING:
+    from stepkeep.operations.transact import Transactor
 
 log = logging.getLogger(__name__)
 
@@ -90,3 +96,26 @@ def as_published(stored: StoredDefinition) -> Definition:
             "the database after it was published. It is not run. Restore the row, or publish a new version."
         )
     return definition
+
+
+async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
+    """The plan of a run."""
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    return await plan_for(transactor, found.run)
+
+
+async def plan_for(transactor: Transactor, run: Run) -> Plan:
+    """The plan of a run that was read."""
+    plan = transactor.plans.get(run.definition_id)
+    return plan or transactor.plans.add(await stored_definition(transactor, run))
+
+
+async def stored_definition(transactor: Transactor, run: Run) -> StoredDefinition:
+    """The definition of a run as it is stored now, bypassing the cache."""
+    wanted = run.definition_id
+    stored = (await transactor.store.read_definitions([wanted])).get(wanted)
+    if stored is None:
+        raise DefinitionChanged(f"the definition of run {run.id} (definition {wanted}) is gone from the database")
+    return stored

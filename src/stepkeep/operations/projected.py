@@ -11,8 +11,8 @@ import msgspec
 
 from stepkeep.dialects.registry import dialect as dialect_named
 from stepkeep.errors import NotFound, Unreadable
-from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.log import export_run, lines_of
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import (
     list_runs,

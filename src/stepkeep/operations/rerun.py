@@ -8,7 +8,7 @@ from __future__ import annotations
 from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
-from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.plans import plan_of
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Transactor
 

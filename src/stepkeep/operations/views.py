@@ -22,8 +22,8 @@ from stepkeep.kernel.states import STEP_TERMINAL, STEP_WAITING, AttemptState, Ph
 from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
-from stepkeep.operations.decisions import plan_for
 from stepkeep.operations.instants import dated, instant
+from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import read_progress
 from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips

@@ -13,7 +13,7 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import RUN_ENTITY, Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import STEP_WAITING, Phase, StepState
-from stepkeep.operations import decisions
+from stepkeep.operations import people, plans
 from stepkeep.operations.views import read_snapshot
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class BenchRun:
 
     def _plan(self) -> Plan:
         engine = self._bench.engine
-        return self._bench.call(decisions.plan_of(engine.transactor, engine.tenant, self.id))
+        return self._bench.call(plans.plan_of(engine.transactor, engine.tenant, self.id))
 
     def _entries(self) -> list[Entry]:
         engine = self._bench.engine
@@ -118,7 +118,7 @@ class BenchRun:
     def _decide(self, step: str | None, by: str, comment: str, *, approve: bool) -> None:
         engine = self._bench.engine
         self._act(
-            decisions.decide_gate(
+            people.decide_gate(
                 engine.transactor,
                 self.id,
                 approve=approve,
@@ -133,9 +133,7 @@ class BenchRun:
         """Retry, skip or fail a step that holds because no attempt is left."""
         engine = self._bench.engine
         self._act(
-            decisions.decide_hold(
-                engine.transactor, self.id, step, choice, tenant=engine.tenant, actor=by, reason=reason
-            )
+            people.decide_hold(engine.transactor, self.id, step, choice, tenant=engine.tenant, actor=by, reason=reason)
         )
 
     def complete(
@@ -147,7 +145,7 @@ class BenchRun:
         engine = self._bench.engine
         token = self._bench.token(self.id, step)
         self._act(
-            decisions.complete(
+            people.complete(
                 engine.transactor,
                 self.id,
                 step,

@@ -29,7 +29,7 @@ from stepkeep.kernel.outcomes import Completed, Outcome, Waiting
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.kernel.timers import time_came
-from stepkeep.operations import decisions
+from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.start import Started, StartRequest
 from stepkeep.operations.transact import Claim, Transactor
@@ -117,7 +117,7 @@ async def park_and_message(stage: Stage) -> Any:
     return (
         run,
         lambda: _report(stage.left, claim, Waiting(event="paid")),
-        lambda: decisions.send(stage.right.transactor, run, "paid", b"{}", **to),
+        lambda: people.send(stage.right.transactor, run, "paid", b"{}", **to),
     )
 
 
@@ -141,7 +141,7 @@ async def _sweep(bench: Bench) -> int:
 
 async def _decide(bench: Bench, run: str, approve: bool) -> Any:
     who = "ann" if approve else "bea"
-    return await decisions.decide_gate(bench.transactor, run, approve=approve, tenant=TENANT, actor=who, step="g")
+    return await people.decide_gate(bench.transactor, run, approve=approve, tenant=TENANT, actor=who, step="g")
 
 
 async def complete_and_cancel(stage: Stage) -> Any:
@@ -151,7 +151,7 @@ async def complete_and_cancel(stage: Stage) -> Any:
 
 
 async def _cancel(bench: Bench, run: str, *, compensate: bool = False) -> Any:
-    return await decisions.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR, compensate=compensate)
+    return await people.cancel(bench.transactor, run, tenant=TENANT, actor=ACTOR, compensate=compensate)
 
 
 async def complete_and_sweep(stage: Stage) -> Any:
@@ -362,7 +362,7 @@ async def bring_home(stage: Stage, run: str) -> None:
         _, state = await state_of(stage, run)
         if any(row.note is not None and row.note.event == "paid" for row in state.rows.values()):
             to = {"tenant": TENANT, "actor": ACTOR, "message_id": f"home{turn}"}
-            await decisions.send(watcher.transactor, run, "paid", b"{}", **to)
+            await people.send(watcher.transactor, run, "paid", b"{}", **to)
     raise AssertionError(f"run {run} never ends")
 
 

@@ -22,13 +22,13 @@ HOT = (
     "find_claimable",
     "load_claimable",
     "write_hot",
-    "write_moves",
+    "write_hot_columns",
     "renew_leases",
     "consume_messages",
     "find_due",
 )
 
-WRITES = ("write_hot", "write_moves")
+WRITES = ("write_hot", "write_hot_columns")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ async def test_steps_are_probed_by_their_whole_key_even_where_the_plan_was_made_
     store: Store, url: str
 ) -> None:
     whole_key = r"Index Cond: \(\(run_id = \w+\.run_id\) AND \(no = \w+\.no\) AND \(tenant = .*\.tenant\S*\)"
-    for name in ("load_steps", "write_hot", "write_moves", "load_outputs"):
+    for name in ("load_steps", "write_hot", "write_hot_columns", "load_outputs"):
         assert re.search(whole_key, await plan_of(url, getattr(SQL, name), ENGINE)), name
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 from stepkeep.dialects import registry
-from stepkeep.operations import decisions, start, workers
+from stepkeep.operations import people, start, workers
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.testing import Workbench
@@ -104,7 +104,7 @@ def fixed_ids() -> Iterator[None]:
         return f"00000000-0000-7000-8000-{made:012x}"
 
     with ExitStack() as stack:
-        for module in (start, decisions):
+        for module in (start, people):
             stack.enter_context(patch.object(module, "uuid7", next_id))
         stack.enter_context(patch.object(workers, "worker_id", lambda app: f"{app}:{next_id()}"))
         yield

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 from stepkeep.kernel.events import StepReported
-from stepkeep.operations.decisions import token_hash
+from stepkeep.operations.people import token_hash
 
 Attempted = tuple[str, int, int]
 """(run id, step number, fence)."""

@@ -18,7 +18,7 @@ from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepState
-from stepkeep.operations import decisions, quarantine
+from stepkeep.operations import people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep_lab.simulation.definitions import EVENTS, maybe
@@ -187,7 +187,7 @@ class People:
         self._spawn(
             self._decide(
                 run.id,
-                lambda server: decisions.decide_gate(
+                lambda server: people.decide_gate(
                     server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, step=name
                 ),
                 "gate",
@@ -202,7 +202,7 @@ class People:
         self._spawn(
             self._decide(
                 run.id,
-                lambda server: decisions.decide_hold(
+                lambda server: people.decide_hold(
                     server.transactor, run.id, name, choice, tenant=TENANT, actor=actor, reason="chaos"
                 ),
                 "hold",
@@ -221,7 +221,7 @@ class People:
             for _ in range(2):
                 await self._decide(
                     run.id,
-                    lambda server: decisions.decide_gate(
+                    lambda server: people.decide_gate(
                         server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, comment=comment
                     ),
                     "click",
@@ -243,7 +243,7 @@ class People:
         self._spawn(
             self._decide(
                 run.id,
-                lambda server: decisions.complete(
+                lambda server: people.complete(
                     server.transactor,
                     run.id,
                     name,
@@ -268,7 +268,7 @@ class People:
         self._spawn(
             self._decide(
                 run.id,
-                lambda server: decisions.reissue_token(
+                lambda server: people.reissue_token(
                     server.transactor, run.id, name, token=token, reason="lost", tenant=TENANT, actor="ann"
                 ),
                 "token",
@@ -297,7 +297,7 @@ class People:
         self._ledger.sent[run.id, message] = name
         await self._decide(
             run.id,
-            lambda server: decisions.send(
+            lambda server: people.send(
                 server.transactor, run.id, name, b'{"m":1}', tenant=TENANT, actor="outside", message_id=message
             ),
             f"message {message}",
@@ -320,7 +320,7 @@ class People:
 
         async def cancel() -> None:
             def asked(server: Server) -> Awaitable[Accepted]:
-                return decisions.cancel(server.transactor, run.id, tenant=TENANT, actor=actor, compensate=compensate)
+                return people.cancel(server.transactor, run.id, tenant=TENANT, actor=actor, compensate=compensate)
 
             await self._decide(run.id, asked, "cancel")
             if again is not None:

@@ -20,9 +20,9 @@ from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Phase, RunState, StepState, WorkerState
-from stepkeep.operations.decisions import token_hash
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
+from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.ledger import Ack, Ledger

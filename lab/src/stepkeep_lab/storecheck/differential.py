@@ -26,7 +26,7 @@ from stepkeep.kernel.outcomes import Outcome, RulesPassed
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import StepState
-from stepkeep.operations import decisions, quarantine, start, workers
+from stepkeep.operations import people, quarantine, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
@@ -172,7 +172,7 @@ class Comparison:
 
         await self.on_both(act, f"grow old by {entries} entries")
         by: dict[str, Any] = {"tenant": tenant, "actor": "outside", "message_id": "at last"}
-        await self.on_both(lambda bench, place: decisions.send(bench.transactor, run, "other", b"{}", **by), "send")
+        await self.on_both(lambda bench, place: people.send(bench.transactor, run, "other", b"{}", **by), "send")
 
     async def go_on(self) -> None:
         """One more operation."""
@@ -427,7 +427,7 @@ class Comparison:
         run, random = await self.run_with(StepState.AWAITING_APPROVAL), self.random
         by: dict[str, Any] = {"approve": random.random() < 0.8, "tenant": self.tenancy.name, "actor": "ann"}
         by |= {"step": random.choice((None, None, "g", "d"))}
-        await self.on_both(lambda bench, place: decisions.decide_gate(bench.transactor, run, **by), "decide")
+        await self.on_both(lambda bench, place: people.decide_gate(bench.transactor, run, **by), "decide")
 
     async def complete(self) -> None:
         run, random = await self.run_with(StepState.AWAITING_COMPLETION), self.random
@@ -439,23 +439,23 @@ class Comparison:
             "output": random.choice((None, b'{"by":"hand"}')),
             "evidence": ("e1",),
         }
-        await self.on_both(lambda bench, place: decisions.complete(bench.transactor, run, "m", **by), "complete")
+        await self.on_both(lambda bench, place: people.complete(bench.transactor, run, "m", **by), "complete")
 
     async def reissue(self) -> None:
         run = await self.run_with(StepState.AWAITING_COMPLETION)
         by: dict[str, Any] = {"token": TOKEN, "reason": "lost", "tenant": self.tenancy.name, "actor": "ann"}
-        await self.on_both(lambda bench, place: decisions.reissue_token(bench.transactor, run, "m", **by), "reissue")
+        await self.on_both(lambda bench, place: people.reissue_token(bench.transactor, run, "m", **by), "reissue")
 
     async def send(self) -> None:
         run, random = await self.run_with(StepState.AWAITING_EVENT), self.random
         name = random.choice(("paid", "paid", "other"))
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "outside", "message_id": random.choice(MESSAGES)}
-        await self.on_both(lambda bench, place: decisions.send(bench.transactor, run, name, b'{"m":1}', **by), "send")
+        await self.on_both(lambda bench, place: people.send(bench.transactor, run, name, b'{"m":1}', **by), "send")
 
     async def cancel(self) -> None:
         run, compensate = self.run(), self.random.random() < 0.5
         by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": "cyd", "compensate": compensate}
-        await self.on_both(lambda bench, place: decisions.cancel(bench.transactor, run, **by), "cancel")
+        await self.on_both(lambda bench, place: people.cancel(bench.transactor, run, **by), "cancel")
 
     async def set_aside(self) -> None:
         """An operator sets a run aside, or lets one go on that was; perhaps one that never was."""

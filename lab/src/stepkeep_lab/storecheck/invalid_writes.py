@@ -59,7 +59,7 @@ async def a_stale_row(store: Store, tenant: str, run_id: str, random: Random) ->
     """A run is written as if it were still where it is not."""
     change, entry = _next(await _run(store, tenant, run_id))
     stale = Write(runs=[replace(change, was=change.was - 1)], entries=[entry])
-    return [await _write(store, tenant, run_id, replace(stale, only_hot=moves)) for moves in (False, True)]
+    return [await _write(store, tenant, run_id, replace(stale, only_hot=is_hot)) for is_hot in (False, True)]
 
 
 async def a_finished_run(store: Store, tenant: str, run_id: str, random: Random) -> Any:

@@ -17,9 +17,9 @@ from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import Approval, Definition, Retry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category
-from stepkeep.operations.decisions import decide_gate
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import export_run
+from stepkeep.operations.people import decide_gate
 from stepkeep.operations.projected import describe_run_as
 from stepkeep.operations.views import describe_run
 from stepkeep.store.connect import connect

@@ -20,7 +20,7 @@ from stepkeep.kernel.definition import (
 )
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Released, RulesFailed, RulesPassed, Waiting
 from stepkeep.kernel.states import Category, OnFailure
-from stepkeep.operations.decisions import token_hash
+from stepkeep.operations.people import token_hash
 from stepkeep_lab.storecheck.bench import gate, task
 
 TOKEN = "a token"  # noqa: S105 - what people would be sent

@@ -94,7 +94,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "move_runs",
+        "update_run_unindexed_columns",
         "no-version",
         "a run is written wherever it has got to meanwhile",
         "and seq = ?24",
@@ -119,7 +119,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "moved-without-version",
         "a run moves wherever it has got to meanwhile",
         " and runs.seq = changed.was",
@@ -127,7 +127,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "late-move",
         "a step moves on although its lease has run out",
         " and (steps.worker is null or steps.due_at >= (select now from clock))",
@@ -135,7 +135,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "half-a-move",
         "what is not where it was left stays, and the rest moves",
         "stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int))",
@@ -297,7 +297,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "quarantined-written",
         "what a worker remembers of a run is written although the run was set aside",
         "where released_at is null",
@@ -444,7 +444,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "counter-not-moved",
         "how many steps are leased does not move",
         "leased = changed.leased, ",
@@ -452,7 +452,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "waits-not-counted",
         "how much a step still waits for does not move",
         "unmet = changed.unmet, ",
@@ -460,7 +460,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "end-not-moved",
         "a run that ends has no end",
         "ended_at = changed.ended_at, ",
@@ -468,7 +468,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "move_runs",
+        "update_run_unindexed_columns",
         "counter-not-written",
         "how many steps are leased is not written back",
         "leased = ?10, ",
@@ -484,7 +484,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "move_steps",
+        "update_step_hot_columns",
         "late-move",
         "a step moves on although its lease has run out",
         "\n    and (?11 is null or worker is null or due_at >= ?11)",
@@ -492,7 +492,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         SQLITE,
-        "move_steps",
+        "update_step_hot_columns",
         "waits-not-counted",
         "how much a step still waits for does not move",
         "unmet = ?9, ",
@@ -524,7 +524,7 @@ MUTANTS: tuple[SqlMutant, ...] = (
     ),
     _on(
         POSTGRES,
-        "write_moves",
+        "write_hot_columns",
         "entry-of-a-move-skipped",
         "of several runs that move together, only one gets its journal entry",
         "generate_series(0, cardinality(n) - 1, 5)",

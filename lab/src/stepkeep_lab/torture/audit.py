@@ -16,9 +16,9 @@ from stepkeep.conformance.verify import verify_lines
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.rows import Attempt, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, Category, RunState, StepState
-from stepkeep.operations.decisions import plan_of
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
+from stepkeep.operations.plans import plan_of
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import RunFilter, RunRecord
 from stepkeep_lab.invariants.journal import fold_of

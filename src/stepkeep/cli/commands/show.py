@@ -80,7 +80,7 @@ async def _follow(settings: Settings, run: str) -> None:
     """Show the run's journal as it grows, until the run has ended."""
     from stepkeep.cli.screens import screen_for
     from stepkeep.cli.working import Follower
-    from stepkeep.operations.decisions import plan_of
+    from stepkeep.operations.plans import plan_of
 
     async with open_engine(settings) as engine:
         run_id = await find_run(engine, run)

@@ -23,7 +23,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import StepkeepError
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.states import RUN_TERMINAL
-from stepkeep.operations.decisions import plan_of
+from stepkeep.operations.plans import plan_of
 
 HANDLERS = "stepkeep.cli.demo.handlers"
 PATIENCE = 20.0

@@ -1,4 +1,4 @@
-"""Parses the manual completion signal of section 3.3 into the arguments of `operations.decisions.complete`.
+"""Parses the manual completion signal of section 3.3 into the arguments of `operations.people.complete`.
 
 It checks the shape of the payload and reports all problems at once. The kernel checks the token, the state of the
 action and repetition. The user named in the payload is kept as a claim: the actor of a signal comes from authentication
@@ -61,7 +61,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
     claim: bytes
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of `operations.decisions.complete` besides the transactor, the tenant and the actor."""
+        """The arguments of `operations.people.complete` besides the transactor, the tenant and the actor."""
         return msgspec.structs.asdict(self)
 
 

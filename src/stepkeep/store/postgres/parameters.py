@@ -77,12 +77,12 @@ entry_numbers = _numbered(SealedEntry)
 UNFAILED = {column.name for column in columns_of(Attempt)} - {"category", "error"}
 
 WHOLE_ROWS = (run_numbers, step_numbers, _numbered(Attempt))
-MOVES = (
+HOT_COLUMNS = (
     _numbered(Run, {"id", *HOT_OF_RUN}, beside=True),
     _numbered(Step, {"run_id", "no", *HOT_OF_STEP}),
     _numbered(Attempt, UNFAILED),
 )
-"""Runs, steps and attempts as `write_hot` and as `write_moves` take them."""
+"""Runs, steps and attempts as `write_hot` and as `write_hot_columns` take them."""
 
 
 def arrays_of(rows: Sequence[msgspec.Struct], blob: Bytes) -> list[Any]:

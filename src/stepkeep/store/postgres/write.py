@@ -75,8 +75,8 @@ async def _write_hot(
     connection: Connection, what: Write, *, is_sure: bool = True, clock_offset: int = 0, notice: Notice = SILENT
 ) -> int:
     runs = steps = now = 0
-    statement = SQL.write_moves if what.only_hot else SQL.write_hot
-    run_rows, step_rows, attempt_rows = parameters.MOVES if what.only_hot else parameters.WHOLE_ROWS
+    statement = SQL.write_hot_columns if what.only_hot else SQL.write_hot
+    run_rows, step_rows, attempt_rows = parameters.HOT_COLUMNS if what.only_hot else parameters.WHOLE_ROWS
     for tenant, mine in _by_tenant(what):
         parcel = Parcel()
         with translated():

@@ -221,10 +221,10 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
     if what.new_runs and known.now > now:
         raise Contended("the start of a run is in the future: load again with locks")
     _write_runs(connection, what.runs, known)
-    moves, others = _in_two(what, known)
-    moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), now) for step in moves])
-    updated = _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
-    if moved + updated != len(what.steps):
+    hot, others = _in_two(what, known)
+    found = _count(connection, SQL.update_step_hot_columns, [(*rows.step_hot_columns(step), now) for step in hot])
+    found += _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
+    if found != len(what.steps):
         raise Contended("a lease has expired: load again with locks")
     write(connection, replace(what, runs=[], steps=[]), known)
 
@@ -241,9 +241,9 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
-        moves, others = _in_two(what, loaded)
-        moved = _count(connection, SQL.move_steps, [(*rows.step_moves(step), None) for step in moves])
-        if moved + _count(connection, SQL.update_steps, list(map(rows.step_row, others))) != len(what.steps):
+        hot, others = _in_two(what, loaded)
+        found = _count(connection, SQL.update_step_hot_columns, [(*rows.step_hot_columns(step), None) for step in hot])
+        if found + _count(connection, SQL.update_steps, list(map(rows.step_row, others))) != len(what.steps):
             raise InvariantBroken("a step was to be changed that does not exist; nothing was written")
     if what.attempts:
         many(SQL.insert_attempts, map(rows.row_of, what.attempts))
@@ -263,15 +263,15 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
 
 
 def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:
-    moved: list[Row] = []
+    unindexed: list[Row] = []
     updated: list[Row] = []
     for change in changes:
         run = change.run
         before = loaded.runs.get((run.tenant, run.id))
         within_indexes = before is None or _indexed(run) != _indexed(before)
-        (updated if within_indexes else moved).append((*rows.row_of(run), change.was))
-    found = _count(connection, SQL.move_runs, moved) + _count(connection, SQL.update_runs, updated)
-    if found != len(changes):
+        (updated if within_indexes else unindexed).append((*rows.row_of(run), change.was))
+    found = _count(connection, SQL.update_run_unindexed_columns, unindexed)
+    if found + _count(connection, SQL.update_runs, updated) != len(changes):
         raise Contended("another transaction changed a run: run the whole transaction again")
 
 
@@ -284,13 +284,13 @@ def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
     """Split steps: those whose hot columns alone change and that were and are not claimable, and the others."""
     if not what.only_hot:
         return [], what.steps
-    moves: list[Step] = []
+    hot: list[Step] = []
     others: list[Step] = []
     for step in what.steps:
         before = loaded.steps.get((step.tenant, step.run_id), {}).get(step.no)
         stays_out = before is not None and before.ready_at is None and step.ready_at is None
-        (moves if stays_out else others).append(step)
-    return moves, others
+        (hot if stays_out else others).append(step)
+    return hot, others
 
 
 def _write_new_runs(connection: apsw.Connection, what: Write) -> None:

@@ -18,9 +18,9 @@ Row = tuple[Any, ...]
 row_of: Callable[[Any], Row] = msgspec.structs.astuple
 """Every column of a row that holds no JSON."""
 
-MOVED = {"tenant", "run_id", "no", *HOT_OF_STEP} - {"ready_at"}
-_moved = "".join(f"row.{column.name}, " for column in columns_of(Step) if column.name in MOVED)
-step_moves: Callable[[Step], Row] = generate((f"def made(row): return ({_moved})",), {})
+_HOT = {"tenant", "run_id", "no", *HOT_OF_STEP} - {"ready_at"}
+_hot = "".join(f"row.{column.name}, " for column in columns_of(Step) if column.name in _HOT)
+step_hot_columns: Callable[[Step], Row] = generate((f"def made(row): return ({_hot})",), {})
 """The hot columns of a step that is not claimable."""
 
 

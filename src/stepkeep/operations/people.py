@@ -13,7 +13,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.json_schema import Shape
-from stepkeep.errors import Conflict, DefinitionChanged, InvalidInput, NotFound
+from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import (
     CancelRequested,
@@ -27,12 +27,11 @@ from stepkeep.kernel.events import (
     TokenReissued,
 )
 from stepkeep.kernel.plan import Plan, PlannedStep
-from stepkeep.kernel.rows import Run
 from stepkeep.kernel.states import Phase
 from stepkeep.operations import validate
 from stepkeep.operations.instants import dated
+from stepkeep.operations.plans import plan_of
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import StoredDefinition
 
 MAX_PAYLOAD_BYTES = 262_144
 MAX_EVIDENCE = 100
@@ -224,29 +223,6 @@ async def _submit(transactor: Transactor, event: Event) -> Accepted:
 def token_hash(token: str) -> str:
     """Only hashes of tokens are stored: read access to the database is not enough to complete a step."""
     return hashlib.sha256(token.encode()).hexdigest()
-
-
-async def plan_of(transactor: Transactor, tenant: str, run_id: str) -> Plan:
-    """The plan of a run."""
-    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
-    if found is None:
-        raise NotFound(f"there is no run {run_id}")
-    return await plan_for(transactor, found.run)
-
-
-async def plan_for(transactor: Transactor, run: Run) -> Plan:
-    """The plan of a run that was read."""
-    plan = transactor.plans.get(run.definition_id)
-    return plan or transactor.plans.add(await stored_definition(transactor, run))
-
-
-async def stored_definition(transactor: Transactor, run: Run) -> StoredDefinition:
-    """The definition of a run as it is stored now, bypassing the cache."""
-    wanted = run.definition_id
-    stored = (await transactor.store.read_definitions([wanted])).get(wanted)
-    if stored is None:
-        raise DefinitionChanged(f"the definition of run {run.id} (definition {wanted}) is gone from the database")
-    return stored
 
 
 def _check_output(planned: PlannedStep, output: bytes | None) -> None:
