@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
@@ -31,7 +33,6 @@ from stepkeep.errors import (
     ConnectionLost,
     DefinitionChanged,
     InvalidInput,
-    NotFound,
     RunNotSucceeded,
     Unreachable,
 )
@@ -45,6 +46,7 @@ from stepkeep.operations.codec import PayloadCodec
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
+from stepkeep.operations.own_run import OwnRun
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
@@ -72,6 +74,8 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
 
+log = logging.getLogger("stepkeep.engine")
+
 MOST_AT_ONCE = 10_000
 LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
 """What `max_payload_bytes` may be at most: a database sends a value as a whole."""
@@ -86,13 +90,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
 
     `wait` does not read the view of a finished run. On an Engine, `result.view` reads it when it is asked for; on an
-    AsyncEngine, `await engine.show(result.run_id)` does.
+    AsyncEngine, `await engine.show(result.run_id)` does. `lacking` says which steps of a run that `run` or `work_on`
+    left unfinished need a capability that they were not given.
     """
 
     run_id: str
     state: RunState
     output: Any = None
     error: str | None = None
+    lacking: tuple[str, ...] = ()
     loaded: dict[str, Any] | None = None
     load: Callable[[], dict[str, Any]] | None = None
 
@@ -138,7 +144,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         if self.error:
             return f"{said}: {self.error}"
         if not self.finished and self.loaded:
-            waits = "; ".join(map(_wait_text, self.waiting_for))
+            waits = "; ".join((*self.lacking, *map(_wait_text, self.waiting_for)))
             return f"{said}: {waits}" if waits else said
         return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
 
@@ -385,9 +391,14 @@ class AsyncEngine:
         labels: dict[str, str] | None = None,
         by: str | None = None,
         check: bool = False,
+        capabilities: Iterable[str] = (),
     ) -> Result:
-        """Start a run and work on it here until it ends, or until only people or messages can change it."""
+        """Start a run and work on it here until it ends, or until only people or messages can change it.
+
+        A step that needs a capability runs here only if `capabilities` has it. `lacking` of the result has the others.
+        """
         arguments.flag("run: check", check)
+        capabilities = validate.names("capabilities", capabilities)
         started = await self.start(
             workflow,
             input,
@@ -400,29 +411,37 @@ class AsyncEngine:
             by=by,
         )
         await retention.require_kept(self.store, started, tenant=self.tenant)
-        result = await self.work_on(started.run_id)
+        result = await self.work_on(started.run_id, capabilities=capabilities)
         return result.raise_for_state() if check else result
 
     async def work_on(
-        self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True, serve_all: bool = False
+        self,
+        run_id: str,
+        *,
+        concurrency: int = 16,
+        until_blocked: bool = True,
+        serve_all: bool = False,
+        capabilities: Iterable[str] = (),
     ) -> Result:
-        """Work on this run until it has ended (or, with `until_blocked`, is blocked).
+        """Work on this run until it has ended (or, with `until_blocked`, is blocked, or needs other capabilities).
 
-        Steps of other runs are left alone, unless `serve_all` says to execute them here too.
+        Steps of other runs are left alone, unless `serve_all` says to execute them here too. A step that needs a
+        capability runs here only if `capabilities` has it; `lacking` of the result says which do not.
         """
-        only = None if arguments.flag("serve_all", serve_all) else validate.run_id(run_id)
-        settled = RUN_TERMINAL | (
-            {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
+        has = validate.names("capabilities", capabilities)
+        own = OwnRun(
+            self.transactor,
+            self.tenant,
+            run_id,
+            capabilities=has,
+            until_blocked=arguments.flag("until_blocked", until_blocked),
+            tell=lambda said: log.warning(
+                "run %s: %s. Pass capabilities=, or start a worker that has it", run_id, said
+            ),
         )
-
-        async def reached() -> bool:
-            found = await self.store.read_run(self.tenant, validate.run_id(run_id))
-            if found is None:
-                raise NotFound(f"there is no run {run_id}")
-            return found.run.state in settled and not await views.is_asleep(self.transactor, found.run)
-
-        await self.worker(concurrency=concurrency, only_run=only).run_until(reached)
-        return await self.result(run_id)
+        only = None if arguments.flag("serve_all", serve_all) else run_id
+        await self.worker(concurrency=concurrency, only_run=only, capabilities=has).run_until(own.is_over)
+        return replace(await self.result(run_id), lacking=tuple(map(str, own.stranded)))
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.

@@ -12,7 +12,7 @@ import signal
 import threading
 import warnings
 import weakref
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -249,11 +249,13 @@ class Engine:
         labels: dict[str, str] | None = None,
         by: str | None = None,
         check: bool = False,
+        capabilities: Iterable[str] = (),
     ) -> Result:
         """Start a run and work on it here until it ends, or until only people or messages can change it.
 
         With an `idempotency_key`, a program that was killed goes on with the same run when it is started again: steps
         that have succeeded do not run again. With `check`, a run that has not succeeded raises RunNotSucceeded.
+        A step that needs a capability runs here only if `capabilities` has it. `lacking` of the result has the others.
 
         >>> engine.run(hello, {"name": "Ada"}, idempotency_key="job-1", check=True).output
         'Hello, Ada'
@@ -270,22 +272,36 @@ class Engine:
                 labels=labels,
                 by=by,
                 check=check,
+                capabilities=capabilities,
             )
         )
 
     def work_on(
-        self, run_id: str, *, concurrency: int = 16, until_blocked: bool = True, serve_all: bool = False
+        self,
+        run_id: str,
+        *,
+        concurrency: int = 16,
+        until_blocked: bool = True,
+        serve_all: bool = False,
+        capabilities: Iterable[str] = (),
     ) -> Result:
-        """Work on this run until it has ended (or, with `until_blocked`, is blocked).
+        """Work on this run until it has ended (or, with `until_blocked`, is blocked, or needs other capabilities).
 
-        Steps of other runs are left alone, unless `serve_all` says to execute them here too.
+        Steps of other runs are left alone, unless `serve_all` says to execute them here too. A step that needs a
+        capability runs here only if `capabilities` has it; `lacking` of the result says which do not.
 
         >>> started = engine.start(hello, {"name": "Ada"})
         >>> print(engine.work_on(started.run_id).state)
         succeeded
         """
         return self._call(
-            self._core.work_on(run_id, concurrency=concurrency, until_blocked=until_blocked, serve_all=serve_all)
+            self._core.work_on(
+                run_id,
+                concurrency=concurrency,
+                until_blocked=until_blocked,
+                serve_all=serve_all,
+                capabilities=capabilities,
+            )
         )
 
     def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:

@@ -155,6 +155,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [HOSTILE],
             ["fail.json", "--input", HOSTILE],
             ["fail.json", "--key", HOSTILE],
+            ["fail.json", *code, "--capability", HOSTILE],
             [FILE, *code],
         ],
         ("check",): [

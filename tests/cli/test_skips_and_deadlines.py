@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,21 @@ def test_the_live_line_of_a_wait_is_bounded_by_the_runs_timeout(cli: Cli, home: 
     out = cli("run", "short.yaml").out
     assert "15m at most" in out
     assert "24h" not in out
+
+
+def test_a_run_waits_for_a_capability_that_it_was_not_given(cli: Cli, home: Path, database_url: str) -> None:
+    (home / "skilled.yaml").write_text(
+        "workflow: skilled\ntimeout: 1h\nsteps:\n"
+        "  - {name: prepare, uses: cli.work, timeout: 5s}\n"
+        "  - {name: train, uses: cli.work, timeout: 5s, capabilities: [gpu]}\n"
+    )
+    left = cli("run", "skilled.yaml", "--app", HANDLERS, "--db", database_url)
+    assert left.status == 4
+    assert "train needs the capability gpu, which this program was not given: give it with --capability" in left.out
+    assert "train needs the capability gpu, which this program was not given, and no live worker has it" in left.err
+    command = left.err[left.err.index("stepkeep run --resume") :].strip()
+    assert "--capability gpu" in command
+    assert cli(*shlex.split(command)[1:]).status == 0
+    again = cli("rerun", command.split()[3], "--app", HANDLERS, "--db", database_url, "--json")
+    assert (again.status, again.json["run"]["state"]) == (4, "running")
+    assert "train needs the capability gpu" in again.err

@@ -511,3 +511,43 @@ def test_a_run_executes_its_own_steps_and_those_of_no_other_run(database_url: st
             assert other in seen
 
     asyncio.run(go())
+
+
+def test_a_run_grants_itself_no_capability_and_says_which_one_it_lacks(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A definition that asks for a capability does not make this machine one that has it."""
+    registry = Registry()
+
+    @sk.step("own.train", registry=registry, capabilities=["gpu"])
+    async def train() -> str:
+        return "trained"
+
+    @sk.step("own.read", registry=registry)
+    async def read() -> str:
+        return "read"
+
+    flow = sk.Workflow("skilled", version=1, timeout="1h", registry=registry)
+    flow.step("read", read, inputs={})
+    flow.step("train", train, inputs={})
+    flow.approval("sign-off", after=[])
+    said = "train needs the capability gpu, which this program was not given"
+
+    async def go() -> None:
+        async with AsyncEngine(database_url, registry=registry, auto_migrate=True) as engine:
+            with pytest.raises(sk.InvalidInput, match="capabilities"):
+                await engine.run(flow, capabilities="gpu")
+            assert (await engine.runs())["runs"] == []
+            left = await engine.run(flow)
+            assert (left.state, left.lacking) == (RunState.RUNNING, (said,))
+            assert [step["state"] for step in left.view["steps"]] == ["succeeded", "ready", "awaiting_approval"]
+            assert f"run {left.run_id} running: {said}; sign-off waits for approval" in str(left)
+            assert f"run {left.run_id}: {said}. Pass capabilities=, or start a worker that has it" in caplog.text
+            done = await engine.work_on(left.run_id, capabilities=["gpu"])
+            assert (done.state, done.lacking) == (RunState.BLOCKED, ())
+            assert [step["state"] for step in done.view["steps"]] == ["succeeded", "succeeded", "awaiting_approval"]
+            async with await engine.start_worker(capabilities=["gpu"]):
+                served = await engine.run(flow)
+                assert served.view["steps"][1]["state"] == "succeeded", "a live worker has the capability"
+
+    asyncio.run(go())

@@ -45,6 +45,10 @@ By = Annotated[
     str | None,
     typer.Option("--by", metavar="NAME", help="Who asks for it; the user of this process by default."),
 ]
+Capabilities = Annotated[
+    list[str] | None,
+    typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
+]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, max=10_000, help="How many steps run at once.")]
 Threads = Annotated[
     int,

@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepkeep.cli.progress import MICROS, Progress
 from stepkeep.cli.render.times import span
 from stepkeep.cli.screens import Screen
-from stepkeep.errors import InvalidInput, NotFound, StoreError
+from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.journal import SealedEntry, open_entry
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
     from stepkeep.kernel.plan import Plan
+    from stepkeep.operations.own_run import Lacking
     from stepkeep.worker.loop import Worker
 
 LOOK = 0.05
@@ -29,11 +31,13 @@ GRACE = 5.0
 
 
 class Worked(NamedTuple):
-    """How work on a run ended: its view, the completion tokens issued here, and whether it was interrupted."""
+    """How work on a run ended: its view, the completion tokens issued here, whether it was interrupted, and the steps
+    that need a capability which this command was not given."""
 
     view: dict[str, Any]
     tokens: dict[str, str]
     interrupted: bool
+    lacking: tuple[Lacking, ...] = ()
 
 
 async def work_on(
@@ -44,12 +48,15 @@ async def work_on(
     concurrency: int,
     resumed: bool = False,
     serve_all: bool = False,
+    capabilities: Sequence[str] = (),
 ) -> Worked:
-    """Be a worker for this run, and with `serve_all` for every run, until there is nothing left to do here."""
+    """Be a worker for this run, and with `serve_all` for every run, until there is nothing left to do here.
+
+    It has these capabilities and no other, whatever the definition asks for.
+    """
     from stepkeep.cli.tokens import NotingRuntime, open_tokens
-    from stepkeep.kernel.states import RUN_TERMINAL, RunState
+    from stepkeep.operations.own_run import OwnRun
     from stepkeep.operations.plans import plan_of
-    from stepkeep.operations.views import is_asleep
 
     plan = await plan_of(engine.transactor, engine.tenant, run_id)
     await require_handlers(engine, run_id, plan)
@@ -57,25 +64,24 @@ async def work_on(
     worker = engine.worker(
         app="run",
         concurrency=concurrency,
-        capabilities={word for step in plan.definition.steps for word in step.capabilities},
+        capabilities=capabilities,
         runtime=runtime,
         only_run=None if serve_all else run_id,
     )
-    over = RUN_TERMINAL | {RunState.BLOCKED, RunState.IDLE}
-
-    async def reached() -> bool:
-        found = await engine.store.read_run(engine.tenant, run_id)
-        if found is None:
-            raise NotFound(f"there is no run {run_id}")
-        return found.run.state in over and not await is_asleep(engine.transactor, found.run)
-
+    own = OwnRun(
+        engine.transactor,
+        engine.tenant,
+        run_id,
+        capabilities=capabilities,
+        tell=lambda said: screen.note(f"{said}: give it with --capability, or start a worker that has it"),
+    )
     interrupted = asyncio.Event()
     with screen, _stopped_by_signals(worker, interrupted, screen):
         follower = Follower(engine, run_id, plan, screen)
         await follower.begin(resumed=resumed)
         watching = asyncio.create_task(follower.go_on())
         try:
-            await worker.run_until(reached)
+            await worker.run_until(own.is_over)
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -85,7 +91,7 @@ async def work_on(
     for wait in view["run"]["waiting_for"]:
         if wait["step"] in tokens:
             wait["token"] = tokens[wait["step"]]
-    return Worked(view, tokens, interrupted.is_set())
+    return Worked(view, tokens, interrupted.is_set(), own.stranded)
 
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:

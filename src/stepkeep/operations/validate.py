@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from stepkeep.definition import arguments
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.safe_text import type_name
 
@@ -32,6 +33,11 @@ def key(what: str, value: object, limit: int = MAX_KEY) -> str:
     if not (0 < len(plain) <= limit and plain.isprintable()):
         raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
     return plain
+
+
+def names(what: str, given: object) -> list[str]:
+    """Several names."""
+    return [key(f"each of {what}", name) for name in arguments.items(what, given)]
 
 
 def words(what: str, value: object, limit: int = MAX_WORDS) -> str:

@@ -87,10 +87,6 @@ def handler_loop(
         raise InvalidInput('loop="mine" needs a running event loop: create the engine\'s worker inside it.') from None
 
 
-def _names(what: str, given: object) -> list[str]:
-    return [validate.key(f"each of {what}", name) for name in arguments.items(what, given)]
-
-
 @cache
 def _version() -> str:
     return version("stepkeep")
@@ -148,9 +144,9 @@ class Worker:
             raise InvalidInput(f"a worker has at least one slot: concurrency and threads are 1 or more, not {asked}.")
         self._runtime = runtime or Runtime()
         self._transactor, self._registry, self._tenant = transactor, registry, tenant
-        self._capabilities = frozenset(_names("the capabilities of a worker", capabilities))
-        self._groups = None if queues is None else frozenset(_names("the queues of a worker", queues))
-        self._apps = tuple(_names("the apps of a worker", apps))
+        self._capabilities = frozenset(validate.names("the capabilities of a worker", capabilities))
+        self._groups = None if queues is None else frozenset(validate.names("the queues of a worker", queues))
+        self._apps = tuple(validate.names("the apps of a worker", apps))
         self._outage = Outage(self._runtime)
         self._home, self._owns_home = home or handler_loop(registry, lifespan, loop), home is None
         self._prepared = PreparedSteps(registry, self._settings, self._home.shared)

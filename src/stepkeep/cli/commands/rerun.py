@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, By, Concurrency, Input, RunId
+from stepkeep.cli.arguments import Apps, By, Capabilities, Concurrency, Input, RunId
 from stepkeep.cli.commands.run import conclude
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import quiet_stdout
@@ -30,12 +30,13 @@ def rerun(
     ] = None,
     concurrency: Concurrency = 16,
     by: By = None,
+    capability: Capabilities = None,
 ) -> int:
     """Run a finished run again, as a new run that names the old one."""
     given = json_value(input, "--input")
     with quiet_stdout(settings.json):
         load_handlers(app or [])
-        worked = asyncio.run(_rerun(settings, policies, run, given, key, wait, concurrency, by))
+        worked = asyncio.run(_rerun(settings, policies, run, given, key, wait, concurrency, by, capability or []))
     return conclude(settings, worked, app or [])
 
 
@@ -48,9 +49,11 @@ async def _rerun(
     wait: bool,
     concurrency: int,
     by: str | None,
+    capabilities: list[str],
 ) -> Worked:
     async with open_engine(settings, policies) as engine:
         started = await engine.rerun(await find_run(engine, text), input=given, idempotency_key=key, by=by)
         if not wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
-        return await work_on(engine, started.run_id, screen_for(json=settings.json), concurrency=concurrency)
+        screen = screen_for(json=settings.json)
+        return await work_on(engine, started.run_id, screen, concurrency=concurrency, capabilities=capabilities)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Concurrency, Input, WrittenAs
+from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Input, WrittenAs
 from stepkeep.cli.hints import hints
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, console, quiet_stdout, warn
@@ -48,10 +48,11 @@ def run(
     serve_all: Annotated[
         bool, typer.Option("--serve-all", help="Execute steps of other runs here too, as a worker does.")
     ] = False,
+    capability: Capabilities = None,
 ) -> int:
     """Execute a workflow in this process until it ends, or until only people or messages can move it.
 
-    Steps of other runs are left to their workers.
+    Steps of other runs are left to their workers, and so are steps that need a capability which was not given.
 
     Interrupted or killed, the run is still there: `stepkeep run --resume RUN` goes on where it stood.
     """
@@ -63,11 +64,14 @@ def run(
     with quiet_stdout(settings.json):
         handlers = load_handlers(app or [])
         if resume is not None:
-            worked = asyncio.run(_resume(settings, policies, resume, concurrency, serve_all))
+            worked = asyncio.run(_resume(settings, policies, resume, concurrency, serve_all, capability or []))
         else:
             # Without the code, names of handlers cannot be checked; the worker of the run will check them.
             definition = load_definition(str(file), None if no_wait and not app else handlers, as_)
-            worked = asyncio.run(_run(settings, policies, definition, given, key, no_wait, concurrency, dev, serve_all))
+            starts = _run(
+                settings, policies, definition, given, key, no_wait, concurrency, dev, serve_all, capability or []
+            )
+            worked = asyncio.run(starts)
     return conclude(settings, worked, [*(app or []), *([code] if (code := code_of(file)) else [])])
 
 
@@ -86,6 +90,7 @@ async def _run(
     concurrency: int,
     dev: bool,
     serve_all: bool,
+    capabilities: list[str],
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
@@ -97,7 +102,14 @@ async def _run(
         if no_wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)
         screen = screen_for(json=settings.json)
-        return await work_on(engine, started.run_id, screen, concurrency=concurrency, serve_all=serve_all)
+        return await work_on(
+            engine,
+            started.run_id,
+            screen,
+            concurrency=concurrency,
+            serve_all=serve_all,
+            capabilities=capabilities,
+        )
 
 
 async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
@@ -110,17 +122,29 @@ async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
     return draft
 
 
-async def _resume(settings: Settings, policies: Policies, text: str, concurrency: int, serve_all: bool) -> Worked:
+async def _resume(
+    settings: Settings, policies: Policies, text: str, concurrency: int, serve_all: bool, capabilities: list[str]
+) -> Worked:
     async with open_engine(settings, policies) as engine:
         run_id = await find_run(engine, text)
         screen = screen_for(json=settings.json)
-        return await work_on(engine, run_id, screen, concurrency=concurrency, resumed=True, serve_all=serve_all)
+        return await work_on(
+            engine,
+            run_id,
+            screen,
+            concurrency=concurrency,
+            resumed=True,
+            serve_all=serve_all,
+            capabilities=capabilities,
+        )
 
 
 def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
     """Say how the run stands and what to type next; the exit status says it, too."""
     run = worked.view["run"]
     status = status_of_run(run["state"])
+    for one in worked.lacking:
+        warn(f"{one}, and no live worker has it")
     if settings.json:
         answer(worked.view)
         return status
@@ -131,5 +155,7 @@ def conclude(settings: Settings, worked: Worked, apps: list[str]) -> int:
         screen.print(part, soft_wrap=True)
     if status == UNFINISHED:
         code = [word for app in apps for word in ("--app", app)]
-        warn(f"then, to go on: {settings.command('run', '--resume', run['id'], *code)}")
+        words = dict.fromkeys(word for one in worked.lacking for word in one.words)
+        skills = [part for word in words for part in ("--capability", word)]
+        warn(f"then, to go on: {settings.command('run', '--resume', run['id'], *code, *skills)}")
     return status

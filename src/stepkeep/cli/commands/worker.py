@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from stepkeep.cli.arguments import Apps, Concurrency, Threads, finite
+from stepkeep.cli.arguments import Apps, Capabilities, Concurrency, Threads, finite
 from stepkeep.cli.inert_log import install_log
 from stepkeep.cli.policies import Policies
 from stepkeep.cli.printer import answer, quiet_stdout, warn
@@ -25,10 +25,7 @@ def worker(
     app: Apps = None,
     concurrency: Concurrency = 1000,
     threads: Threads = 64,
-    capability: Annotated[
-        list[str] | None,
-        typer.Option("--capability", metavar="WORD", help="What this machine can do; may be repeated."),
-    ] = None,
+    capability: Capabilities = None,
     queue: Annotated[
         list[str] | None,
         typer.Option("--queue", metavar="NAME", help="Serve only these queues; may be repeated."),

@@ -1,0 +1,105 @@
+"""A run that a program works on itself: which capabilities the program lacks for it, and when its work there is over.
+
+Reads only, and decides nothing. A program grants itself no capability because a definition asks for it. `work_on` of
+the engine and the command line call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from stepkeep.definition.secrets import CAPABILITY
+from stepkeep.errors import NotFound
+from stepkeep.kernel.plan import Plan, queue_specs
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
+from stepkeep.operations import validate
+from stepkeep.operations.diagnosis import read_staff
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.services import Wanted
+from stepkeep.operations.transact import Transactor
+from stepkeep.operations.views import is_asleep
+
+
+class Lacking(NamedTuple):
+    """A step, and the capabilities that it needs and the program was not given."""
+
+    step: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        named = f"the capabilit{'y' if len(self.words) == 1 else 'ies'} {', '.join(self.words)}"
+        return f"{self.step} needs {named}, which this program was not given"
+
+
+class OwnRun:
+    """One run and the capabilities of the program that works on it. `tell` gets, once and at the beginning, each
+    step that needs another one. Without `until_blocked`, the work is over only when the run has ended."""
+
+    def __init__(
+        self,
+        transactor: Transactor,
+        tenant: str,
+        run_id: str,
+        *,
+        capabilities: Iterable[str],
+        until_blocked: bool = True,
+        tell: Callable[[Lacking], None],
+    ) -> None:
+        self._transactor, self._tenant, self._id = transactor, tenant, validate.run_id(run_id)
+        self._has, self._until_blocked, self._tell = frozenset(capabilities), until_blocked, tell
+        self._plan: Plan | None = None
+        self._lacking: dict[int, Lacking] = {}
+        self.stranded: tuple[Lacking, ...] = ()
+        """Why the run cannot go on here: the steps that no live worker may take."""
+
+    async def is_over(self) -> bool:
+        """Whether the run has ended, or only people, messages or capabilities of others can move it."""
+        found = await self._transactor.store.read_run(self._tenant, self._id)
+        if found is None:
+            raise NotFound(f"there is no run {self._id}")
+        run = found.run
+        if run.state in RUN_TERMINAL:
+            return True
+        if self._plan is None:
+            self._learn(await plan_for(self._transactor, run))
+        if not self._until_blocked:
+            return False
+        if run.state in (RunState.BLOCKED, RunState.IDLE):
+            return not await is_asleep(self._transactor, run)
+        return bool(self._lacking) and await self._is_stranded()
+
+    def _learn(self, plan: Plan) -> None:
+        self._plan = plan
+        for no, spec in enumerate(queue_specs(plan.definition)):
+            asked = () if spec is None else spec.capabilities
+            words = tuple(word for word in asked if not word.startswith(CAPABILITY) and word not in self._has)
+            if words:
+                self._lacking[no] = Lacking(plan.at(no).name, words)
+        for no, said in self._lacking.items():
+            if plan.at(no).phase is Phase.MAIN:
+                self._tell(said)
+
+    async def _is_stranded(self) -> bool:
+        """Whether each step that could move lacks a capability here, and no live worker may take it."""
+        assert self._plan is not None
+        steps = await self._transactor.store.read_steps(self._tenant, self._id)
+        active = [step for step in steps if step.state not in STEP_TERMINAL and step.state is not StepState.PENDING]
+        stranded = [step for step in active if step.ready_at is not None and step.no in self._lacking]
+        waiting = [step for step in active if step.state in STEP_WAITING and not self._plan.at(step.no).sleeps]
+        if not stranded or len(stranded) + len(waiting) < len(active) or await self._is_served(stranded):
+            return False
+        self.stranded = tuple(self._lacking[step.no] for step in stranded)
+        return True
+
+    async def _is_served(self, steps: Sequence[Step]) -> bool:
+        assert self._plan is not None
+        staff, specs = await read_staff(self._transactor.store, self._tenant), queue_specs(self._plan.definition)
+        live = [known for known in staff.workers if known.is_live(staff.now)]
+        return any(
+            (spec := specs[step.no]) is not None
+            and not known.lacks(spec, step.queue, Wanted(self._id, self._plan.definition_id, step.no))
+            for step in steps
+            for known in live
+        )
