@@ -27,11 +27,9 @@ from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
-from stepkeep.dialects import registry as dialects
 from stepkeep.dialects.registry import load_file
 from stepkeep.errors import (
     ConnectionLost,
-    DefinitionChanged,
     InvalidInput,
     RunNotSucceeded,
     Unreachable,
@@ -45,7 +43,7 @@ from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.codec import PayloadCodec
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
-from stepkeep.operations.log import canonical_machines, export_run, lines_of, stored_payloads
+from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, publish
@@ -601,24 +599,30 @@ class AsyncEngine:
 
     async def certify(self, run_id: str) -> Certificate:
         """The judge's certificate of a run: its journal, its log in every dialect, its definition and payloads."""
-        from stepkeep.conformance.certificate import Published, certify
-        from stepkeep.conformance.digests import Payloads
+        from stepkeep.evidence.collect import collect
 
-        whole = await views.read_snapshot(self.transactor, run_id, tenant=self.tenant)
-        stored = await plans.stored_definition(self.transactor, whole.record.run)
-        published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
-        judged = {name: dialects.judged(name) for name in dialects.names()}
-        try:
-            plan = await plans.plan_for(self.transactor, whole.record.run)
-        except DefinitionChanged:
-            # A projection needs the definition.
-            nameless = [encode_line(line) for line in lines_of(whole, None)]
-            return certify(nameless, {}, canonical_machines(), judged, published)
-        canonical, *tellings = ([encode_line(line) for line in lines_of(whole, plan, name)] for name in (None, *judged))
-        told = dict(zip(judged, tellings, strict=True))
-        given, attempts, steps = stored_payloads(await self.transactor.payloads.whole(whole))
-        payloads = Payloads(input=given, attempts=attempts, steps=steps)
-        return certify(canonical, told, canonical_machines(), judged, published, payloads)
+        return await (await collect(self.transactor, run_id, tenant=self.tenant)).certificate()
+
+    async def evidence(self, run_id: str, *, signing_key: str | Path | None = None, payloads: bool = True) -> bytes:
+        """The evidence pack of a finished run: an archive that an auditor can verify without Stepkeep.
+
+        `signing_key` names the file of a signing key: the head of the run and the pack are signed with it. Without
+        `payloads`, inputs and outputs are left out; their digests in the journal remain.
+        """
+        from stepkeep.evidence.collect import collect
+        from stepkeep.evidence.pack import pack_files, zipped
+        from stepkeep.evidence.signing import pack_signatures, read_key
+        from stepkeep.evidence.verifier import MANIFEST
+
+        arguments.flag("evidence: payloads", payloads)
+        if signing_key is not None and not isinstance(signing_key, str | os.PathLike):
+            raise InvalidInput(f"evidence: signing_key is the path of a file, not a {type_name(signing_key)}.")
+        key = None if signing_key is None else read_key(Path(signing_key))
+        found = await collect(self.transactor, run_id, tenant=self.tenant)
+        made = pack_files(await found.contents(payloads=payloads))
+        now = await self.store.now()
+        signatures = () if key is None else pack_signatures(key, found.whole.record.run, made[MANIFEST], now)
+        return zipped(made, signatures)
 
     async def prune(
         self,

@@ -484,6 +484,18 @@ class Engine:
         """
         return self._call(self._core.certify(run_id))
 
+    def evidence(self, run_id: str, *, signing_key: str | Path | None = None, payloads: bool = True) -> bytes:
+        """The evidence pack of a finished run: an archive that an auditor can verify without Stepkeep.
+
+        `signing_key` names the file of a signing key: the head of the run and the pack are signed with it. Without
+        `payloads`, inputs and outputs are left out; their digests in the journal remain.
+
+        >>> done = engine.run(hello, {"name": "Ada"})
+        >>> engine.evidence(done.run_id)[:2]
+        b'PK'
+        """
+        return self._call(self._core.evidence(run_id, signing_key=signing_key, payloads=payloads))
+
     def prune(
         self,
         *,

@@ -200,6 +200,13 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("status",): [[], ["--window", HOSTILE]],
         ("wait",): [[runs["fail"]], [gates[0], "--timeout", "0"], [HOSTILE]],
         ("certify",): [[runs["fail"]], [HOSTILE]],
+        ("evidence",): [
+            [runs["fail"]],
+            [HOSTILE],
+            ["--verify", HOSTILE],
+            ["--new-key", f"{HOSTILE}/key"],
+            [runs["fail"], HOSTILE],
+        ],
         ("definitions",): [[], [HOSTILE]],
         ("publish",): [["bad.json"], [HOSTILE], ["gate.json"]],
         ("completion",): [[HOSTILE], ["bash"]],

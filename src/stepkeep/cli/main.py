@@ -27,6 +27,7 @@ from stepkeep.cli.commands import (
     definitions,
     demo,
     dialects,
+    evidence,
     explain,
     log,
     prune,
@@ -93,6 +94,7 @@ app.command("status", rich_help_panel=LOOK)(with_settings(status.status))
 app.command("wait", rich_help_panel=LOOK)(with_settings(wait.wait))
 app.command("explain", rich_help_panel=LOOK)(with_settings(explain.explain))
 app.command("certify", rich_help_panel=LOOK)(with_settings(certify.certify))
+app.command("evidence", rich_help_panel=LOOK)(with_settings(evidence.evidence))
 app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))

@@ -1,0 +1,109 @@
+"""`stepkeep evidence`: write the evidence pack of a run, verify one, and make the key that signs them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+
+def evidence(
+    settings: Settings,
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The finished run; a part of its id is enough.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to; evidence-RUN.zip by default.")
+    ] = None,
+    sign_with: Annotated[
+        Path | None,
+        typer.Option("--sign-with", metavar="FILE", envvar="STEPKEEP_SIGNING_KEY_FILE", help="Sign with this key."),
+    ] = None,
+    without_payloads: Annotated[
+        bool, typer.Option("--without-payloads", help="Leave inputs and outputs out; their digests remain.")
+    ] = False,
+    verify: Annotated[
+        Path | None, typer.Option("--verify", metavar="PACK", help="Verify this pack instead. Needs no database.")
+    ] = None,
+    public_key: Annotated[
+        list[str] | None,
+        typer.Option("--public-key", metavar="KEY", help="With --verify: a key that you trust, in hex or as a file."),
+    ] = None,
+    new_key: Annotated[
+        Path | None, typer.Option("--new-key", metavar="FILE", help="Make a signing key in this new file instead.")
+    ] = None,
+) -> int:
+    """Write one archive that an auditor can check without Stepkeep: definition, journal, decisions, payloads.
+
+    The archive holds its own verifier: python verify.py PACK.zip. A signed pack also proves that nothing was rewritten
+    as a whole, to an auditor who has the public key from another source.
+    """
+    if sum((run is not None, verify is not None, new_key is not None)) != 1:
+        raise InvalidInput("Say what to do: name a RUN, or give --verify PACK, or --new-key FILE.")
+    if public_key and verify is None:
+        raise InvalidInput("--public-key goes with --verify.")
+    if verify is not None:
+        return _verify(settings, verify, public_key or [])
+    if new_key is not None:
+        return _new_key(settings, new_key)
+    return _write(settings, run or "", output, sign_with, payloads=not without_payloads)
+
+
+def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | None, *, payloads: bool) -> int:
+    async def make() -> tuple[str, bytes]:
+        async with open_engine(settings) as engine:
+            found = await find_run(engine, run)
+            return found, await engine.evidence(found, signing_key=sign_with, payloads=payloads)
+
+    found, pack = asyncio.run(make())
+    path = output or Path(f"evidence-{found}.zip")
+    try:
+        with path.open("xb") as file:
+            file.write(pack)
+    except FileExistsError:
+        raise InvalidInput(f"{path} exists. Evidence is never replaced; name another file with --output.") from None
+    except OSError as problem:
+        raise InvalidInput(f"{path} cannot be written: {problem.strerror or problem}.") from None
+    if settings.json:
+        answer({"evidence": {"run": found, "file": str(path), "bytes": len(pack), "signed": sign_with is not None}})
+        return SUCCEEDED
+    say(f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}")
+    say(f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}")
+    return SUCCEEDED
+
+
+def _verify(settings: Settings, path: Path, keys: list[str]) -> int:
+    from stepkeep.evidence import verifier
+
+    try:
+        report = verifier.verify(verifier.read_pack(str(path)), verifier.trusted_keys(keys))
+    except verifier.UnreadablePack as problem:
+        raise InvalidInput(f"{problem}.") from None
+    if settings.json:
+        answer(verifier.as_json(report))
+    else:
+        for line in verifier.page(report):
+            say(line)
+    return SUCCEEDED if report.ok else FAILED
+
+
+def _new_key(settings: Settings, path: Path) -> int:
+    from stepkeep.evidence.signing import new_key, write_key
+
+    key = new_key()
+    write_key(path, key)
+    if settings.json:
+        answer({"signing_key": {"file": str(path), "id": key.id, "public_key": key.public.hex()}})
+        return SUCCEEDED
+    say(f"{path}: a new signing key, {key.id}. Keep the file secret and a copy safe.")
+    say(f"public key: {key.public.hex()}")
+    say("Give the public key to your auditors by another way than the packs.")
+    return SUCCEEDED

@@ -1,0 +1,71 @@
+"""Reads what a certificate and an evidence pack are made from: one snapshot of the run, its definition, its payloads.
+
+It only reads. The engine calls it; the judge and `pack` work on what it returns.
+"""
+
+from __future__ import annotations
+
+from stepkeep.conformance.certificate import Certificate, Published, certify
+from stepkeep.conformance.digests import Payloads
+from stepkeep.dialects import registry as dialects
+from stepkeep.errors import Conflict, DefinitionChanged
+from stepkeep.evidence.pack import Contents, Payload
+from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations import plans, views
+from stepkeep.operations.lines import encode_line
+from stepkeep.operations.log import canonical_machines, lines_of, stored_payloads
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.protocol import StoredDefinition, WholeRun
+
+
+class Collected:
+    """A run as one snapshot, with its stored definition and its payloads in full."""
+
+    def __init__(self, whole: WholeRun, stored: StoredDefinition, transactor: Transactor) -> None:
+        self.whole, self.stored, self._transactor = whole, stored, transactor
+
+    async def payloads(self) -> Payloads:
+        given, attempts, steps = stored_payloads(await self._transactor.payloads.whole(self.whole))
+        return Payloads(input=given, attempts=attempts, steps=steps)
+
+    async def certificate(self) -> Certificate:
+        """The judge's certificate: the journal, its log in every dialect, the definition and the payloads."""
+        stored, run = self.stored, self.whole.record.run
+        published = Published(name=stored.name, version=stored.version, digest=stored.digest, document=stored.document)
+        judged = {name: dialects.judged(name) for name in dialects.names()}
+        try:
+            plan = await plans.plan_for(self._transactor, run)
+        except DefinitionChanged:
+            # A projection needs the definition.
+            nameless = [encode_line(line) for line in lines_of(self.whole, None)]
+            return certify(nameless, {}, canonical_machines(), judged, published)
+        told = {name: [encode_line(line) for line in lines_of(self.whole, plan, name)] for name in (None, *judged)}
+        tellings = {name: told[name] for name in judged}
+        return certify(told[None], tellings, canonical_machines(), judged, published, await self.payloads())
+
+    async def contents(self, *, payloads: bool) -> Contents:
+        """What a pack of this run holds. Only a finished run has one: the journal of another still grows."""
+        run = self.whole.record.run
+        if run.state not in RUN_TERMINAL:
+            raise Conflict(f"run {run.id} is {run.state}; an evidence pack is made of a finished run.")
+        certificate = await self.certificate()
+        return Contents(
+            whole=self.whole,
+            definition=self.stored.document,
+            certificate=certificate.as_json(),
+            payloads=_listed(await self.payloads()) if payloads else None,
+        )
+
+
+async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collected:
+    """Read a run in one snapshot, and its definition as it is stored now."""
+    whole = await views.read_snapshot(transactor, run_id, tenant=tenant)
+    return Collected(whole, await plans.stored_definition(transactor, whole.record.run), transactor)
+
+
+def _listed(payloads: Payloads) -> list[Payload]:
+    return [
+        Payload(no=None, fence=None, text=payloads.input),
+        *(Payload(no=no, fence=fence, text=text) for (no, fence), text in sorted(payloads.attempts.items())),
+        *(Payload(no=no, fence=None, text=text) for no, text in sorted(payloads.steps.items())),
+    ]

@@ -1,0 +1,115 @@
+"""Builds an evidence pack: the files about one run that an auditor needs, in one archive with a manifest.
+
+The same run gives the same bytes, except for signatures. It reads no store: the caller passes the run as it was read in
+one snapshot, its definition, its payloads and the certificate. The engine calls it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from stepkeep.errors import InvalidInput
+from stepkeep.evidence.verifier import FORMAT, MANIFEST, MOST_BYTES, SIGNATURES, sha256
+from stepkeep.kernel.tables import RUN, STEP, Machine
+from stepkeep.store.protocol import WholeRun
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every member of the archive: the earliest that the format can hold."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+Lines = Sequence[Mapping[str, Any]]
+
+
+class Payload(msgspec.Struct, frozen=True, kw_only=True):
+    """A payload of the run: its input (`no` is None), or an output of a step."""
+
+    no: int | None
+    fence: int | None
+    text: bytes
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pack is made from. `payloads` is None if they are left out on request."""
+
+    whole: WholeRun
+    definition: bytes
+    certificate: Mapping[str, Any]
+    payloads: Sequence[Payload] | None
+    decisions: Lines = ()
+    people: Lines = ()
+    verdicts: Lines = ()
+
+
+def pack_files(contents: Contents) -> dict[str, bytes]:
+    """The files of a pack by name, with the manifest over them."""
+    whole = contents.whole
+    run = whole.record.run
+    made = {
+        "definition.json": contents.definition,
+        "journal.jsonl": _lines(
+            {"seq": one.seq, "body": one.body.decode(), "hash": one.hash.hex()} for one in whole.entries
+        ),
+        "decisions.jsonl": _lines(contents.decisions),
+        "people.jsonl": _lines(contents.people),
+        "policy.jsonl": _lines(contents.verdicts),
+        "payloads.jsonl": _lines(_payload(one) for one in contents.payloads or ()),
+        "certificate.json": _page(contents.certificate),
+        "machines.json": _page({"run": _arrows(RUN), "step": _arrows(STEP)}),
+        "verify.py": verifier_source(),
+    }
+    manifest = {
+        "format": FORMAT,
+        "tenant": run.tenant,
+        "run": run.id,
+        "workflow": whole.record.details.workflow,
+        "version": whole.record.details.version,
+        "state": run.state,
+        "entries": run.seq,
+        "head": run.head.hex(),
+        "payloads": "omitted" if contents.payloads is None else "included",
+        "files": {name: sha256(body) for name, body in made.items()},
+    }
+    return {MANIFEST: _page(manifest), **made}
+
+
+def zipped(made: Mapping[str, bytes], signatures: Lines) -> bytes:
+    """The archive of these files, with the signatures beside them."""
+    whole = {**made, SIGNATURES: _page({"signatures": list(signatures)})}
+    if (size := sum(map(len, whole.values()))) > MOST_BYTES:
+        raise InvalidInput(f"the pack would have {size:,} bytes; at most {MOST_BYTES:,} fit. Leave payloads out.")
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in whole.items():
+            member = zipfile.ZipInfo(name, EPOCH)
+            member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(member, body)
+    return buffer.getvalue()
+
+
+def verifier_source() -> bytes:
+    """The verifier as it is shipped in every pack."""
+    return files("stepkeep.evidence").joinpath("verifier.py").read_bytes()
+
+
+def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:
+    return sorted(([row.source, row.trigger, row.target] for row in machine.rows), key=json.dumps)
+
+
+def _payload(one: Payload) -> dict[str, Any]:
+    found = {"sha256": sha256(one.text), "text": one.text.decode()}
+    return found | ({} if one.no is None else {"no": one.no}) | ({} if one.fence is None else {"fence": one.fence})
+
+
+def _lines(values: Any) -> bytes:
+    return b"".join(_encode(value) + b"\n" for value in values)
+
+
+def _page(value: Mapping[str, Any]) -> bytes:
+    return msgspec.json.format(_encode(value), indent=2) + b"\n"

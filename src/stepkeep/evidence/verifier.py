@@ -1,0 +1,471 @@
+"""Verifies an evidence pack of Stepkeep with the standard library alone: `python verify.py PACK.zip`.
+
+A pack holds a copy of this file. An auditor who does not trust the pack takes the file from another source: it is the
+same in every pack of one version. The script reads one archive, writes nothing but its report, and contacts no system.
+It prints each finding with its name, and what it could not check. Exit status: 0 without findings, 1 with findings, and
+2 if the archive cannot be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+FORMAT = "stepkeep-evidence/1"
+MANIFEST, SIGNATURES = "manifest.json", "signature.json"
+MOST_BYTES = 512 * 1024 * 1024
+"""The largest size of all files of a pack together, unpacked. A larger archive is refused."""
+
+HEAD_CONTEXT, PACK_CONTEXT = b"stepkeep-head/1\n", b"stepkeep-pack/1\n"
+RUN_ENTITY = -1
+"""The number that a hop of the run itself has in the journal; steps are numbered from 0."""
+
+Doc = dict[str, Any]
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong: the name of the broken rule, and a sentence that says where."""
+
+    rule: str
+    message: str
+
+
+class Report(NamedTuple):
+    """The result: findings, what was checked (with counts), and what could not be checked."""
+
+    run: str
+    findings: list[Finding]
+    checked: list[str]
+    unchecked: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+class UnreadablePack(Exception):
+    """The file is no evidence pack, or too large to be one."""
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+class Pack:
+    """The files of a pack in memory, by name."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+        self.manifest: Doc = self.json(MANIFEST)
+        if self.manifest.get("format") != FORMAT:
+            raise UnreadablePack(f"{MANIFEST} does not say that this is a pack of the format {FORMAT}")
+
+    def json(self, name: str) -> Doc:
+        found = parsed(name, self.files.get(name, b""))
+        if not isinstance(found, dict):
+            raise UnreadablePack(f"{name} does not hold a JSON object")
+        return found
+
+    def lines(self, name: str) -> list[Doc]:
+        found = [parsed(name, line) for line in self.files.get(name, b"").splitlines() if line.strip()]
+        if not all(isinstance(one, dict) for one in found):
+            raise UnreadablePack(f"{name} does not hold one JSON object per line")
+        return found
+
+
+def parsed(name: str, text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise UnreadablePack(f"{name} is not JSON: {problem}") from None
+
+
+def read_pack(path: str) -> Pack:
+    """Read an archive into memory. Its members are never written to disk."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > MOST_BYTES:
+                raise UnreadablePack(f"{path} would unpack to more than {MOST_BYTES:,} bytes")
+            names = [member.filename for member in members]
+            if len(set(names)) != len(names):
+                raise UnreadablePack(f"{path} holds two files of one name")
+            return Pack({member.filename: archive.read(member) for member in members})
+    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as problem:
+        raise UnreadablePack(f"{path} cannot be read: {problem}") from None
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+class Checks:
+    """Collects findings while the checks run one after the other."""
+
+    def __init__(self, pack: Pack) -> None:
+        self.pack = pack
+        self.findings: list[Finding] = []
+        self.checked: list[str] = []
+        self.unchecked: list[str] = []
+        self.entries: list[Doc] = []
+
+    def wrong(self, rule: str, message: str) -> None:
+        self.findings.append(Finding(rule, message))
+
+    def did(self, sentence: str) -> None:
+        self.checked.append(sentence)
+
+    def could_not(self, sentence: str) -> None:
+        self.unchecked.append(sentence)
+
+
+def check_files(checks: Checks) -> None:
+    """Every file has the digest that the manifest has for it, and no file is missing or extra."""
+    listed, files = checks.pack.manifest.get("files", {}), checks.pack.files
+    for name in sorted(set(listed) - set(files)):
+        checks.wrong("file_missing", f"{name} is in the manifest and not in the pack")
+    for name in sorted(set(files) - set(listed) - {MANIFEST, SIGNATURES}):
+        checks.wrong("file_extra", f"{name} is in the pack and not in the manifest")
+    for name in sorted(set(files) & set(listed)):
+        if sha256(files[name]) != listed[name]:
+            checks.wrong("file_changed", f"{name} does not have the digest that the manifest has for it")
+    checks.did(f"{len(listed)} files against the manifest")
+
+
+def check_chain(checks: Checks) -> None:
+    """Each entry of the journal has the hash over the one before it and its own bytes, up to the head."""
+    head, manifest = b"", checks.pack.manifest
+    for place, line in enumerate(checks.pack.lines("journal.jsonl"), 1):
+        body = str(line.get("body", "")).encode()
+        head = hashlib.sha256(head + body).digest()
+        if line.get("seq") != place:
+            checks.wrong("journal_gap", f"entry {place} of the journal is missing or out of order")
+            return
+        if head.hex() != line.get("hash"):
+            checks.wrong("journal_changed", f"entry {place} of the journal, or one before it, was changed")
+            return
+        entry = parsed("journal.jsonl", body)
+        if (entry.get("run_id"), entry.get("tenant"), entry.get("seq")) != (manifest["run"], manifest["tenant"], place):
+            checks.wrong("journal_foreign", f"entry {place} of the journal belongs to another run")
+            return
+        checks.entries.append(entry)
+    if head.hex() != manifest.get("head") or len(checks.entries) != manifest.get("entries"):
+        checks.wrong("journal_head", "the journal does not end at the head that the manifest names")
+    checks.did(f"the hash chain over {len(checks.entries)} entries of the journal")
+
+
+def check_definition(checks: Checks) -> None:
+    """The definition is the one that the journal was begun with."""
+    recorded = origin_of(checks.entries).get("definition")
+    if recorded is None:
+        checks.could_not("the definition: the journal of this run is from a version that recorded no digest of it")
+    elif sha256(checks.pack.files.get("definition.json", b"")) != recorded:
+        checks.wrong("definition_changed", "definition.json is not the definition that the run was created from")
+    else:
+        checks.did("the definition against its digest in the journal")
+
+
+def check_arrows(checks: Checks) -> None:
+    """Each hop continues from the state before it, and is an arrow of the tables in the pack."""
+    tables = checks.pack.json("machines.json")
+    arrows = {kind: {tuple(arrow) for arrow in tables.get(kind, ())} for kind in ("run", "step")}
+    states: dict[int, str] = {}
+    count = 0
+    for entry in checks.entries:
+        for hop in entry.get("hops", ()):
+            kind = "run" if hop["no"] == RUN_ENTITY else "step"
+            source = hop.get("from")
+            if kind == "step":
+                # A step's first hop leaves the state in which the run's creation put it.
+                states.setdefault(hop["no"], source or "")
+            if (states.get(hop["no"]) or None) != (source or None):
+                checks.wrong("hop_broken", f"entry {entry['seq']}: a hop leaves {source}, which was not the state")
+            if (source, hop["trigger"], hop["to"]) not in arrows[kind]:
+                said = f"{source} → {hop['to']} ({hop['trigger']})"
+                checks.wrong("hop_illegal", f"entry {entry['seq']}: {said} is no arrow of the {kind} table")
+            states[hop["no"]] = hop["to"]
+            count += 1
+    if checks.entries and states.get(RUN_ENTITY) != checks.pack.manifest.get("state"):
+        checks.wrong("state_wrong", "the journal does not end in the state that the manifest names")
+    checks.did(f"{count} hops against the tables of the pack")
+
+
+def check_payloads(checks: Checks) -> None:
+    """Each payload has the digest that the journal has for it; none is missing or extra."""
+    lines = checks.pack.lines("payloads.jsonl")
+    stored = {}
+    for line in lines:
+        digest = sha256(str(line.get("text", "")).encode())
+        if digest != line.get("sha256"):
+            checks.wrong("payload_changed", f"{payload_name(line)} does not have its digest")
+        stored[digest] = payload_name(line)
+    recorded = dict(digests_of(checks.entries))
+    if checks.pack.manifest.get("payloads") == "omitted":
+        checks.could_not(f"{len(recorded)} payloads: they are not in this pack; the journal has their digests")
+        return
+    for digest in sorted(recorded.keys() - stored.keys()):
+        checks.wrong("payload_missing", f"the payload of {recorded[digest]} is not in the pack, or was changed")
+    for digest in sorted(stored.keys() - recorded.keys()):
+        checks.wrong("payload_extra", f"the journal knows nothing of {stored[digest]}")
+    checks.did(f"{len(lines)} payloads against their digests in the journal")
+
+
+def check_certificate(checks: Checks) -> None:
+    """The certificate speaks for the head of this journal and has no finding. Its own judgement is not repeated."""
+    certificate = checks.pack.json("certificate.json")
+    if certificate.get("head") != checks.pack.manifest.get("head"):
+        checks.wrong("certificate_foreign", "the certificate speaks for another journal")
+    elif certificate.get("ok") is not True:
+        checks.wrong("certificate_refuses", "the certificate in the pack has findings")
+    names = ", ".join(str(one.get("dialect")) for one in certificate.get("dialects", ()))
+    checks.could_not(f"the certificate's own judgement ({names}): run `stepkeep log verify` on an exported log for it")
+
+
+def check_signatures(checks: Checks, trusted: frozenset[str]) -> None:
+    """Each signature is valid for the head or for the whole pack, by a key that the auditor trusts."""
+    found = list(checks.pack.json(SIGNATURES).get("signatures", ())) if SIGNATURES in checks.pack.files else []
+    if not found:
+        said = "no signature is in the pack: a rewrite of everything, chain included, would not be found"
+        (checks.could_not(said) if not trusted else checks.wrong("signature_missing", said))
+        return
+    manifest = checks.pack.manifest
+    signed: set[str] = set()
+    for one in found:
+        key = str(one.get("public_key", ""))
+        message = signed_message(str(one.get("over")), manifest, checks.pack.files[MANIFEST])
+        if message is None or not verify_signature(unhex(key), message, unhex(one.get("signature"))):
+            checks.wrong(
+                "signature_invalid", f"the signature over the {one.get('over')} by key {key[:16]} is not valid"
+            )
+        elif trusted and key not in trusted:
+            checks.wrong(
+                "signature_untrusted", f"the {one.get('over')} is signed by key {key[:16]}, which is not trusted"
+            )
+        else:
+            signed.add(str(one.get("over")))
+            checks.did(f"the signature over the {one.get('over')} by key {key[:16]}")
+            if not trusted:
+                checks.could_not(f"whose key {key[:16]} is: compare it with the tenant's key, or give --public-key")
+    if trusted and not signed:
+        checks.wrong("signature_missing", "no trusted key has signed the head or the pack")
+
+
+CHECKS: tuple[Callable[[Checks], None], ...] = (
+    check_files,
+    check_chain,
+    check_definition,
+    check_arrows,
+    check_payloads,
+    check_certificate,
+)
+
+
+def verify(pack: Pack, trusted: frozenset[str] = frozenset()) -> Report:
+    """Run every check on a pack. `trusted` are public keys in hex that the auditor has from another source."""
+    checks = Checks(pack)
+    for check in CHECKS:
+        guarded(checks, check)
+    guarded(checks, lambda one: check_signatures(one, trusted))
+    return Report(str(pack.manifest.get("run")), checks.findings, checks.checked, checks.unchecked)
+
+
+def guarded(checks: Checks, check: Callable[[Checks], None]) -> None:
+    """Run one check; a file that has not the expected shape is a finding, and the other checks go on."""
+    try:
+        check(checks)
+    except UnreadablePack as problem:
+        checks.wrong("file_unreadable", str(problem))
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
+        checks.wrong("file_unreadable", f"a file has not the expected shape ({type(problem).__name__}: {problem})")
+
+
+def origin_of(entries: list[Doc]) -> Doc:
+    """What the journal says about the run's creation."""
+    for cause in entries[0].get("causes", ()) if entries else ():
+        if cause.get("event") == "run_created":
+            return dict(cause.get("detail") or {})
+    return {}
+
+
+SHOWN = frozenset({"gate_opened", "held"})
+"""Triggers whose digest is over what a gate shows, not over a payload."""
+
+
+def digests_of(entries: list[Doc]) -> Iterator[tuple[str, str]]:
+    """Each digest of a payload in the journal, with the name of what it belongs to."""
+    given = origin_of(entries).get("input")
+    if given is not None:
+        yield given, "the input of the run"
+    for entry in entries:
+        for hop in entry.get("hops", ()):
+            if hop.get("digest") is not None and hop["trigger"] not in SHOWN:
+                yield hop["digest"], f"step number {hop['no']} (entry {entry['seq']})"
+
+
+def payload_name(line: Doc) -> str:
+    return "the input of the run" if line.get("no") is None else f"the output of step number {line['no']}"
+
+
+def signed_message(over: str, manifest: Doc, manifest_bytes: bytes) -> bytes | None:
+    """The bytes that a signature covers; None for a kind of signature that this version does not know."""
+    if over == "head":
+        return head_message(manifest["tenant"], manifest["run"], manifest["entries"], manifest["head"])
+    return pack_message(manifest_bytes) if over == "pack" else None
+
+
+def head_message(tenant: str, run: str, entries: int, head: str) -> bytes:
+    """What is signed for a finished run: its name and the end of its journal."""
+    return HEAD_CONTEXT + json.dumps([tenant, run, entries, head], separators=(",", ":")).encode()
+
+
+def pack_message(manifest: bytes) -> bytes:
+    """What is signed for a pack: the digest of its manifest, which has the digests of all other files."""
+    return PACK_CONTEXT + sha256(manifest).encode()
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def unhex(text: object) -> bytes:
+    try:
+        return bytes.fromhex(str(text))
+    except ValueError:
+        return b""
+
+
+# -- Ed25519 (RFC 8032) ------------------------------------------------------------------------------------------------
+# Points are in extended homogeneous coordinates (X, Y, Z, T) with x = X/Z, y = Y/Z, x * y = T/Z.
+PRIME = 2**255 - 19
+ORDER = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, PRIME) % PRIME
+SQRT_MINUS_ONE = pow(2, (PRIME - 1) // 4, PRIME)
+
+Point = tuple[int, int, int, int]
+NEUTRAL: Point = (0, 1, 1, 0)
+
+
+def add(p: Point, q: Point) -> Point:
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % PRIME, (p[1] + p[0]) * (q[1] + q[0]) % PRIME
+    c, d = 2 * p[3] * q[3] * D % PRIME, 2 * p[2] * q[2] % PRIME
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return (e * f % PRIME, g * h % PRIME, f * g % PRIME, e * h % PRIME)
+
+
+def multiply(scalar: int, point: Point) -> Point:
+    total = NEUTRAL
+    while scalar:
+        if scalar & 1:
+            total = add(total, point)
+        point, scalar = add(point, point), scalar >> 1
+    return total
+
+
+def same_point(p: Point, q: Point) -> bool:
+    return (p[0] * q[2] - q[0] * p[2]) % PRIME == 0 and (p[1] * q[2] - q[1] * p[2]) % PRIME == 0
+
+
+def x_of(y: int, odd: bool) -> int | None:
+    """The x coordinate with this parity of the point with this y; None if there is no such point."""
+    square = (y * y - 1) * pow(D * y * y + 1, -1, PRIME) % PRIME
+    x = pow(square, (PRIME + 3) // 8, PRIME)
+    if (x * x - square) % PRIME:
+        x = x * SQRT_MINUS_ONE % PRIME
+    if (x * x - square) % PRIME or (x == 0 and odd):
+        return None
+    return PRIME - x if (x & 1) != odd else x
+
+
+def decode_point(text: bytes) -> Point | None:
+    number = int.from_bytes(text, "little")
+    y, odd = number & (2**255 - 1), bool(number >> 255)
+    x = x_of(y, odd) if y < PRIME else None
+    return None if x is None else (x, y, 1, x * y % PRIME)
+
+
+def encode_point(point: Point) -> bytes:
+    inverse = pow(point[2], -1, PRIME)
+    x, y = point[0] * inverse % PRIME, point[1] * inverse % PRIME
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+BASE_Y = 4 * pow(5, -1, PRIME) % PRIME
+BASE_X = x_of(BASE_Y, odd=False) or 0
+BASE: Point = (BASE_X, BASE_Y, 1, BASE_X * BASE_Y % PRIME)
+
+
+def challenge(*parts: bytes) -> int:
+    return int.from_bytes(hashlib.sha512(b"".join(parts)).digest(), "little") % ORDER
+
+
+def verify_signature(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether this is the Ed25519 signature over the message by the holder of this public key."""
+    if len(public) != 32 or len(signature) != 64:
+        return False
+    key, commitment = decode_point(public), decode_point(signature[:32])
+    scalar = int.from_bytes(signature[32:], "little")
+    if key is None or commitment is None or scalar >= ORDER or same_point(multiply(8, key), NEUTRAL):
+        return False
+    right = add(commitment, multiply(challenge(signature[:32], public, message), key))
+    return same_point(multiply(scalar, BASE), right)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+def trusted_keys(given: list[str]) -> frozenset[str]:
+    """Public keys in hex, given as such or as files that hold one."""
+    keys = set()
+    for one in given:
+        text = one
+        if len(unhex(one)) != 32:
+            try:
+                with open(one, encoding="ascii") as file:
+                    text = file.read().strip()
+            except (OSError, ValueError) as problem:
+                raise UnreadablePack(f"{one} is neither a public key in hex nor a readable file: {problem}") from None
+        if len(unhex(text)) != 32:
+            raise UnreadablePack(f"{one} holds no public key: 64 hex digits are expected")
+        keys.add(text.lower())
+    return frozenset(keys)
+
+
+def page(report: Report) -> Iterator[str]:
+    """The report as text."""
+    for finding in report.findings:
+        yield f"FINDING  {finding.rule}: {finding.message}"
+    for sentence in report.checked:
+        yield f"checked  {sentence}"
+    for sentence in report.unchecked:
+        yield f"not checked  {sentence}"
+    verdict = "no findings" if report.ok else f"{len(report.findings)} finding(s): this pack must not be relied on"
+    yield f"run {report.run}: {verdict}"
+
+
+def as_json(report: Report) -> Doc:
+    """The report as one JSON object."""
+    findings = [one._asdict() for one in report.findings]
+    return {"ok": report.ok, **report._asdict(), "findings": findings}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Verify an evidence pack of one Stepkeep run.")
+    parser.add_argument("pack", help="the archive (.zip)")
+    parser.add_argument(
+        "--public-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a public key that you trust: 64 hex digits, or a file that holds them; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args(arguments)
+    try:
+        report = verify(read_pack(given.pack), trusted_keys(given.public_key))
+    except UnreadablePack as problem:
+        sys.stderr.write(f"{given.pack}: {problem}\n")
+        return 2
+    lines = [json.dumps(as_json(report))] if given.json else page(report)
+    sys.stdout.writelines(line.encode("ascii", "backslashreplace").decode() + "\n" for line in lines)
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

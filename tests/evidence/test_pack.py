@@ -1,0 +1,244 @@
+"""An evidence pack is checked with the standard library alone, and every change to it is refused by name."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.databases import database_url  # noqa: F401 - a fixture
+
+import stepkeep as sk
+from stepkeep.errors import Conflict, InvalidInput
+from stepkeep.evidence import verifier
+from stepkeep.evidence.signing import SigningKey, new_key, read_key, write_key
+from stepkeep.evidence.verifier import MANIFEST, SIGNATURES, Pack, Report, verify
+
+FLOW = """
+workflow: refund
+timeout: 1h
+steps:
+  - name: prepare
+    uses: evidence.prepare
+    with: {amount: "${{ input.amount }}"}
+    effect: read
+  - name: sign-off
+    depends_on: [prepare]
+    approval: {prompt: "Refund?"}
+  - name: pay
+    depends_on: [sign-off]
+    uses: evidence.pay
+"""
+Files = dict[str, bytes]
+
+
+@sk.step("evidence.prepare")
+def prepare(amount: int) -> dict[str, int]:
+    return {"amount": amount}
+
+
+@sk.step("evidence.pay")
+def pay() -> str:
+    return "paid"
+
+
+class Signed(NamedTuple):
+    """The pack of a finished run on one store, and the key that signed it."""
+
+    pack: bytes
+    key: SigningKey
+
+
+MADE: dict[str, Signed] = {}
+"""The pack of each store: made once, because no test changes the run."""
+
+
+@pytest.fixture
+def signed(database_url: str, tmp_path: Path) -> Signed:  # noqa: F811
+    store = database_url.partition(":")[0]
+    if store not in MADE:
+        write_key(tmp_path / "key", new_key())
+        with sk.open(database_url) as engine:
+            run = finished(engine, tmp_path)
+            MADE[store] = Signed(engine.evidence(run, signing_key=tmp_path / "key"), read_key(tmp_path / "key"))
+    return MADE[store]
+
+
+def finished(engine: sk.Engine, folder: Path) -> str:
+    """A run that ann started, bo approved and a worker finished."""
+    file = folder / "refund.yaml"
+    file.write_text(FLOW)
+    worker = engine.start_worker()
+    run = engine.start(file, {"amount": 40}, by="ann").run_id
+    engine.wait(run, until_blocked=True)
+    with pytest.raises(Conflict, match="finished run"):
+        engine.evidence(run)
+    engine.approve(run, "sign-off", by="bo", comment="fine")
+    assert engine.wait(run).state == "succeeded"
+    worker.stop()
+    return run
+
+
+def test_a_true_pack_is_verified_by_its_own_script_with_the_standard_library_alone(
+    signed: Signed, tmp_path: Path
+) -> None:
+    (tmp_path / "pack.zip").write_bytes(signed.pack)
+    (tmp_path / "verify.py").write_bytes(unzipped(signed.pack)["verify.py"])
+    public = signed.key.public.hex()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(tmp_path / "verify.py"), str(tmp_path / "pack.zip"), "--public-key", public],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "no findings" in done.stdout
+    assert "the signature over the head" in done.stdout
+    assert "not checked" in done.stdout, "it says what it could not check"
+
+
+def test_the_same_run_gives_the_same_bytes_and_a_pack_without_payloads_says_so(
+    database_url: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with sk.open(database_url) as engine:
+        run = finished(engine, tmp_path)
+        whole, again, lean = engine.evidence(run), engine.evidence(run), unzipped(engine.evidence(run, payloads=False))
+    assert whole == again
+    assert set(unzipped(whole)) > {"definition.json", "journal.jsonl", "decisions.jsonl", "policy.jsonl"}
+    assert lean["payloads.jsonl"] == b""
+    report = verify(Pack(lean))
+    assert report.ok, report.findings
+    assert any("payloads" in sentence for sentence in report.unchecked)
+
+
+def changed_byte(name: str, before: bytes, after: bytes) -> Callable[[Files], None]:
+    def change(files: Files) -> None:
+        assert before in files[name]
+        files[name] = files[name].replace(before, after)
+
+    return change
+
+
+def without(name: str) -> Callable[[Files], None]:
+    return lambda files: files.pop(name) and None
+
+
+ACTORS = (rb"\"actor\":\"bo\"", rb"\"actor\":\"al\"")
+CHANGES: list[tuple[str, Callable[[Files], None], str]] = [
+    ("a changed byte of the definition", changed_byte("definition.json", b"Refund?", b"refund?"), "definition_changed"),
+    ("another actor in the journal", changed_byte("journal.jsonl", *ACTORS), "journal_changed"),
+    ("another input", changed_byte("payloads.jsonl", b"40", b"41"), "payload_changed"),
+    ("another certificate", changed_byte("certificate.json", b'"ok": true', b'"ok": false'), "certificate_refuses"),
+    ("a missing file", without("payloads.jsonl"), "file_missing"),
+    ("a file that is no JSON", lambda files: files.update({"machines.json": b"{"}), "file_unreadable"),
+    ("a file of another shape", lambda files: files.update({"machines.json": b'{"run": 3}'}), "file_unreadable"),
+    ("an extra file", lambda files: files.update({"more.txt": b""}), "file_extra"),
+    ("the last entry cut off", lambda files: _cut(files), "journal_head"),
+    ("an entry left out", lambda files: _cut(files, 2), "journal_gap"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "change", "rule"), CHANGES, ids=[name for name, _, _ in CHANGES])
+@pytest.mark.parametrize("manifest_too", [False, True], ids=["the file alone", "with its digest"])
+def test_every_change_is_refused_by_name(
+    signed: Signed, what: str, change: Callable[[Files], None], rule: str, manifest_too: bool
+) -> None:
+    files = unzipped(signed.pack)
+    change(files)
+    if manifest_too and rule not in ("file_missing", "file_extra"):
+        redigest(files)
+    found = rules(verify(Pack(files)))
+    assert rule in found, f"{what}: {found}"
+    if manifest_too and rule not in ("file_missing", "file_extra"):
+        assert "signature_invalid" in found, "the signature over the pack covers every file"
+    else:
+        assert {"file_changed", "file_missing", "file_extra"} & set(found)
+
+
+def test_a_consistent_rewrite_is_refused_through_the_signed_head(signed: Signed) -> None:
+    """Another actor, with chain, head, certificate and manifest recomputed: only a signature shows it."""
+    trusted = frozenset({signed.key.public.hex()})
+    files = unzipped(signed.pack)
+    head_before = json.loads(files[MANIFEST])["head"]
+    rewrite(files, b'"actor":"bo"', b'"actor":"al"')
+    unsigned = {name: body for name, body in files.items() if name != SIGNATURES}
+    alone = verify(Pack(dict(unsigned)))
+    assert alone.ok, alone.findings
+    assert json.loads(files[MANIFEST])["head"] != head_before
+    assert any("no signature" in sentence for sentence in alone.unchecked), "it says that it could not know"
+    assert rules(verify(Pack(dict(unsigned)), trusted)) == ["signature_missing"]
+    assert set(rules(verify(Pack(files), trusted))) == {"signature_invalid", "signature_missing"}
+    forged = new_key()
+    manifest = json.loads(files[MANIFEST])
+    message = verifier.head_message(manifest["tenant"], manifest["run"], manifest["entries"], manifest["head"])
+    one = {"over": "head", "public_key": forged.public.hex(), "signature": forged.sign(message).hex()}
+    files[SIGNATURES] = json.dumps({"signatures": [one]}).encode()
+    assert set(rules(verify(Pack(files), trusted))) == {"signature_untrusted", "signature_missing"}
+
+
+def test_what_is_no_pack_is_an_error_and_not_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.zip").write_text("text")
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("manifest.json", "[]")
+    with zipfile.ZipFile(tmp_path / "foreign.zip", "w") as archive:
+        archive.writestr("manifest.json", '{"format": "another"}')
+    for name in ("text.zip", "other.zip", "foreign.zip", "absent.zip"):
+        assert verifier.main([str(tmp_path / name)]) == 2
+        assert name in capsys.readouterr().err
+
+
+def test_a_signing_key_is_never_replaced_and_is_its_owners_alone(tmp_path: Path) -> None:
+    key = new_key()
+    write_key(tmp_path / "key", key)
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert read_key(tmp_path / "key") == key
+    with pytest.raises(InvalidInput, match="never replaced"):
+        write_key(tmp_path / "key", new_key())
+    (tmp_path / "other").write_text("sk_live_secret")
+    with pytest.raises(InvalidInput, match="holds no signing key") as refused:
+        read_key(tmp_path / "other")
+    assert "sk_live_secret" not in str(refused.value)
+
+
+def unzipped(pack: bytes) -> Files:
+    with zipfile.ZipFile(io.BytesIO(pack)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def rules(report: Report) -> list[str]:
+    return [finding.rule for finding in report.findings]
+
+
+def redigest(files: Files, **changed: Any) -> None:
+    """Write a manifest that has the digests of the files as they are."""
+    manifest = json.loads(files[MANIFEST]) | changed
+    manifest["files"] = {name: sha256(files[name]).hexdigest() for name in manifest["files"]}
+    files[MANIFEST] = json.dumps(manifest).encode()
+
+
+def _cut(files: Files, place: int = -1) -> None:
+    lines = files["journal.jsonl"].splitlines(keepends=True)
+    del lines[place]
+    files["journal.jsonl"] = b"".join(lines)
+
+
+def rewrite(files: Files, before: bytes, after: bytes) -> None:
+    """Change the journal and everything that depends on it, as a careful forger would."""
+    head, lines = b"", []
+    for line in files["journal.jsonl"].splitlines():
+        entry = json.loads(line)
+        body = entry["body"].encode().replace(before, after)
+        head = sha256(head + body).digest()
+        lines.append({"seq": entry["seq"], "body": body.decode(), "hash": head.hex()})
+    files["journal.jsonl"] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    certificate = json.loads(files["certificate.json"]) | {"head": head.hex()}
+    files["certificate.json"] = json.dumps(certificate).encode()
+    redigest(files, head=head.hex())
