@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -114,3 +115,86 @@ def test_a_sleep_is_written_as_a_duration_or_a_moment(written: str, wait: Wait) 
 def test_a_sleep_without_one_moment_is_refused(written: str) -> None:
     with pytest.raises(DefinitionError):
         load_text(f"workflow: nap\nsteps: [{{ name: nap, sleep: {written} }}]", "nap.yaml")
+
+
+@pytest.mark.parametrize(
+    ("written", "given", "seconds"),
+    [
+        ("${{ input.pause }}", {"pause": "90s"}, 90),
+        ("${{ input.pause }}", {"pause": 1.5}, 1.5),
+        ("${{ input.pause }}", {"pause": 0}, 0),
+        ("${{ input.pause * 60.0 }}", {"pause": 2.0}, 120),
+        ("${{ input.pause }}d", {"pause": 2}, 172_800),
+    ],
+)
+def test_an_expression_says_how_long_a_sleep_is(
+    database_url: str, written: str, given: dict[str, object], seconds: float
+) -> None:
+    flow = load_text(f'workflow: nap\ninput: [pause]\nsteps: [{{ name: nap, sleep: "{written}" }}]', "nap.yaml")
+    with sk.open(database_url) as engine:
+        run_id = engine.start(flow, given).run_id
+        told = map(json.loads, engine.log(run_id))
+        [opened] = [line["metadata"] for line in told if line["trigger"] == "wait_opened"]
+        assert opened["due_at"] - opened["at"] == seconds * SECOND
+        assert engine.show(run_id)["run"]["state"] == ("succeeded" if seconds == 0 else "blocked")
+        certificate = engine.certify(run_id)
+        assert certificate.ok, certificate
+
+
+def test_a_sleep_may_be_as_long_as_a_step_before_it_says(database_url: str) -> None:
+    flow = sk.Workflow("asked", timeout="1h", registry=sk.Registry())
+
+    @sk.step("asked.length", registry=flow.registry)
+    def length() -> dict[str, str]:
+        return {"pause": "30ms"}
+
+    said = flow.step("ask", length)
+    flow.sleep("nap", said.output.pause)
+    with sk.open(database_url, registry=flow.registry) as engine:
+        result = engine.run(flow, check=True)
+        ask, nap = result.view["steps"]
+        assert (ask["state"], nap["state"]) == ("succeeded", "succeeded")
+        assert engine.certify(result.run_id).ok
+
+
+@pytest.mark.parametrize(
+    ("pause", "said"),
+    [
+        ("soon", "'soon' is not a duration"),
+        ("30", "30 has no unit"),
+        (-1, "-1 is out of bounds: a sleep takes 0s to 3650d"),
+        (1e12, "1000000000000.0 is out of bounds"),
+        (True, "true is neither a duration, such as 2h, nor a number of seconds"),
+        (None, "A duration is text"),
+        ([1], "A duration is text"),
+    ],
+)
+def test_a_length_that_is_none_fails_the_step_as_validation_and_says_why(
+    database_url: str, pause: object, said: str
+) -> None:
+    steps = '[{ name: nap, sleep: "${{ input.pause }}" }, { name: ask, approval: ok }]'
+    text = f"workflow: nap\ninput: [pause]\nsteps: {steps}"
+    with sk.open(database_url) as engine:
+        run_id = engine.start(load_text(text, "nap.yaml"), {"pause": pause}).run_id
+        view = engine.show(run_id)
+        nap = view["steps"][0]
+        assert (view["run"]["state"], nap["state"], nap["category"]) == ("failed", "failed", "validation")
+        assert f"its sleep has no length: {said}" in nap["error"]
+        certificate = engine.certify(run_id)
+        assert certificate.ok, certificate
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("${{ input.paus }}", "paus"),
+        ("${{ steps.later.output.pause }}", "later"),
+        ("${{ secret.PAUSE }}", "secret"),
+    ],
+)
+def test_a_length_that_reads_what_it_may_not_is_refused_at_publication(written: str, said: str) -> None:
+    text = (
+        f'workflow: nap\ninput: [pause]\nsteps: [{{ name: nap, sleep: "{written}" }}, {{ name: later, approval: ok }}]'
+    )
+    with pytest.raises(DefinitionError, match=said):
+        load_text(text, "nap.yaml")

@@ -92,6 +92,7 @@ class Deadline(msgspec.Struct, frozen=True):
     event: str = ""
     sleeps: bool = False
     until: int | None = None
+    length: str | None = None
 
 
 class Executor(msgspec.Struct, frozen=True):
@@ -158,6 +159,7 @@ class Place(msgspec.Struct, frozen=True):
     is_held: bool = False
     is_asleep: bool = False
     wakes_at: int | None = None
+    is_length_open: bool = False
     never: frozenset[str] = frozenset()
     """Triggers that the definition rules out for this step."""
 
@@ -246,6 +248,7 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         is_held=is_held,
         is_asleep=sleep is not None,
         wakes_at=None if sleep is None else sleep.until,
+        is_length_open=sleep is not None and sleep.length is not None,
         never=(OPENINGS - {opening})
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)

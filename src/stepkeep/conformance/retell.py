@@ -185,6 +185,8 @@ class Retelling:
         place = self.contract.places[no]
         if place.phase != "main" or (place.rule is not None and place.rule.condition is not None):
             return False
+        if place.is_length_open:
+            return False
         row = next((row for row in STEP_ROWS["pending"] if row[1] == place.opens_by), None)
         if row is None or no not in self.shown:
             return False

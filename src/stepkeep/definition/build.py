@@ -251,6 +251,8 @@ def _wait(block: WaitBlock | None) -> kernel.Wait | None:
 
 def _sleep(block: SleepBlock) -> kernel.Wait:
     until = msgspec.UNSET if block.until is None else block.until
+    if isinstance(block.for_, str):
+        return kernel.Wait(event="sleep", sleeps=True, length=block.for_)
     return kernel.Wait(event="sleep", deadline=block.for_, sleeps=True, until=until)
 
 

@@ -6,12 +6,15 @@ what may be read where. The kernel's plan, the workers and the views of finished
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.bounds import DEADLINE, SECOND
+from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import MAX_COST, CostBudget, condition_cost, rule_cost
 from stepkeep.definition.expressions import (
@@ -30,6 +33,7 @@ from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState
 
+_, LONGEST_SLEEP = DEADLINE
 RUN_FIELDS = ("id", "workflow", "version")
 
 _decode = msgspec.json.Decoder().decode
@@ -157,6 +161,45 @@ class CompiledTemplate:
         return self._template.render(context if secrets is None else {**context, "secret": secrets})
 
 
+class CompiledLength:
+    """The length of a `sleep`, implementing the kernel's `SleepLength` protocol. It is limited like an `if`."""
+
+    def __init__(
+        self, template: Template, definition: Definition, max_cost: int, opened: Callable[[bytes], bytes] | None
+    ) -> None:
+        self._template, self._definition, self._max_cost, self._opened = template, definition, max_cost, opened
+        self.reads: frozenset[str] = template.references
+        self.reads_input: bool = template.uses_input
+
+    def microseconds(self, view: ConditionView) -> int:
+        """The length for this view; raises ExpressionError if it is no duration."""
+        view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        found = self._template.render(context, CostBudget(self._max_cost, is_condition=True))
+        try:
+            length = _seconds(found) if isinstance(found, int | float) else parse_duration(found)
+        except InvalidDuration as problem:
+            raise ExpressionError(str(problem)) from None
+        if not 0 <= length <= LONGEST_SLEEP:
+            raise ExpressionError(f"{shown(found)} is out of bounds: a sleep takes 0s to 3650d.")
+        return length
+
+
+def _seconds(number: float) -> int:
+    if isinstance(number, bool) or not math.isfinite(number):
+        raise InvalidDuration(f"{shown(number)} is neither a duration, such as 2h, nor a number of seconds.")
+    return round(number * SECOND)
+
+
+def compile_length(
+    source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+) -> CompiledLength:
+    """Compile the length of a `sleep`: a text with expressions that comes to a duration or a number of seconds."""
+    known = _of(definition)
+    template = compile_template(source, known.scopes.condition)
+    return CompiledLength(template, definition, condition_cost(known.conditions), opened)
+
+
 def compile_condition(
     source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
 ) -> CompiledCondition:
@@ -276,6 +319,7 @@ def _of(definition: Definition) -> _Known:
     if known is None or known.definition is not definition:
         scopes = scopes_of((step.name for step in definition.steps), definition.input_fields)
         conditions = sum(step.condition is not None for step in definition.steps)
+        conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()
         known = _recent[id(definition)] = _Known(definition, scopes, conditions)

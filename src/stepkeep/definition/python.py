@@ -257,13 +257,15 @@ class Workflow:
     def sleep(
         self,
         name: str,
-        duration: Duration | None = None,
+        duration: Duration | Expr | None = None,
         /,
         *,
         until: datetime | str | None = None,
         **options: Unpack[StepOptions],
     ) -> StepRef:
         """Let time pass, for a duration or until a moment. No worker is taken, and restarts do not matter.
+
+        An expression gives a duration or a number of seconds: `flow.sleep("pause", flow.input.seconds)`.
 
         >>> flow = Workflow("reminder")
         >>> pause = flow.sleep("two-days", "2d")

@@ -60,6 +60,8 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
 
     if step.if_ is not None:
         yield from _truth(step.if_, (*path, "if"), scopes.condition, who, earlier)
+    if step.sleep is not None and isinstance(step.sleep.for_, str):
+        yield from _template(step.sleep.for_, (*path, "sleep", "for"), scopes.condition, who, earlier)
     yield from _work(step, path, scopes.inputs, who, earlier)
     for key, rules in (("rules", step.rules), ("validate", step.validate_)):
         for number, rule in enumerate(rules):

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from stepkeep.definition import bounds
 from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.durations import format_duration, parse_duration
+from stepkeep.definition.template_text import OPENING
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
@@ -60,6 +61,14 @@ def _duration(value: Any, limits: tuple[int, int]) -> int:
         span = {"least": format_duration(least), "most": format_duration(most)}
         raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
     return found
+
+
+def _length(value: Any) -> int | str:
+    return value if isinstance(value, str) and OPENING in value else _duration(value, bounds.DEADLINE)
+
+
+_sleep_length = BeforeValidator(_length, json_schema_input_type=DurationText)
+"""A duration within bounds, or a text with expressions that comes to one."""
 
 
 def _as_share(value: Any) -> Any:
@@ -170,9 +179,10 @@ class WaitBlock(Block):
 
 
 class SleepBlock(Block):
-    """A step that lets time pass: for a duration, or until a moment with a zone (ISO 8601)."""
+    """A step that lets time pass: for a duration, or until a moment with a zone (ISO 8601). An expression gives a
+    duration or a number of seconds."""
 
-    for_: Annotated[int | None, _within(bounds.DEADLINE)] = Field(default=None, alias="for")
+    for_: Annotated[int | str | None, _sleep_length] = Field(default=None, alias="for")
     until: Annotated[int | None, _moment] = None
 
 

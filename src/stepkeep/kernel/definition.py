@@ -164,13 +164,14 @@ class Approval(_Value, frozen=True, kw_only=True):
 class Wait(_Value, frozen=True, kw_only=True):
     """A step that only waits: for a message by name, or if it `sleeps` for its deadline, which is its success.
 
-    `until` is a moment that takes the place of a sleep's deadline.
+    `until` is a moment that takes the place of a sleep's deadline, and `length` an expression that gives it.
     """
 
     event: str
     deadline: int | None = None
     sleeps: bool | msgspec.UnsetType = msgspec.UNSET
     until: int | msgspec.UnsetType = msgspec.UNSET
+    length: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rule(_Value, frozen=True, kw_only=True):

@@ -47,8 +47,8 @@ class ConditionView(msgspec.Struct, frozen=True):
     decoded: dict[str, tuple[bytes, Any]] = {}
 
 
-class Condition(Protocol):
-    """A compiled `if:`. `reads` names the steps it reads; `holds` raises ExpressionError if it cannot be evaluated."""
+class Evaluated(Protocol):
+    """An expression that is evaluated when its step opens. `reads` names the steps it reads."""
 
     @property
     def reads(self) -> frozenset[str]: ...
@@ -56,10 +56,25 @@ class Condition(Protocol):
     @property
     def reads_input(self) -> bool: ...
 
+
+class Condition(Evaluated, Protocol):
+    """A compiled `if:`. `holds` raises ExpressionError if it cannot be evaluated."""
+
     def holds(self, view: ConditionView) -> bool: ...
 
 
+class SleepLength(Evaluated, Protocol):
+    """The compiled length of a `sleep:`. `microseconds` raises ExpressionError if it has none."""
+
+    def microseconds(self, view: ConditionView) -> int: ...
+
+
 CompileCondition = Callable[[str, Definition], Condition]
+CompileLength = Callable[[str, Definition], SleepLength]
+
+
+def _no_length(text: str, definition: Definition) -> SleepLength:
+    raise InvariantBroken(f"nothing evaluates the sleep {text} of {definition.name}")
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +92,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     unmet: int = 0
     dependents: tuple[tuple[int, frozenset[StepState]], ...] = ()
     condition: Condition | None = None
+    sleep_length: SleepLength | None = None
     has_rules: bool = False
     by_hand: bool = False
     holds: bool = False
@@ -163,6 +179,7 @@ def build_plan(
     digest: str,
     queues: Sequence[int],
     compile_condition: CompileCondition,
+    compile_length: CompileLength = _no_length,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -187,6 +204,7 @@ def build_plan(
             unmet=len(step.depends_on),
             dependents=tuple(followers[no]),
             condition=None if step.condition is None else compile_condition(step.condition, definition),
+            sleep_length=_length(step, definition, compile_length),
             has_rules=bool(step.rules),
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
@@ -211,6 +229,11 @@ def build_plan(
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
     )
+
+
+def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:
+    length = msgspec.UNSET if step.wait is None else step.wait.length
+    return None if length is msgspec.UNSET else compile_length(length, definition)
 
 
 def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:

@@ -16,7 +16,7 @@ from stepkeep.kernel.decision import Need
 from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.journal import payload_digest
-from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
+from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -79,7 +79,7 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
     planned = draft.planned(step)
     if planned.condition is not None:
         try:
-            holds = _holds(draft, planned.condition)
+            holds = planned.condition.holds(_view(draft, planned.condition))
         except ExpressionError as error:
             said = f"its condition cannot be evaluated: {error}"
             return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
@@ -106,6 +106,12 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
     assert wait is not None
     if wait.sleeps is True:
         due_at = _in(draft, wait.deadline) if wait.until is msgspec.UNSET else max(wait.until, draft.now)
+        if (length := planned.sleep_length) is not None:
+            try:
+                due_at = draft.now + length.microseconds(_view(draft, length))
+            except ExpressionError as error:
+                said = f"its sleep has no length: {error}"
+                return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
         note = replace(step.note or Note(), event=wait.event)
         asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)
         return wake_up(draft, asleep) if due_at is not None and due_at <= draft.now else None
@@ -144,18 +150,18 @@ def _message_record(message: Message) -> str:
 
 
 def _require_read(draft: Draft, numbers: list[int]) -> None:
-    """Request everything that the conditions of these steps read, if they are about to open.
+    """Request everything that conditions and lengths of these steps read, if they are about to open.
 
     One request for all: each single request would restart the decision and evaluate earlier conditions again.
     """
-    turns = [no for no in numbers if draft.plan.at(no).condition is not None]
-    conditions = [condition for no in turns if draft.step(no).unmet == 1 and (condition := draft.plan.at(no).condition)]
-    if not conditions:
+    turns = [no for no in numbers if _evaluated(draft.plan.at(no))]
+    found = [one for no in turns if draft.step(no).unmet == 1 for one in _evaluated(draft.plan.at(no))]
+    if not found:
         return
-    names = {name for condition in conditions for name in condition.reads}
+    names = {name for one in found for name in one.reads}
     read = sorted(draft.plan.numbers[name] for name in names)
     draft.require(read)
-    _require_payloads(draft, read, reads_input=any(condition.reads_input for condition in conditions))
+    _require_payloads(draft, read, reads_input=any(one.reads_input for one in found))
 
 
 def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool) -> None:
@@ -165,19 +171,21 @@ def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool
         raise Missing(Need(outputs=unread, input=reads_input))
 
 
-def _holds(draft: Draft, condition: Condition) -> bool:
+def _evaluated(planned: PlannedStep) -> list[Evaluated]:
+    return [one for one in (planned.condition, planned.sleep_length) if one is not None]
+
+
+def _view(draft: Draft, one: Evaluated) -> ConditionView:
     snapshot = draft.snapshot
-    numbers = {name: draft.plan.numbers[name] for name in sorted(condition.reads)}
+    numbers = {name: draft.plan.numbers[name] for name in sorted(one.reads)}
     draft.require(numbers.values())
-    _require_payloads(draft, numbers.values(), reads_input=condition.reads_input)
-    return condition.holds(
-        ConditionView(
-            run_id=draft.run_id,
-            input=snapshot.input or b"null",
-            outputs={name: _output(draft, no) for name, no in numbers.items()},
-            states={name: draft.step(no).state for name, no in numbers.items()},
-            decoded=draft.decoded,
-        )
+    _require_payloads(draft, numbers.values(), reads_input=one.reads_input)
+    return ConditionView(
+        run_id=draft.run_id,
+        input=snapshot.input or b"null",
+        outputs={name: _output(draft, no) for name, no in numbers.items()},
+        states={name: draft.step(no).state for name, no in numbers.items()},
+        decoded=draft.decoded,
     )
 
 

@@ -95,7 +95,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
 
 def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     """The template of a plan, if all its creations are alike."""
-    if start and any(plan.steps[no].condition is not None or _has_moment(plan.steps[no]) for no in plan.roots):
+    if start and any(plan.steps[no].condition is not None or _has_own_time(plan.steps[no]) for no in plan.roots):
         return None
     first = create_run(
         plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
@@ -108,10 +108,10 @@ def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     )
 
 
-def _has_moment(planned: PlannedStep) -> bool:
-    """Whether the step sleeps until a moment: then its creations differ in more than a shift of time."""
+def _has_own_time(planned: PlannedStep) -> bool:
+    """Whether its sleep ends at a moment, or as the input says: then creations differ in more than a shift of time."""
     wait = planned.definition.wait
-    return wait is not None and wait.until is not msgspec.UNSET
+    return wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
 
 
 def _after(moment: int | None, now: int) -> int | None:

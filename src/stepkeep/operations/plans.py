@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stepkeep.definition.conditions import compile_condition
+from stepkeep.definition.conditions import compile_condition, compile_length
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
@@ -46,6 +46,7 @@ class PlanCache:
                 digest=stored.digest,
                 queues=stored.queues,
                 compile_condition=partial(compile_condition, opened=self.opened),
+                compile_length=partial(compile_length, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -42,10 +42,13 @@ def without_jitter(definition: Definition) -> Definition:
 
 
 def _without_moments(definition: Definition) -> Definition:
-    """The definition with every moment in the past: a simulated run has no date, so such a sleep takes no time."""
+    """The definition with every moment in the past: a simulated run has no date, so such a sleep takes no time. A sleep
+    whose length is an expression takes none either."""
 
     def asleep(wait: Wait | None) -> Wait | None:
-        return wait if wait is None or wait.until is UNSET else replace(wait, until=UNSET, deadline=0)
+        if wait is None or (wait.until is UNSET and wait.length is UNSET):
+            return wait
+        return replace(wait, until=UNSET, length=UNSET, deadline=0)
 
     return replace(definition, steps=tuple(replace(step, wait=asleep(step.wait)) for step in definition.steps))
 
