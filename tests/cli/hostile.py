@@ -243,6 +243,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("worker",): [["--name", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--grace", HOSTILE]],
         ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
         ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],
+        ("policy", "test"): [["gate.json"], [HOSTILE]],
         ("log", "export"): [
             ["--all"],
             [HOSTILE],

@@ -30,6 +30,7 @@ from stepkeep.cli.commands import (
     evidence,
     explain,
     log,
+    policy,
     prune,
     quarantine,
     rerun,
@@ -109,6 +110,7 @@ app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
 app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))
+app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
 

@@ -102,7 +102,7 @@ def _step(
         name=step.name,
         order=place if step.order is None else step.order,
         executor=_executor(step),
-        approval=_approval(step.approval),
+        approval=approval_of(step.approval),
         wait=_wait(step.wait) if step.sleep is None else _sleep(step.sleep),
         inputs=_inputs(step, WHOLE_INPUT),
         depends_on=after,
@@ -232,7 +232,7 @@ def _dependency(edge: DependencyBlock) -> kernel.Dependency:
     return kernel.Dependency(step=edge.step, allow=tuple(state for state in _ENDINGS if state in allowed))
 
 
-def _approval(block: ApprovalBlock | None) -> kernel.Approval | None:
+def approval_of(block: ApprovalBlock | None) -> kernel.Approval | None:
     if block is None:
         return None
     return kernel.Approval(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-VARIABLES: Final = ("input", "steps", "run", "output")
+VARIABLES: Final = ("input", "steps", "run", "output", "step", "principal", "time", "labels", "cost")
 
 _ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
 _ERROR, _NULL = cel.Type.ERROR, cel.Type.NULL

@@ -39,7 +39,8 @@ class Scope:
     `input_fields` are the declared fields of the run's input (None: not declared, so anything goes); `output` is
     whether there is a result to judge, as in validation rules; `secrets` whether secrets may stand here. `budget`
     bounds what is compiled in this scope and in those that share it. `compiled` keeps what was compiled, by its
-    source: equal texts are compiled once.
+    source: equal texts are compiled once. With `facts`, as in policies, the names are exactly these, each with its
+    fields (None: any).
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Scope:
         run_fields: Iterable[str] = RUN_FIELDS,
         budget: ExpressionBudget | None = None,
         secrets: bool = False,
+        facts: Mapping[str, tuple[str, ...] | None] | None = None,
     ) -> None:
         self.budget = budget
         self.compiled: dict[str, Any] = {}
@@ -60,7 +62,9 @@ class Scope:
         self.step_fields = tuple(step_fields)
         self.run_fields = tuple(run_fields)
         left_out = {"output": not output, "secret": not secrets}
-        self.variables = tuple(name for name in ("input", "steps", "run", "output", "secret") if not left_out.get(name))
+        usual = tuple(name for name in ("input", "steps", "run", "output", "secret") if not left_out.get(name))
+        self.facts = facts
+        self.variables = usual if facts is None else tuple(facts)
         self.by_identifier: dict[str, list[str]] = defaultdict(list)
         for name in sorted(self.steps):
             self.by_identifier[re.sub("[-.]", "_", name)].append(name)
@@ -229,6 +233,10 @@ class _Resolver:
             if name not in _TYPE_NAMES or parts:
                 self._unknown_name(root, name)
             return
+        if self.scope.facts is not None:
+            self._fact(root, name, self.scope.facts[name], parts)
+            self._note(name, [part.key for part in parts])
+            return
         match name:
             case "input":
                 self._input(parts)
@@ -263,6 +271,16 @@ class _Resolver:
         key = str(parts[0].key)
         hint = did_you_mean(key, fields) or (f"It has {_listed(fields)}." if fields else "It has no fields.")
         self._find(parts[0].at, f"The declared input has no `{key}`.", hint)
+
+    def _fact(self, root: Name, name: str, fields: tuple[str, ...] | None, parts: tuple[_Part, ...]) -> None:
+        if fields is None:
+            return
+        if not parts:
+            said = f"`{name}` is not a value by itself."
+            self._find(root.at, said, f"Read one of {_listed(fields)}, as in {name}.{fields[0]}.")
+        elif parts[0].key not in fields:
+            hint = did_you_mean(str(parts[0].key), fields) or f"There are {_listed(fields)}."
+            self._find(parts[0].at, f"`{name}` has no `{parts[0].key}`.", hint)
 
     def _run(self, root: Name, parts: tuple[_Part, ...]) -> None:
         fields = self.scope.run_fields

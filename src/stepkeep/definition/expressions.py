@@ -75,7 +75,7 @@ class InvalidExpression(ExpressionError):
 class Expression:
     """A compiled expression. Immutable, and safe to evaluate from several threads at once."""
 
-    __slots__ = ("_evaluate", "path", "reads", "references", "result_type", "source", "uses_input", "uses_run")
+    __slots__ = ("_evaluate", "path", "reads", "references", "result_type", "roots", "source")
 
     def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: _Evaluate) -> None:
         self.source: Final = source
@@ -85,11 +85,19 @@ class Expression:
         """The steps it reads and the field of each: `("create-account", "output")`."""
         self.references: Final = frozenset(step for step, _ in resolved.reads)
         """The names of the steps it reads."""
-        self.uses_input: Final = "input" in resolved.roots
-        self.uses_run: Final = "run" in resolved.roots
+        self.roots: Final = resolved.roots
+        """The names it begins with: `input`, `steps`, `run` and so on."""
         self.result_type: Final = result_type
         """CEL's name of the result type (`bool`, `string`, …); `dyn` if that depends on the data."""
         self._evaluate = evaluate
+
+    @property
+    def uses_input(self) -> bool:
+        return "input" in self.roots
+
+    @property
+    def uses_run(self) -> bool:
+        return "run" in self.roots
 
     def evaluate(self, context: Context, budget: CostBudget | None = None) -> Json:
         """The value for this context: `{"input": …, "steps": {name: {"output": …, …}}, "run": {…}}`.
