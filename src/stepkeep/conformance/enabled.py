@@ -13,14 +13,9 @@ from stepkeep.conformance.contract import Contract, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
+from stepkeep.conformance.texts import IN_DOUBT, LOST, wordings
 
 Problem = tuple[Code, str]
-LOST = "LEASE_EXPIRED"
-"""How the error text of a lost lease begins."""
-
-IN_DOUBT = "IN_DOUBT"
-"""How the error text of an attempt begins that was closed while its handler may still have run."""
-
 FREE = object()
 """An expected value that the definition leaves open."""
 
@@ -114,17 +109,27 @@ def _reason(hop: Hop) -> Iterator[Problem]:
     elif line.category not in expected:
         words = " or ".join(map(str, expected))
         yield Code.POLICY, wrong_field("category", line.category, words, f"that is what {quoted(line.trigger)} means")
+    yield from _error(hop)
+
+
+def _error(hop: Hop) -> Iterator[Problem]:
+    """A failure has a text; where the engine words it, that text."""
+    line = hop.line
     needs_error = line.category is not None or line.trigger == "lease_lost"
     if needs_error and line.error is None:
         yield Code.SCHEMA, wrong_field("error", None, "a text", "a failure has one")
-    if line.trigger == "lease_lost" and not (line.error or "").startswith(LOST):
-        yield Code.CONTRADICTION, wrong_field("error", line.error, LOST, "that is what a lost lease says")
     if _is_closed_in_flight(hop):
-        said = (line.error or "").partition(":")[0]
-        if said != IN_DOUBT and not (said == LOST and line.event == "time_came"):
+        if line.error != IN_DOUBT and not (line.error == LOST and line.event == "time_came"):
             why = "its handler may still have run when the attempt was closed"
             yield Code.CONTRADICTION, wrong_field("error", line.error, IN_DOUBT, why)
-    elif not needs_error and line.error is not None and not _is_lost_while_stopping(hop):
+    elif line.error is None:
+        return
+    elif needs_error:
+        allowed = wordings(line, hop.step, hop.place, hop.asked)
+        if allowed and not any(wording.fits(line.error) for wording in allowed):
+            why = f"that is what {quoted(line.trigger)} says"
+            yield Code.CONTRADICTION, wrong_field("error", line.error, " or ".join(map(str, allowed)), why)
+    elif line.error != LOST or not _is_lost_while_stopping(hop):
         yield Code.CONTRADICTION, wrong_field("error", line.error, None, "nothing failed here")
 
 

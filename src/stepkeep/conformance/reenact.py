@@ -13,11 +13,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.conformance.contract import Contract, Place
-from stepkeep.conformance.enabled import IN_DOUBT, LOST, Hop, check_enabled, wrong_field
+from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step, ends_attempt
+from stepkeep.conformance.texts import IN_DOUBT, LOST, RUN_TIMED_OUT, asked_by
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
@@ -68,9 +69,6 @@ STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
 
-ANY_TEXT = object()
-"""An error text that the engine words itself."""
-
 
 class Reenactment:
     """One run and what its definition makes necessary next."""
@@ -96,7 +94,7 @@ class Reenactment:
         self.policy = ""
         self.is_partial = self.may_be_partial = False
         self.category: str | None = None
-        self.error: object = None
+        self.error: str | None = None
         self.arrived: Counter[str] = Counter()
         self.asked: Mapping[str, Any] = {}
         self._cause: tuple[object, ...] = ()
@@ -264,7 +262,7 @@ class Reenactment:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger == "held_exhausted"
         if line.error is not None:
-            step.is_unsure = line.error.startswith((IN_DOUBT, LOST))
+            step.is_unsure, step.last_error = line.error in (IN_DOUBT, LOST), line.error
         if line.trigger == "operator_retried":
             step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
@@ -325,7 +323,10 @@ class Reenactment:
     def _name(self, no: int) -> str:
         return self.contract.places[no].name
 
-    def _blame(self, category: str | None, error: object) -> None:
+    def _cancelled_by(self, line: Line) -> str:
+        return asked_by("cancelled", line.actor, self.asked.get("reason"))
+
+    def _blame(self, category: str | None, error: str | None) -> None:
         if self.category is None:
             self.category, self.error = category, error
 
@@ -356,7 +357,7 @@ class Reenactment:
         elif line.trigger in STOPS:
             self._stop(line, say)
         elif line.trigger == "cancelled":
-            self.must_cancel, self.cause, self.error = False, "cancel", ANY_TEXT
+            self.must_cancel, self.cause, self.error = False, "cancel", self._cancelled_by(line)
             self.to_open.clear()
             self.to_skip.clear()
             if line.source != "idle" and self.asked.get("compensate") is not False:
@@ -417,12 +418,12 @@ class Reenactment:
             say(Code.POLICY, "the run stops because steps failed, but none failed under 'continue'")
         if line.trigger == "timed_out":
             self._check_timeout(line, say)
-            self._blame("timeout", ANY_TEXT)
+            self._blame("timeout", RUN_TIMED_OUT)
         if line.trigger == "undo_requested":
             self.policy = "compensate"
             if self.asked.get("compensate") is not True:
                 say(Code.POLICY, "the run stops to be undone, but its cause does not ask for compensation")
-            self._blame(None, ANY_TEXT)
+            self._blame(None, self._cancelled_by(line))
         self.cause = {"timed_out": "timeout", "undo_requested": "cancel"}.get(line.trigger, "failure")
         self.must_stop, self.stopped_at, self.stopped_in, self.blamed = None, line.at, line.seq, of
         self.to_open.clear()
@@ -473,12 +474,9 @@ class Reenactment:
         expected = None if line.target == "succeeded" else self.category
         if line.category != expected:
             say(Code.ENDING, f"the run: {wrong_field('category', line.category, expected, 'its first failure')}")
-        if line.target == "succeeded" and line.error is not None:
-            say(Code.ENDING, f"the run: {wrong_field('error', line.error, None, 'it succeeded')}")
-        if self.error is ANY_TEXT and line.target != "succeeded" and line.error is None:
-            say(Code.ENDING, f"the run: {wrong_field('error', None, 'a text', 'it says why it ended')}")
-        if self.error is not ANY_TEXT and line.target != "succeeded" and line.error != self.error:
-            say(Code.ENDING, f"the run: {wrong_field('error', line.error, self.error, 'its first failure')}")
+        error = None if line.target == "succeeded" else self.error
+        if line.error != error:
+            say(Code.ENDING, f"the run: {wrong_field('error', line.error, error, 'why it ended')}")
 
     # -- the end of an entry -----------------------------------------------------------------------------------------
     def entry_ended(self, state: str, say: Say) -> None:

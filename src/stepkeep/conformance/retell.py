@@ -18,13 +18,14 @@ from stepkeep.conformance.arrows import REFERENCE
 from stepkeep.conformance.causes import Causes
 from stepkeep.conformance.contract import Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
-from stepkeep.conformance.enabled import IN_DOUBT, wrong_field
+from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.reenact import ENDED, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, Step, check_step, ends_attempt
+from stepkeep.conformance.texts import IN_DOUBT, left_by
 from stepkeep.dialects.dialect import Judged
 from stepkeep.dialects.machine import MachineView
 
@@ -280,7 +281,7 @@ class Retelling:
         step.is_exhausted = trigger == "held_exhausted"
         was_leased, step.leased = step.leased, trigger == "claimed" or (step.leased and trigger == "completed")
         if was_leased and not step.leased:
-            step.is_unsure = None  # the hidden end of an attempt may have been a lost lease
+            step.is_unsure = step.last_error = None  # the hidden end of an attempt may have been a lost lease
         step.state = target
 
     # -- the run behind the steps ------------------------------------------------------------------------------------
@@ -487,9 +488,11 @@ def _leaves(line: Line) -> str | None:
         # An attempt that is closed while its handler runs is in doubt and says so; rules have no effect to doubt.
         if line.error is None:
             return "validating"
-        return "running" if line.error.startswith(IN_DOUBT) else None
+        return "running" if line.error == IN_DOUBT else None
     if line.trigger == "cancelled":
         return "running" if line.category is not None else None
+    if line.trigger in ("deadline_passed", "deadline_tolerated"):
+        return left_by(line.error)
     reports = line.trigger in ("failed", "failed_tolerated") and line.event == "step_reported"
     return "running" if reports else None
 

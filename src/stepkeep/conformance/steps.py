@@ -50,6 +50,7 @@ class Step:
         self.is_hard = self.is_exhausted = False
         self.category: str | None = None
         self.error: str | None = None
+        self.last_error: str | None = None
         self.is_unsure: bool | None = False
 
     def forget(self) -> None:
