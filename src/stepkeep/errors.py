@@ -151,8 +151,11 @@ class PayloadSealed(StepkeepError):
 class Unreadable(StepkeepError):
     """A row of the database cannot be read: it is damaged, or a program of another version wrote it.
 
-    It concerns one run, never the database as a whole, and looking again does not help.
+    It concerns one run, never the database as a whole, and looking again does not help. `state` is the state of the run
+    as it is stored, where its row was found.
     """
+
+    state: str | None = None
 
     def __init__(
         self, table: str, row: str = "", reason: str = "", *, tenant: str | None = None, run_id: str | None = None
@@ -170,7 +173,8 @@ class Unreadable(StepkeepError):
         super().__init__(said)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_unreadable, (self.table, self.row, self.reason, self.tenant, self.run_id)
+        given = self.table, self.row, self.reason, self.tenant, self.run_id
+        return _rebuild_unreadable, given, {"state": self.state}
 
 
 def _rebuild_unreadable(table: str, row: str, reason: str, tenant: str | None, run_id: str | None) -> Unreadable:

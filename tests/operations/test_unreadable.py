@@ -15,8 +15,11 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Approval, Definition, Handler
 from stepkeep.kernel.events import GateDecided, TimeCame
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.operations import search
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.retention import Policy, prune
+from stepkeep.operations.search import Terms, search_runs
+from stepkeep.operations.views import list_runs
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.store.protocol import Lease, RunFilter
 from tests.damage import damage
@@ -206,6 +209,53 @@ def test_a_page_of_runs_has_the_others_and_says_which_is_missing(database_url: s
         assert [problem.run_id for problem in unreadable] == [runs[3]]
         with pytest.raises(Unreadable, match=runs[3]):
             await bench.store.list_runs(RunFilter(tenant=TENANT))
+
+    on(database_url, act)
+
+
+FINDERS = {
+    "all": {},
+    "of a workflow": {"workflow": "one"},
+    "with a business key": {"business_key": "order-7"},
+    "with a correlation id": {"correlation_id": "c-7"},
+}
+
+
+@pytest.mark.parametrize("filters", FINDERS)
+def test_a_run_in_a_state_of_another_version_is_listed_with_it(database_url: str, filters: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("one", 1))
+        runs = []
+        for _ in range(3):
+            runs.append(await bench.start(plan, business_key="order-7", correlation_id="c-7"))
+            await bench.work_off()  # only one live run has the key
+        await damage(database_url, DAMAGES["runs"].format(run=runs[1]))
+        listed = await list_runs(bench.transactor, RunFilter(tenant=TENANT, **FINDERS[filters]))
+        assert [run["id"] for run in listed["runs"]] == [runs[2], runs[0]]
+        [told] = listed["unreadable"]
+        assert (told["id"], told["state"], told["table"]) == (runs[1], "flying", "runs")
+        assert "cannot be read" in told["message"]
+        assert await bench.store.count_found(RunFilter(tenant=TENANT, **FINDERS[filters])) == 3
+        succeeded = await list_runs(bench.transactor, RunFilter(tenant=TENANT, states=(RunState.SUCCEEDED,)))
+        assert "unreadable" not in succeeded, "its state is none of those asked for"
+
+    on(database_url, act)
+
+
+def test_a_search_reads_on_beyond_a_page_of_runs_that_cannot_be_read(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "PAGE", 2)
+
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(chain("one", 1))
+        runs = [await bench.start(plan) for _ in range(6)]
+        for run_id in runs[2:5]:
+            await damage(database_url, DAMAGES["runs"].format(run=run_id))
+        found = await search_runs(bench.transactor, RunFilter(tenant=TENANT), Terms(text="one"))
+        assert [run["id"] for run in found["runs"]] == [runs[5], runs[1], runs[0]]
+        assert [one["id"] for one in found["unreadable"]] == [runs[4], runs[3], runs[2]]
+        assert found["is_complete"]
 
     on(database_url, act)
 

@@ -70,20 +70,22 @@ async def _walk(transactor: Transactor, which: RunFilter, terms: Terms) -> dict[
         newest = first_id_at(terms.until + 1_000)
         before = newest if before is None else min(before, newest)
     found: list[RunRecord] = []
-    unreadable: list[Unreadable] = []
+    problems: list[Unreadable] = []
     total = read = 0
     is_complete = False
     while read < MOST_READ:
+        unreadable: list[Unreadable] = []
         page = await transactor.store.list_runs(msgspec.structs.replace(which, before=before, limit=PAGE), unreadable)
+        problems += (one for one in unreadable if str(one.run_id) >= oldest)
         within = [record for record in page if record.run.id >= oldest]
-        read += len(page)
+        read += len(page) + len(unreadable)
         matching = [record for record in within if terms.match(record)]
         total += len(matching)
         found += matching[: which.limit - len(found)]
         if len(page) + len(unreadable) < PAGE or len(within) < len(page):
             is_complete = True
             break
-        before = page[-1].run.id
+        before = min([*(record.run.id for record in page[-1:]), *(str(one.run_id) for one in unreadable)])
     listed = await summarise_all(transactor, which.tenant, found)
     said: dict[str, Any] = {"runs": listed, "total": total, "is_complete": is_complete}
-    return said | ({"unreadable": [unreadable_view(problem) for problem in unreadable]} if unreadable else {})
+    return said | ({"unreadable": [unreadable_view(problem) for problem in problems]} if problems else {})

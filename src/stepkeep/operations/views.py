@@ -180,9 +180,10 @@ async def _set_aside(transactor: Transactor, tenant: str) -> dict[str, dict[str,
 
 
 def unreadable_view(problem: Unreadable) -> dict[str, Any]:
-    """A run of which only the id is known."""
+    """A run of which only the id is known, and perhaps its state as it is stored."""
     return {
         "id": problem.run_id,
+        "state": problem.state,
         "table": problem.table,
         "row": problem.row,
         "reason": problem.reason,

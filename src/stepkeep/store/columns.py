@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
+from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState
@@ -137,6 +138,15 @@ def record_from(columns: Sequence[Any]) -> RunRecord:
     """A run and its details, from one row that has both."""
     details = (*columns[:2], *columns[RUN_WIDTH:])
     return RunRecord(run=run_from(columns[:RUN_WIDTH]), details=details_from(details))
+
+
+def read_record(row: Sequence[Any]) -> RunRecord:
+    """The same, or Unreadable with the state as it is stored."""
+    try:
+        return read_row("runs", record_from, row, (row[0], row[1]))
+    except Unreadable as problem:
+        problem.state = str(row[3])
+        raise
 
 
 def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:

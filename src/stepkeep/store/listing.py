@@ -43,12 +43,15 @@ def finder(which: RunFilter) -> str:
 
 
 def arguments(which: RunFilter, own_run: str | None) -> tuple[object, ...]:
-    """The arguments of every finder, states as a list; `own_run` is the correlation id where that is a run's id."""
+    """The arguments of every finder, states as a list; `own_run` is the correlation id where that is a run's id.
+
+    No list of states means any state, also one that this program does not know: such a run is listed as unreadable.
+    """
     return (
         which.tenant,
         which.before or LAST_ID,
         which.limit,
-        [str(state) for state in which.states or RunState],
+        [str(state) for state in which.states] or None,
         which.workflow,
         which.business_key,
         which.correlation_id,

@@ -17,7 +17,6 @@ from stepkeep.store.postgres.arrays import ids, names
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.protocol import RunRecord, WholeRun
-from stepkeep.store.reading import read_row
 from stepkeep.store.reading import unreadable as unreadable_row
 
 T = TypeVar("T")
@@ -41,7 +40,7 @@ def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | 
     records = []
     for row in found:
         try:
-            records.append(read_row("runs", columns.record_from, row, (row[0], row[1])))
+            records.append(columns.read_record(row))
         except Unreadable as problem:
             if unreadable is None:
                 raise

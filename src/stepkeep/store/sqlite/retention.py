@@ -15,7 +15,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.store import columns
 from stepkeep.store.columns import json_text
 from stepkeep.store.protocol import RunRecord, WholeRun
-from stepkeep.store.reading import apart, named, read_row, unreadable
+from stepkeep.store.reading import apart, named, unreadable
 from stepkeep.store.sqlite.change import SQL
 from stepkeep.store.sqlite.rows import Row
 
@@ -43,7 +43,7 @@ def read_records(
     def read(some: Sequence[str]) -> list[RunRecord]:
         with named("runs", tenant, some):
             found: list[Row] = connection.execute(SQL.read_runs, (tenant, json_text(some))).fetchall()
-        return [read_row("runs", columns.record_from, row, (row[0], row[1])) for row in found]
+        return [columns.read_record(row) for row in found]
 
     return apart(run_ids, read, unreadable)
 

@@ -485,7 +485,7 @@ def _find(connection: apsw.Connection, which: RunFilter) -> list[str]:
     """The ids of the runs that a filter selects."""
     name = finder(which)
     tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
-    asked = (tenant, before, limit, json_text(states), *rest)
+    asked = (tenant, before, limit, None if states is None else json_text(states), *rest)
     return [run_id for (run_id,) in connection.execute(getattr(SQL, name), asked)]
 
 

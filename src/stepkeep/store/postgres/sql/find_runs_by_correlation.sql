@@ -1,4 +1,4 @@
--- Find runs by correlation id, in certain states and perhaps by workflow and business key, newest first, before a
+-- Find runs by correlation id, in any or in certain states and perhaps by workflow and business key, newest first, before a
 -- run. A run without a correlation id is its own ($8) and is in no index.
 select run.id::text
 from (
@@ -13,7 +13,7 @@ from (
 cross join lateral (
     select id
     from runs
-    where runs.tenant = $1 and runs.id = details.run_id and runs.state = any($4::text[])
+    where runs.tenant = $1 and runs.id = details.run_id and ($4::text[] is null or runs.state = any($4::text[]))
     offset 0
 ) as run
 where details.run_id < $2::uuid and ($5::text is null or details.workflow = $5)

@@ -1,5 +1,5 @@
--- Find runs by correlation id, in certain states and perhaps by workflow and business key, newest first, before a
--- run. A run without a correlation id is its own (?8) and is in no index. ?4 is JSON: [state, ...].
+-- Find runs by correlation id, in any or in certain states and perhaps by workflow and business key, newest first, before a
+-- run. A run without a correlation id is its own (?8) and is in no index. ?4 is JSON: [state, ...], or null.
 select d.run_id
 from (
     select tenant, run_id, workflow, business_key
@@ -12,6 +12,6 @@ from (
 ) d
 cross join runs r on r.tenant = d.tenant and r.id = d.run_id
 where d.run_id < ?2 and (?5 is null or d.workflow = ?5) and (?6 is null or d.business_key = ?6)
-    and r.state in (select value from json_each(?4))
+    and (?4 is null or r.state in (select value from json_each(?4)))
 order by d.run_id desc
 limit ?3
