@@ -27,9 +27,18 @@ from tests.kernel.driver import TOKEN, World, work
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.definition import Completion, OnExhausted, Retry, StepDefinition, digest_of, encode_definition
+from stepkeep.kernel.definition import (
+    SECOND,
+    Completion,
+    OnExhausted,
+    Retry,
+    Rule,
+    StepDefinition,
+    digest_of,
+    encode_definition,
+)
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
-from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.outcomes import Completed, RulesFailed, Stopped
 from stepkeep.kernel.states import OnFailure, RunState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.operations.log import canonical_machines
@@ -50,7 +59,7 @@ def findings(world: World, entries: Sequence[Entry]) -> list[str]:
 
 
 def test_every_run_that_the_kernel_makes_is_reenacted_without_a_finding() -> None:
-    for world in [*stories(), reissued(), lost(), *walks(80, seed=5)]:
+    for world in [*stories(), reissued(), lost(), ruled_out(True), ruled_out(False), *walks(80, seed=5)]:
         report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
         assert report.ok, report.findings[:3]
 
@@ -98,6 +107,28 @@ def lost() -> World:
     world.finish("a")
     world.lose("b")
     world.fail("c")
+    world.finish("undo:a")
+    return world
+
+
+def ruled_out(failed: bool) -> World:
+    """A step completed, and its rules failed or did not run; the run was rolled back in part."""
+    rules = (Rule(expression="true"),)
+    world = World(
+        work("a", undo=True),
+        work("b", "a", undo=True, rules=rules, on_failure=OnFailure.COMPENSATE),
+        work("c", "a", on_failure=OnFailure.COMPENSATE),
+        grace=SECOND,
+    )
+    world.finish("a")
+    world.claim("b", "c")
+    world.report("b", Completed())
+    if failed:
+        world.report("b", RulesFailed(error="not so"))
+        world.report("c", Stopped())
+    else:
+        world.fail("c")
+        world.later(2 * SECOND)
     world.finish("undo:a")
     return world
 
@@ -178,6 +209,16 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
     ),
     "a rollback told as complete beside the effect of a lost lease": (
         lost,
+        lambda world: with_hop(world, "run", "undo_failed", trigger=RunTrigger.UNDONE, target=RunState.ROLLED_BACK),
+        Code.UNDO,
+    ),
+    "a rollback told as complete beside a step that failed by its rules": (
+        lambda: ruled_out(True),
+        lambda world: with_hop(world, "run", "undo_failed", trigger=RunTrigger.UNDONE, target=RunState.ROLLED_BACK),
+        Code.UNDO,
+    ),
+    "a rollback told as complete beside a step whose rules did not run": (
+        lambda: ruled_out(False),
         lambda world: with_hop(world, "run", "undo_failed", trigger=RunTrigger.UNDONE, target=RunState.ROLLED_BACK),
         Code.UNDO,
     ),

@@ -6,10 +6,11 @@ import pytest
 from tests.kernel.driver import World, sequence, work
 
 from stepkeep.kernel.definition import SECOND, CompensateWhen, Completion, Effect, HookFailure, Rule
-from stepkeep.kernel.outcomes import Completed, Released, Waiting
+from stepkeep.kernel.outcomes import Completed, Released, RulesFailed, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 
 S = StepState
+RULE = (Rule(expression="true"),)
 
 
 def four(**settings: object) -> World:
@@ -174,6 +175,66 @@ def test_an_attempted_effect_without_a_hook_makes_the_rollback_partial() -> None
     )
     world.finish("a")
     world.fail("mail")
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+@pytest.mark.parametrize("compensate_when", CompensateWhen)
+@pytest.mark.parametrize(("effect", "undo"), [(Effect.WRITE, False), (Effect.READ, True), (Effect.UNKNOWN, False)])
+def test_a_rollback_beside_a_step_that_failed_by_its_rules_is_partial_unless_attempts_are_undone(
+    effect: Effect, undo: bool, compensate_when: CompensateWhen
+) -> None:
+    """Its handler had completed before its rules ran."""
+    ruled = work(
+        "b", undo=undo, effect=effect, rules=RULE, on_failure=OnFailure.COMPENSATE, compensate_when=compensate_when
+    )
+    world = World(*sequence(work("a", undo=True), ruled))
+    world.finish("a")
+    world.claim("b")
+    world.report("b", Completed())
+    world.report("b", RulesFailed(error="not so"))
+    is_undone = undo and compensate_when is CompensateWhen.ATTEMPTED
+    world.finish(*(["undo:b"] if is_undone else []), "undo:a")
+    expected = (RunState.ROLLED_BACK, "complete") if is_undone else (RunState.FAILED, "partial")
+    assert (world.run.state, world.run.rollback) == expected
+
+
+def test_a_read_that_failed_by_its_rules_leaves_the_rollback_complete() -> None:
+    world = World(*sequence(work("a", undo=True), work("b", rules=RULE, on_failure=OnFailure.COMPENSATE)))
+    world.finish("a")
+    world.claim("b")
+    world.report("b", Completed())
+    world.report("b", RulesFailed(error="not so"))
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.ROLLED_BACK, "complete")
+
+
+def test_a_tolerated_failure_of_rules_makes_a_later_rollback_partial() -> None:
+    tolerated = work("b", undo=True, rules=RULE, on_failure=OnFailure.SKIP)
+    world = World(*sequence(work("a", undo=True), tolerated, work("c", on_failure=OnFailure.COMPENSATE)))
+    world.finish("a")
+    world.claim("b")
+    world.report("b", Completed())
+    world.report("b", RulesFailed(error="not so"))
+    world.fail("c")
+    world.finish("undo:a")
+    assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["a worker holds it", "its worker handed it back"])
+def test_a_rollback_beside_a_step_whose_rules_did_not_run_is_partial(held: bool) -> None:
+    """The run stops after the handler completed and before its rules passed."""
+    failing = work("c", "a", on_failure=OnFailure.COMPENSATE)
+    world = World(work("a", undo=True), work("b", "a", undo=True, rules=RULE), failing, grace=SECOND)
+    world.finish("a")
+    world.claim("b", "c")
+    world.report("b", Completed())
+    if not held:
+        world.report("b", Released())
+    world.fail("c")
+    if held:
+        world.later(2 * SECOND)
+    assert world.state("b") is S.CANCELLED
     world.finish("undo:a")
     assert (world.run.state, world.run.rollback) == (RunState.FAILED, "partial")
 

@@ -201,10 +201,15 @@ def _effects_of_lost_leases_are_forgotten(patch: Patch) -> None:
     patch.setattr(compensation, "is_effect_unknown", stopping.is_in_doubt)
 
 
+def _work_before_failed_rules_is_forgotten(patch: Patch) -> None:
+    patch.setattr(compensation, "is_completed", lambda step: False)
+
+
 MUTANTS = (
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
     Mutant("doubt is not told", "crowd", "no effect without a trace", _cancelled_in_flight_without_a_trace),
     Mutant("effects of lost leases are forgotten", "diamond", UNDO, _effects_of_lost_leases_are_forgotten),
+    Mutant("work before failed rules is forgotten", "gates", UNDO, _work_before_failed_rules_is_forgotten),
     Mutant("no fence", "crowd", STALE, _no_fence),
     Mutant("expired leases are believed", "crowd", STALE, _expired_leases_are_believed),
     Mutant("sweeps believe what they found", "gates", TIMERS, _sweeps_believe_what_they_found),

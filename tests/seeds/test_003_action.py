@@ -391,6 +391,18 @@ def test_4_a_side_effect_without_a_hook_is_recorded_and_the_rest_is_compensated(
     assert "notCompensable" in {entry["payload"]["kind"] for entry in told["evidence"]}
 
 
+def test_4_an_effect_that_may_have_happened_and_is_not_compensated_makes_the_summary_partial(stage: Stage) -> None:
+    """`b` loses its lease while the run stops: no worker says whether its side effect happened."""
+    actions = (action("a", 1, dependsOn=[]), action("b", 2, dependsOn=["a"]), action("c", 3, dependsOn=["a"]))
+    stage.start(*actions, capabilities=compensated("a", "b"))
+    stage.finish("a")
+    stage.claim("b", lease=2 * SECOND)
+    stage.fail("c").later(3).finish("undo:a")
+    told = stage.view()["compensation"]
+    assert [(each["actionId"], each["outcome"]) for each in told["actions"]] == [("a", "Succeeded")]
+    assert told["status"] == "partial"
+
+
 def test_4_a_lone_side_effect_without_a_hook_is_recorded_too(stage: Stage) -> None:
     stage.start(*sequence("a", "b"), capabilities={"a:do": side_effect()})
     stage.finish("a").fail("b")

@@ -27,6 +27,7 @@ QUICK = (
     "join-counts-twice",
     "locks-unordered",
     "loss-forgotten",
+    "work-before-rules-forgotten",
 )
 """Caught within a few seeds each."""
 

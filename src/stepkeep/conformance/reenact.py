@@ -65,6 +65,9 @@ VOUCHED = frozenset(
 NOTED = ("message_arrived",)
 """Events that may be on record without a hop."""
 
+RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
+"""Ends of a step whose handler had completed."""
+
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
@@ -263,6 +266,8 @@ class Reenactment:
         step.is_exhausted = line.trigger == "held_exhausted"
         if line.error is not None:
             step.is_unsure, step.last_error = line.error in (IN_DOUBT, LOST), line.error
+        if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
+            self._completed_in_vain(step, line)
         if line.trigger == "operator_retried":
             step.spent, step.began_at, step.losses = (line.attempt or 1) - 1, 0, 0
         if line.trigger == "claimed":
@@ -281,6 +286,12 @@ class Reenactment:
             self._main_ended(place, step, line, run_state)
         elif line.target == "failed" and run_state == "validating":
             self.must_stop = place.no
+
+    def _completed_in_vain(self, step: Step, line: Line) -> None:
+        """The handler completed, and the step does not succeed: its effect happened. The state that a step left is
+        certain where its line ends a lease, or where no hop was hidden."""
+        if line.trigger in RULED_OUT or line.took is not None or step.is_unsure is not None:
+            step.is_unsure = True
 
     def _hook_ended(self, place: Place, line: Line) -> None:
         failed = line.target != "succeeded"

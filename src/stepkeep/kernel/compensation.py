@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
-from stepkeep.kernel.rows import Note, Step
+from stepkeep.kernel.rows import Note, Step, is_completed
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
 from stepkeep.kernel.stopping import is_effect_unknown
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
@@ -46,13 +46,14 @@ def _wants_rollback(draft: Draft) -> bool:
 def _to_undo(draft: Draft) -> list[Step]:
     """The steps to undo, last completed first.
 
-    An effect without an undo step makes the rollback partial, and so does one that is unknown and not undone.
+    An effect without an undo step makes the rollback partial. So does the effect of a step that did not succeed, where
+    it happened or is unknown, and is not undone.
     """
     hooked: list[Step] = []
     for step in draft.every_step()[: draft.plan.size]:
         definition = draft.plan.steps[step.no].definition
         if not _happened(step, definition):
-            if is_effect_unknown(step.error) and (definition.undo is not None or definition.effect is not Effect.READ):
+            if _may_remain(step) and (definition.undo is not None or definition.effect is not Effect.READ):
                 draft.rollback = Rollback.PARTIAL
             continue
         if definition.undo is not None:
@@ -60,6 +61,12 @@ def _to_undo(draft: Draft) -> list[Step]:
         elif definition.effect is not Effect.READ:
             draft.rollback = Rollback.PARTIAL
     return sorted(hooked, key=lambda step: step.settled or 0, reverse=True)
+
+
+def _may_remain(step: Step) -> bool:
+    """Whether a step that did not succeed may have left its effect: its handler completed and its rules did not pass,
+    or nothing tells how its last attempt ended."""
+    return is_completed(step) or is_effect_unknown(step.error)
 
 
 def _happened(step: Step, definition: StepDefinition) -> bool:

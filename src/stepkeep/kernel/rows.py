@@ -77,7 +77,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `event`: what a waiting step waits for. `woken_by`: what ended the wait (for the handler of the next attempt).
     `token`: the SHA-256 of an open (or used) completion token. `output`: a result that no attempt produced (a gate's
     decision, a message, a manual completion). `record`: who settled it and how. `checked`: the fence under which the
-    handler completed while its rules have not run. `next`: the undo step that follows this one in a rollback.
+    handler completed before its rules ran; it stays. `next`: the undo step that follows this one in a rollback.
     `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
     where the policy limits the time.
@@ -128,6 +128,11 @@ class Step(msgspec.Struct, frozen=True, gc=False):
 def is_exhausted(step: Step) -> bool:
     """Whether the step holds because no attempt is left, until a person decides."""
     return step.state is StepState.AWAITING_APPROVAL and step.note is not None and step.note.exhausted
+
+
+def is_completed(step: Step) -> bool:
+    """Whether the handler of a step with rules has completed, or a person completed it: only its rules may be left."""
+    return step.note is not None and step.note.checked is not None
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):

@@ -68,11 +68,14 @@ def _is_done(plan: Plan, row: Step) -> bool:
 def _is_unknown(plan: Plan, row: Step) -> bool:
     """Whether a main step may have had an effect that the rollback does not undo.
 
-    Its attempt was closed in flight, or lost its lease, and no later attempt failed by a report.
+    Its handler completed and its rules did not pass. Or its attempt was closed in flight or lost its lease, and no
+    later attempt failed by a report.
     """
     definition = plan.steps[row.no].definition
     harmless = definition.effect is Effect.READ and definition.undo is None
-    return not harmless and not _is_done(plan, row) and (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
+    checked = row.note is not None and row.note.checked is not None
+    unknown = checked or (row.error or "").startswith(("IN_DOUBT", "LEASE_EXPIRED"))
+    return not harmless and not _is_done(plan, row) and unknown
 
 
 def _counters_are_counts(plan: Plan, run: Run, rows: Rows, inbox: Collection[str]) -> None:

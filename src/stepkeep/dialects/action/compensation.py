@@ -33,7 +33,7 @@ def compensation_summary(canonical: Mapping[str, Any], lines: Sequence[Mapping[s
     ordered = sorted(hooks, key=lambda name: backwards.get(name, len(backwards)))
     entries = [_entry(run["id"], written[name], hooks[name]) for name in ordered]
     return {
-        "status": _status(entries, stays),
+        "status": _status(run, entries, stays),
         "actions": entries,
         "notCompensable": stays,
     }
@@ -51,11 +51,13 @@ def not_compensable(canonical: Mapping[str, Any], lines: Sequence[Mapping[str, A
     return [name for name in completion_order(lines)[::-1] if name in hookless]
 
 
-def _status(entries: Sequence[Shape], stays: Sequence[str]) -> str:
+def _status(run: Mapping[str, Any], entries: Sequence[Shape], stays: Sequence[str]) -> str:
+    """An effect that is left without an entry, such as one in doubt, makes the run's own rollback partial."""
     outcomes = {entry["outcome"] for entry in entries}
     if not outcomes <= set(STATES.values()):
         return "running"
-    return "complete" if outcomes <= {"Succeeded"} and not stays else "partial"
+    is_whole = outcomes <= {"Succeeded"} and not stays and run["rollback"] != "partial"
+    return "complete" if is_whole else "partial"
 
 
 def _entry(run_id: str, written: Mapping[str, Any], step: Mapping[str, Any]) -> Shape:
