@@ -7,7 +7,7 @@ through the protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -18,15 +18,13 @@ from stepkeep.errors import ConnectionLost, StoreUnavailable, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.postgres import retention, schema
 from stepkeep.store.postgres.arrays import ids, names, numbers
-from stepkeep.store.postgres.arrays import numbers as array_of
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import (
     ENGINE,
@@ -44,12 +42,9 @@ from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
 from stepkeep.store.protocol import (
-    Backlog,
     Basis,
     Decide,
-    Due,
     Evidence,
-    FinishedFilter,
     Lease,
     Loaded,
     Maintenance,
@@ -67,10 +62,10 @@ from stepkeep.store.protocol import (
     Want,
     WholeRun,
     WorkerChange,
-    WorkerReport,
     Write,
 )
-from stepkeep.store.reading import read_queues, read_row, tally_from
+from stepkeep.store.reading import read_row, tally_from
+from stepkeep.store.reads import Convert, SharedReads, first, only
 
 T = TypeVar("T")
 
@@ -80,15 +75,15 @@ HASTE = "5ms"
 """The lock timeout of optimistic claims."""
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
-_decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
-class PostgresStore:
+class PostgresStore(SharedReads):
     """Runs in a PostgreSQL database. `open` it, `migrate` it once, `close` it.
 
     Its pools find tables in one schema alone. Connections of user code keep the search path of their role.
     """
 
+    sql = SQL
     parallel_commits = 3
     prefers_optimistic_claims = True
     migrates_itself = False
@@ -239,35 +234,12 @@ class PostgresStore:
             return columns.definition_from(row)
 
     # -- find work -------------------------------------------------------------------------------------------
-    async def find_due(self, limit: int) -> list[Due]:
-        return await self._find(lambda row: Due(*row), SQL.find_due, self.clock_offset, limit)
-
-    async def has_ready(self, queues: Collection[int]) -> bool:
-        [found] = await self._find(lambda row: bool(row[0]), SQL.has_ready, numbers(list(queues)), self.clock_offset)
-        return found
-
     async def find_claimable(self, propose: Propose) -> Loaded:
         since = ALWAYS if propose.after is None else propose.after
         asked = (numbers(tuple(dict.fromkeys(propose.queues))), propose.limit, since, self.clock_offset)
         return claimable_from(await self._find(tuple, SQL.find_claimable, *asked))
 
-    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
-        return read_queues(_decode_spec, await self._read(tuple, SQL.list_queues, tenant))
-
     # -- read ------------------------------------------------------------------------------------------------
-    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
-        return _first(await self._read(columns.definition_from, SQL.read_definition, tenant, name, version))
-
-    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
-        found = await self._read(columns.definition_from, SQL.load_definitions, numbers(ids))
-        return {definition.id: definition for definition in found}
-
-    async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
-        return await self._read(columns.definition_from, SQL.list_definitions, tenant)
-
-    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return _first(await self._read_of_run("runs", columns.record_from, SQL.read_run, tenant, run_id))
-
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
@@ -278,18 +250,6 @@ class PostgresStore:
             return read_row("steps", columns.step_from, (tenant, run_id, *row), (tenant, run_id))
 
         return await self._read(step, SQL.read_steps, tenant, run_id) if is_run_id(run_id) else []
-
-    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
-        return await self._read_of_run("attempts", columns.attempt_from, SQL.read_attempts, tenant, run_id)
-
-    async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
-        return await self._read_of_run("messages", columns.message_from, SQL.read_messages, tenant, run_id)
-
-    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._read_of_run("journal", columns.entry_from, SQL.read_journal, tenant, run_id, after, limit)
-
-    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
-        return await self._read_of_run("outbox", columns.outbox_from, SQL.read_outbox, tenant, run_id)
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
@@ -324,13 +284,7 @@ class PostgresStore:
             return []
         name = finder(which)
         own_run = which.correlation_id if which.correlation_id and is_run_id(which.correlation_id) else None
-        return await self._find(_only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
-
-    async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
-        return dict(await self._read(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
-
-    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        return await self._read(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
+        return await self._find(only, getattr(SQL, name), *arguments(which, own_run)[: TAKES[name]])
 
     # -- diagnosis -------------------------------------------------------------------------------------------
     async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
@@ -340,26 +294,14 @@ class PostgresStore:
         late = await self._find(tuple, SQL.count_late, tenant, late_by, limit)
         return tally_from(live, recent, troubled, late)
 
-    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
-        return await self._find(lambda row: Backlog(*row), SQL.read_backlog, numbers(list(queues)), limit)
-
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._find_ids(which))
-
-    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
-        asked = (tenant, run_id, digest)
-        chunks = await self._read(lambda row: row[0], SQL.read_payload_chunks, *asked) if is_run_id(run_id) else []
-        return b"".join(chunks) if chunks else None
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         async with self._transaction() as connection:
             for one in evidence:
                 given = (one.tenant, one.run_id, one.no, one.fence, one.body.decode())
                 await execute(connection, SQL.insert_evidence, *given)
-
-    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
-        found = await self._read(tuple, SQL.read_evidence, tenant, run_id) if is_run_id(run_id) else []
-        return [Evidence(tenant, run_id, no, fence, body.encode()) for no, fence, body in found]
 
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
@@ -373,26 +315,9 @@ class PostgresStore:
             return None
         async with self._transaction() as connection:
             found = await fetch(connection, statement, tenant, run_id, self.clock_offset, actor, reason)
-        return _first([Quarantine(*row) for row in found])
-
-    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
-        return await self._find(lambda row: Quarantine(*row), SQL.list_quarantined, tenant)
-
-    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
-        return await self._find(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
+        return first([Quarantine(*row) for row in found])
 
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: FinishedFilter) -> list[str]:
-        asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
-        if which.workflow is None:
-            return await self._find(_only, SQL.find_finished, *asked)
-        return await self._find(_only, SQL.find_finished_of, *asked, which.workflow)
-
-    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
-        if workflow is None:
-            return _first(await self._find(_only, SQL.find_newest_finished, tenant, after_it))
-        return _first(await self._find(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
-
     async def read_whole(
         self,
         tenant: str,
@@ -454,36 +379,15 @@ class PostgresStore:
     async def beat(self, tenant: str, worker_no: int, incarnation: int) -> Worker | None:
         arguments = (tenant, worker_no, incarnation, self.clock_offset)
         beaten = await self._read(columns.worker_from, SQL.beat_worker, *arguments)
-        return _first(beaten or await self._read(columns.worker_from, SQL.read_worker, tenant, worker_no))
+        return first(beaten or await self._read(columns.worker_from, SQL.read_worker, tenant, worker_no))
 
     async def report_worker(self, tenant: str, worker_no: int, body: bytes) -> None:
         async with self._transaction() as connection:
             await execute(connection, SQL.report_worker, tenant, worker_no, self.clock_offset, body.decode())
 
-    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
-        found = await self._find(tuple, SQL.list_worker_reports, tenant, newest)
-        return [WorkerReport(no, at, body.encode()) for no, at, body in sorted(found)]
-
-    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
-        statement = SQL.list_living_workers if live_only else SQL.list_workers
-        return await self._find(columns.worker_from, statement, tenant)
-
-    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
-        found = await self._find(tuple, SQL.read_worker_reports, tenant, array_of(list(numbers)))
-        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
-
-    async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
-        return dict(await self._find(tuple, SQL.name_workers, tenant, array_of(list(numbers))))
-
-    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
-        return _first(await self._read(columns.worker_from, SQL.find_worker, tenant, worker_id))
-
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
         found = await self._find(columns.worker_or_none, SQL.silent_workers, self.clock_offset, silence, limit)
         return [worker for worker in found if worker is not None]
-
-    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
-        return await self._read(columns.entry_from, SQL.read_worker_journal, tenant, worker_id)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self, pool: Pool) -> Pool:
@@ -513,34 +417,40 @@ class PostgresStore:
                 yield connection
                 await commit(connection)
 
-    async def _read(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+    @property
+    def _time(self) -> int:
+        return self.clock_offset
+
+    def _numbers(self, some: Collection[int]) -> str:
+        return numbers(list(some))
+
+    def _can_exist(self, run_id: str) -> bool:
+        return is_run_id(run_id) is not None
+
+    async def _read(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
         """Read with the planner's own choice of a plan."""
         return await self._look(self._readers, convert, statement, *arguments)
 
-    async def _find(self, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any) -> list[T]:
+    async def _find(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
         """Read work or runs with the one plan that is right for any size. With a limit of unknown size, the planner
         would rather sort the whole history than read a little of it in index order."""
         return await self._look(self._engine, convert, statement, *arguments)
 
-    async def _look(
-        self, pool: Pool, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any
-    ) -> list[T]:
+    async def _look(self, pool: Pool, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
         try:
             return await self._look_once(pool, convert, statement, *arguments)
         except ConnectionLost:
             # The server ended an idle connection: reading again does no harm.
             return await self._look_once(pool, convert, statement, *arguments)
 
-    async def _look_once(
-        self, pool: Pool, convert: Callable[[Sequence[Any]], T], statement: str, *arguments: Any
-    ) -> list[T]:
+    async def _look_once(self, pool: Pool, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
         async with self._looking(pool) as connection:
             return [convert(row) for row in await fetch(connection, statement, *arguments)]
 
     async def _read_of_run(
         self,
         table: str,
-        convert: Callable[[Sequence[Any]], T],
+        convert: Convert[T],
         statement: str,
         tenant: str,
         run_id: str,
@@ -557,13 +467,5 @@ class PostgresStore:
         return await self._read(checked, statement, tenant, run_id, *arguments)
 
 
-def _only(row: Sequence[Any]) -> str:
-    return str(row[0])
-
-
 def _fields(entry: SealedEntry) -> tuple[Any, ...]:
     return msgspec.structs.astuple(entry)
-
-
-def _first(found: Sequence[T]) -> T | None:
-    return found[0] if found else None

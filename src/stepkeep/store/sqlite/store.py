@@ -7,10 +7,10 @@ writing of a change in `change.py`. Operations and workers use it through the pr
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 import msgspec
@@ -20,20 +20,16 @@ from stepkeep.errors import StoreUnavailable, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
-from stepkeep.kernel.states import RunState
+from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
 from stepkeep.store.columns import json_text
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.protocol import (
-    Backlog,
     Basis,
     Decide,
-    Due,
     Evidence,
-    FinishedFilter,
     Lease,
     Loaded,
     Maintenance,
@@ -51,11 +47,11 @@ from stepkeep.store.protocol import (
     Want,
     WholeRun,
     WorkerChange,
-    WorkerReport,
     Write,
 )
-from stepkeep.store.reading import read_queues, read_row, tally_from
+from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
+from stepkeep.store.reads import Convert, SharedReads, first
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
@@ -70,15 +66,15 @@ from stepkeep.store.sqlite.writer import Work, Writer
 T = TypeVar("T")
 
 _encode_spec = msgspec.json.Encoder(order="sorted").encode
-_decode_spec = msgspec.json.Decoder(QueueSpec).decode
 
 
-class SqliteStore:
+class SqliteStore(SharedReads):
     """Runs in one SQLite file. `open` it, `migrate` it once, `close` it.
 
     `read_us` is the source of its time, in microseconds since 1970; tests set another one.
     """
 
+    sql = SQL
     parallel_commits = 2
     prefers_optimistic_claims = False
     migrates_itself = True
@@ -219,13 +215,6 @@ class SqliteStore:
         return await self._write(work)
 
     # -- find work -------------------------------------------------------------------------------------------
-    async def find_due(self, limit: int) -> list[Due]:
-        return await self._rows(lambda row: Due(*row), SQL.find_due, self._clock.now(), limit)
-
-    async def has_ready(self, queues: Collection[int]) -> bool:
-        [found] = await self._rows(lambda row: bool(row[0]), SQL.has_ready, json_text(list(queues)), self._clock.now())
-        return found
-
     async def find_claimable(self, propose: Propose) -> Loaded:
         def look(c: apsw.Connection) -> Loaded:
             loaded = Loaded(now=self._clock.now())
@@ -235,44 +224,16 @@ class SqliteStore:
 
         return await self._look(look)
 
-    async def list_queues(self, tenant: str) -> list[tuple[int, QueueSpec]]:
-        return read_queues(_decode_spec, await self._rows(tuple, SQL.list_queues, tenant))
-
     # -- read ------------------------------------------------------------------------------------------------
-    async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
-        return _first(await self._rows(columns.definition_from, SQL.read_definition, tenant, name, version))
-
-    async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
-        found = await self._rows(columns.definition_from, SQL.load_definitions, json_text(ids))
-        return {definition.id: definition for definition in found}
-
-    async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
-        return await self._rows(columns.definition_from, SQL.list_definitions, tenant)
-
-    async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
-        return _first(await self._rows_of("runs", columns.record_from, SQL.read_run, tenant, run_id))
-
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = json_text(list(keys))
-        return dict(await self._rows(columns.state_from, SQL.read_states, asked))
+        return dict(await self._read(columns.state_from, SQL.read_states, asked))
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
-        return await self._rows_of("steps", columns.step_from, SQL.read_steps, tenant, run_id)
-
-    async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]:
-        return await self._rows_of("attempts", columns.attempt_from, SQL.read_attempts, tenant, run_id)
-
-    async def read_messages(self, tenant: str, run_id: str) -> list[Message]:
-        return await self._rows_of("messages", columns.message_from, SQL.read_messages, tenant, run_id)
-
-    async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]:
-        return await self._rows_of("journal", columns.entry_from, SQL.read_journal, tenant, run_id, after, limit)
-
-    async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
-        return await self._rows_of("outbox", columns.outbox_from, SQL.read_outbox, tenant, run_id)
+        return await self._read_of_run("steps", columns.step_from, SQL.read_steps, tenant, run_id)
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]:
-        found = await self._rows(tuple, SQL.load_outputs, json_text(wants))
+        found = await self._read(tuple, SQL.load_outputs, json_text(wants))
         outputs: dict[tuple[str, str, int], bytes | None] = dict.fromkeys(wants)
         for row in found:
             key = (row[0], row[1])
@@ -280,7 +241,7 @@ class SqliteStore:
         return outputs
 
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
-        found = await self._rows(
+        found = await self._read(
             lambda row: read_row("run_details", columns.details_from, row, (row[0], row[1])),
             SQL.read_details,
             json_text(keys),
@@ -289,12 +250,6 @@ class SqliteStore:
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         return await self._look(lambda c: retention.read_records(c, which.tenant, _find(c, which), unreadable))
-
-    async def count_runs(self, tenant: str) -> Mapping[RunState, int]:
-        return dict(await self._rows(lambda row: (RunState(row[0]), row[1]), SQL.count_runs, tenant))
-
-    async def stuck_runs(self, limit: int = 100) -> list[RunKey]:
-        return await self._rows(lambda row: (row[0], row[1]), SQL.stuck_runs, limit)
 
     # -- diagnosis -------------------------------------------------------------------------------------------
     async def tally(self, tenant: str, *, after: str, late_by: int, limit: int) -> RunCounts:
@@ -308,23 +263,12 @@ class SqliteStore:
 
         return await self._look(look)
 
-    async def read_backlog(self, queues: Collection[int], limit: int) -> list[Backlog]:
-        return await self._rows(lambda row: Backlog(*row), SQL.read_backlog, json_text(list(queues)), limit)
-
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._look(lambda c: _find(c, which)))
-
-    async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
-        chunks = await self._rows(lambda row: bytes(row[0]), SQL.read_payload_chunks, tenant, run_id, digest)
-        return b"".join(chunks) if chunks else None
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         given = [(one.tenant, one.run_id, one.no, one.fence, one.body.decode()) for one in evidence]
         await self._write(lambda c: c.executemany(SQL.insert_evidence, given).fetchall())
-
-    async def read_evidence(self, tenant: str, run_id: str) -> list[Evidence]:
-        found = await self._rows(tuple, SQL.read_evidence, tenant, run_id)
-        return [Evidence(tenant, run_id, no, fence, body.encode()) for no, fence, body in found]
 
     # -- quarantine ------------------------------------------------------------------------------------------
     async def quarantine(self, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
@@ -336,28 +280,11 @@ class SqliteStore:
     async def _note(self, statement: str, tenant: str, run_id: str, actor: str, reason: str) -> Quarantine | None:
         def work(c: apsw.Connection) -> Quarantine | None:
             found: list[Row] = c.execute(statement, (tenant, run_id, self._clock.now(), actor, reason)).fetchall()
-            return _first([Quarantine(*row) for row in found])
+            return first([Quarantine(*row) for row in found])
 
         return await self._write(work)
 
-    async def list_quarantined(self, tenant: str) -> list[Quarantine]:
-        return await self._rows(lambda row: Quarantine(*row), SQL.list_quarantined, tenant)
-
-    async def read_quarantines(self, tenant: str, limit: int = 1000) -> list[Quarantine]:
-        return await self._rows(lambda row: Quarantine(*row), SQL.read_quarantines, tenant, limit)
-
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: FinishedFilter) -> list[str]:
-        asked = (which.tenant, which.after, which.before, which.ended_by, which.limit)
-        if which.workflow is None:
-            return await self._rows(_only, SQL.find_finished, *asked)
-        return await self._rows(_only, SQL.find_finished_of, *asked, which.workflow)
-
-    async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
-        if workflow is None:
-            return _first(await self._rows(_only, SQL.find_newest_finished, tenant, after_it))
-        return _first(await self._rows(_only, SQL.find_newest_finished_of, tenant, after_it, workflow))
-
     async def read_whole(
         self,
         tenant: str,
@@ -412,7 +339,7 @@ class SqliteStore:
         def work(c: apsw.Connection) -> Worker | None:
             beaten = c.execute(SQL.beat_worker, (tenant, worker_no, incarnation, self._clock.now())).fetchall()
             found = beaten or c.execute(SQL.read_worker, (tenant, worker_no)).fetchall()
-            return _first([columns.worker_from(row) for row in found])
+            return first([columns.worker_from(row) for row in found])
 
         return await self._write(work)
 
@@ -420,30 +347,9 @@ class SqliteStore:
         given = (tenant, worker_no, self._clock.now(), body.decode())
         await self._write(lambda c: c.execute(SQL.report_worker, given).fetchall())
 
-    async def list_worker_reports(self, tenant: str, newest: int = 100) -> list[WorkerReport]:
-        found = await self._rows(tuple, SQL.list_worker_reports, tenant, newest)
-        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
-
-    async def list_workers(self, tenant: str, live_only: bool = False) -> list[Worker]:
-        statement = SQL.list_living_workers if live_only else SQL.list_workers
-        return await self._rows(columns.worker_from, statement, tenant)
-
-    async def read_worker_reports(self, tenant: str, numbers: Collection[int]) -> list[WorkerReport]:
-        found = await self._rows(tuple, SQL.read_worker_reports, tenant, json_text(list(numbers)))
-        return [WorkerReport(no, at, body.encode()) for no, at, body in found]
-
-    async def name_workers(self, tenant: str, numbers: Collection[int]) -> dict[int, str]:
-        return dict(await self._rows(tuple, SQL.name_workers, tenant, json_text(list(numbers))))
-
-    async def find_worker(self, tenant: str, worker_id: str) -> Worker | None:
-        return _first(await self._rows(columns.worker_from, SQL.find_worker, tenant, worker_id))
-
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
-        found = await self._rows(columns.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
+        found = await self._read(columns.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
         return [worker for worker in found if worker is not None]
-
-    async def read_worker_journal(self, tenant: str, worker_id: str) -> list[SealedEntry]:
-        return await self._rows(columns.entry_from, SQL.read_worker_journal, tenant, worker_id)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self) -> tuple[Writer, Readers]:
@@ -461,19 +367,31 @@ class SqliteStore:
     async def _look(self, look: Callable[[apsw.Connection], T]) -> T:
         return await self._live()[1].run(look)
 
-    async def _rows(self, convert: Callable[[Row], T], statement: str, *bindings: object) -> list[T]:
-        # Fetch all rows before converting any: a half-read statement after an error keeps its snapshot open.
-        return await self._look(lambda c: [convert(row) for row in c.execute(statement, bindings).fetchall()])
+    @property
+    def _time(self) -> int:
+        return self._clock.now()
 
-    async def _rows_of(
-        self, table: str, convert: Callable[[Row], T], statement: str, tenant: str, run_id: str, *bindings: object
+    def _numbers(self, some: Collection[int]) -> str:
+        return json_text(list(some))
+
+    def _can_exist(self, run_id: str) -> bool:
+        return True
+
+    async def _read(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
+        # Fetch all rows before converting any: a half-read statement after an error keeps its snapshot open.
+        return await self._look(lambda c: [convert(row) for row in c.execute(statement, arguments).fetchall()])
+
+    async def _find(self, convert: Convert[T], statement: str, *arguments: Any) -> list[T]:
+        return await self._read(convert, statement, *arguments)
+
+    async def _read_of_run(
+        self, table: str, convert: Convert[T], statement: str, tenant: str, run_id: str, *arguments: Any
     ) -> list[T]:
-        """Rows of one run, each checked against its type; the first unreadable one raises Unreadable."""
         key = (tenant, run_id)
 
         def look(c: apsw.Connection) -> list[T]:
             try:
-                found = c.execute(statement, (tenant, run_id, *bindings)).fetchall()
+                found = c.execute(statement, (tenant, run_id, *arguments)).fetchall()
             except UnicodeDecodeError as problem:
                 raise unreadable_row(table, key, (), problem) from problem
             return [read_row(table, convert, row, key) for row in found]
@@ -487,11 +405,3 @@ def _find(connection: apsw.Connection, which: RunFilter) -> list[str]:
     tenant, before, limit, states, *rest = arguments(which, which.correlation_id)[: TAKES[name]]
     asked = (tenant, before, limit, None if states is None else json_text(states), *rest)
     return [run_id for (run_id,) in connection.execute(getattr(SQL, name), asked)]
-
-
-def _only(row: Row) -> str:
-    return str(row[0])
-
-
-def _first(found: Sequence[T]) -> T | None:
-    return found[0] if found else None
