@@ -57,7 +57,8 @@ from stepkeep.safe_text import type_name
 from stepkeep.store.callers import callers_transaction
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
-from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter
 from stepkeep.worker.loop import Worker, handler_loop
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.payloads import Unstorable, encode

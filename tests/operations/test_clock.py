@@ -9,7 +9,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.expire import sweep
-from stepkeep.store.protocol import Lease
+from stepkeep.store.change import Lease
 from tests.operations.test_log import exported, verdict
 from tests.workbench import SECOND, TENANT, Bench, chain, on
 

@@ -16,7 +16,7 @@ import stepkeep as sk
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.payloads import PREFIX
-from stepkeep.store.protocol import CHUNK_BYTES
+from stepkeep.store.change import CHUNK_BYTES
 from tests.rows import every_row
 from tests.store.raw import PostgresRaw, SqliteRaw
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.operations import transact
-from stepkeep.store.protocol import Loaded, Propose
+from stepkeep.store.change import Loaded, Propose
 from tests.workbench import Bench, chain, count_calls, on, on_several
 
 ONE = chain("one", 1)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.cli.main import main
 from stepkeep.operations import views
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import WholeRun
+from stepkeep.store.records import WholeRun
 from stepkeep_lab.storecheck.live_views import watch
 
 

@@ -30,7 +30,7 @@ from stepkeep.operations.lines import Scribe, encode_line, unfold
 from stepkeep.operations.log import canonical_machines, export_all, export_run, export_worker
 from stepkeep.operations.log_together import export_together
 from stepkeep.operations.people import cancel, decide_gate, send
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
 from tests.damage import damage
 from tests.databases import database_url  # noqa: F401 - a fixture

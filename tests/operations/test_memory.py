@@ -12,7 +12,7 @@ from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Lease
+from stepkeep.store.change import Lease
 from tests.workbench import SECOND, TENANT, Bench, chain, count_calls, on, report_of, task
 
 DIAMOND = Definition(

@@ -30,7 +30,7 @@ from stepkeep.operations.log import canonical_machines, export_run
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, Pruned, first_id_at, prune, require_kept
 from stepkeep.operations.start import StartRequest
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 

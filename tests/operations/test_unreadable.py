@@ -21,7 +21,8 @@ from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.views import list_runs
 from stepkeep.operations.waiting import RunWaiter
-from stepkeep.store.protocol import Lease, RunFilter
+from stepkeep.store.change import Lease
+from stepkeep.store.records import RunFilter
 from tests.damage import damage
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, report_of, task
 

@@ -21,7 +21,7 @@ from stepkeep.dialects.registry import load_file
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.states import Category
 from stepkeep.operations.projected import list_runs_as
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLOW = """

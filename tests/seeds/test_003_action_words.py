@@ -13,7 +13,7 @@ from tests.workbench import ACTOR, TENANT, chain
 
 from stepkeep.dialects.action.evidence import hash_of, verify_evidence
 from stepkeep.operations.projected import list_runs_as
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 
 SECTION_5 = {"runId", "actionId", "attempt", "startedAtIso", "endedAtIso", "outcome", "correlationId"}
 

@@ -7,7 +7,7 @@ from tests.store.values import a_run, key, moved, new_run, want, writes
 
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run
-from stepkeep.store.protocol import RunChange, Write
+from stepkeep.store.change import RunChange, Write
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.locks import Locks, Owner
 from stepkeep_lab.simulation.store import ModelStore

@@ -24,7 +24,8 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import FIRST_ID, Evidence, FinishedFilter, Lease, Payload, Propose, RunFilter, Write
+from stepkeep.store.change import Lease, Payload, Propose, Write
+from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter
 
 BACKLOG = 200
 WAITING = 50

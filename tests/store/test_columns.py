@@ -13,9 +13,9 @@ import pytest
 
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.store.change import IdempotencyKey, StoredDefinition
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
-from stepkeep.store.protocol import IdempotencyKey, StoredDefinition
 from stepkeep.store.statements import load_statements
 
 SQLITE_TYPES = {Kind.NUMBER: "INTEGER", Kind.BYTES: "BLOB"}

@@ -39,7 +39,9 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RunState, StepState
 from stepkeep.store.bounds import BIGINT, INT, INTEGERS, LAST_MOMENT, LAST_SEQ, MAX_PRIORITY, MAX_VERSION, PLACES
-from stepkeep.store.protocol import Basis, Lease, NewRun, Store, WorkerChange, Write
+from stepkeep.store.change import Basis, Lease, NewRun, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WorkerChange
 
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]

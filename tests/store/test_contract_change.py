@@ -28,7 +28,8 @@ from tests.store.values import (
 
 from stepkeep.errors import Conflict, Contended, InvariantBroken
 from stepkeep.kernel.states import RunState, StepState
-from stepkeep.store.protocol import Decide, IdempotencyKey, Loaded, More, NewRun, Store, Write
+from stepkeep.store.change import Decide, IdempotencyKey, Loaded, More, NewRun, Write
+from stepkeep.store.protocol import Store
 
 
 async def count(raw: Raw, table: str) -> int:

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_run, a_step, a_worker, an_entry, new_run, run_id, save
 
 from stepkeep.kernel.states import Category, RunState, StepState, StopCause, WorkerState
-from stepkeep.store.protocol import FIRST_ID, Backlog, Evidence, RunFilter, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import FIRST_ID, Backlog, Evidence, RunFilter
 
 
 async def test_a_worker_replaces_its_report_and_only_its_own(store: Store) -> None:

@@ -5,8 +5,10 @@ import itertools
 from tests.store.values import TENANT, a_run, details, new_run, run_id, save
 
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.store.change import NewRun
 from stepkeep.store.listing import LIVE, TAKES, TROUBLED, finder
-from stepkeep.store.protocol import NewRun, RunFilter, RunRecord, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter, RunRecord
 
 S = RunState
 STATES = ((), (S.SUCCEEDED,), (S.FAILED,), (S.BLOCKED, S.RUNNING), (S.FAILED, S.STOPPING), (S.FAILED, S.RUNNING))

@@ -25,7 +25,9 @@ from tests.store.values import (
 
 from stepkeep.errors import Refused
 from stepkeep.kernel.states import RunState, StopCause
-from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Loaded, RunStatus, Store, Write
+from stepkeep.store.change import Loaded, Write
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Store
+from stepkeep.store.records import RunStatus
 
 OTHER_QUEUE = 8
 

@@ -25,7 +25,9 @@ from tests.store.values import (
 
 from stepkeep.errors import Contended, Quarantined
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import Basis, FinishedFilter, Lease, Loaded, Propose, Store, Write
+from stepkeep.store.change import Basis, Lease, Loaded, Propose, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import FinishedFilter
 
 NOWHERE = "00000000-0000-7000-8000-00000000ffff"
 

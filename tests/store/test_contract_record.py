@@ -28,7 +28,8 @@ from tests.store.values import (
 from stepkeep.errors import Contended
 from stepkeep.kernel.rows import Attempt, Note, OutboxEntry, Run, Step
 from stepkeep.kernel.states import AttemptState, StepState
-from stepkeep.store.protocol import Basis, Loaded, NewRun, Store, Write
+from stepkeep.store.change import Basis, Loaded, NewRun, Write
+from stepkeep.store.protocol import Store
 
 LONG = 60 * SECOND
 

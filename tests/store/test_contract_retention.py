@@ -21,17 +21,9 @@ from tests.store.values import (
 
 from stepkeep.kernel.rows import OutboxEntry
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.store.protocol import (
-    FinishedFilter,
-    IdempotencyKey,
-    Loaded,
-    More,
-    NewRun,
-    RunRecord,
-    Store,
-    WholeRun,
-    Write,
-)
+from stepkeep.store.change import IdempotencyKey, Loaded, More, NewRun, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import FinishedFilter, RunRecord, WholeRun
 
 TABLES = ("runs", "run_details", "steps", "attempts", "journal", "messages", "outbox")
 

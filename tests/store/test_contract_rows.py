@@ -34,7 +34,9 @@ from stepkeep.kernel.states import (
     StepState,
     StopCause,
 )
-from stepkeep.store.protocol import IdempotencyKey, More, RunChange, RunFilter, Store, Want, Write
+from stepkeep.store.change import IdempotencyKey, More, RunChange, Want, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter
 
 FULL_RUN = a_run(
     1,

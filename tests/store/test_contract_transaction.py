@@ -9,7 +9,8 @@ from tests.store.test_contract_change import increment
 from tests.store.values import a_run, key, load, moved, new_run, running, save, settled, want, writes
 
 from stepkeep.errors import Contended, Fenced
-from stepkeep.store.protocol import Decide, Loaded, Store, Transaction, Write
+from stepkeep.store.change import Decide, Loaded, Write
+from stepkeep.store.protocol import Store, Transaction
 
 
 async def execute(transaction: Transaction, statement: str) -> None:

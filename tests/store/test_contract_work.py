@@ -25,7 +25,9 @@ from tests.store.values import (
 
 from stepkeep.kernel.rows import Note, Run, Step
 from stepkeep.kernel.states import RunState, StepState, StopCause
-from stepkeep.store.protocol import Due, Lease, Loaded, Propose, Renewed, RunKey, Store, Write
+from stepkeep.store.change import Lease, Loaded, Propose, Renewed, RunKey, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Due
 
 Claim = tuple[str, str, int]
 

@@ -6,7 +6,8 @@ from tests.store.values import SECOND, TENANT, a_worker, an_entry
 
 from stepkeep.errors import Contended
 from stepkeep.kernel.states import WorkerState
-from stepkeep.store.protocol import Store, WorkerChange
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WorkerChange
 
 
 async def test_a_worker_is_given_a_number_and_read_back_whole(store: Store) -> None:

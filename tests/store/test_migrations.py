@@ -9,7 +9,8 @@ from tests.store.values import TENANT, load, new_run, save, want
 from stepkeep.errors import SchemaMismatch
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import Applied, Migration, load_migrations, outstanding
-from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter
 
 
 @pytest.fixture

@@ -42,8 +42,10 @@ from stepkeep.operations.expire import sweep
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.change import Lease, Renewed, StoredDefinition
 from stepkeep.store.connect import connect
-from stepkeep.store.protocol import Lease, Renewed, RunFilter, RunRecord, Store, StoredDefinition
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter, RunRecord
 from stepkeep.store.sqlite.store import SqliteStore
 from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.store import ModelStore
@@ -102,7 +104,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     RulesPassed(),
     RulesFailed(error="broken"),
 )
-numbers, people = st.integers(0, 9), st.sampled_from(("ann", "bea"))
+numbers, actors = st.integers(0, 9), st.sampled_from(("ann", "bea"))
 
 
 class Lives(RuleBasedStateMachine):
@@ -332,7 +334,7 @@ class Lives(RuleBasedStateMachine):
 
     # -- people and the outside --------------------------------------------------------------------------------------
     @precondition(lambda self: self.runs)
-    @rule(number=numbers, approve=st.booleans(), who=people, step=st.sampled_from((None, "g", "d")))
+    @rule(number=numbers, approve=st.booleans(), who=actors, step=st.sampled_from((None, "g", "d")))
     def decide(self, number: int, approve: bool, who: str, step: str | None) -> None:
         run = self.run_of(number)
         by: dict[str, Any] = {"approve": approve, "tenant": TENANT, "actor": who, "step": step}
@@ -341,7 +343,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: self.runs)
     @rule(
         number=numbers,
-        who=people,
+        who=actors,
         token=st.sampled_from((TOKEN, TOKEN, "wrong")),
         outcome=st.sampled_from(("Succeeded", "Failed", "Cancelled")),
         output=st.sampled_from((None, b'{"by":"hand"}')),

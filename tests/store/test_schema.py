@@ -32,8 +32,10 @@ from stepkeep.kernel.states import (
     StopCause,
     WorkerState,
 )
+from stepkeep.store.change import Write
 from stepkeep.store.listing import TROUBLED
-from stepkeep.store.protocol import Store, WorkerChange, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WorkerChange
 
 CLOSED_LISTS: dict[tuple[str, str], Iterable[str]] = {
     ("runs", "run_state"): RunState,

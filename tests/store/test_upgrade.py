@@ -14,9 +14,10 @@ import stepkeep as sk
 from stepkeep.cli.main import main
 from stepkeep.errors import Contended, InvalidInput
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.store.change import Write
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import load_migrations
-from stepkeep.store.protocol import Store, Write
+from stepkeep.store.protocol import Store
 from stepkeep.store.statements import load_statements
 
 FIRST_ENTRY_PAST_32_BITS = 2048

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Message, Run, Step, Worker
 from stepkeep.kernel.states import RunState, StepState, StopCause, WorkerState
+from stepkeep.store.change import Decide, Loaded, NewRun, RunChange, RunKey, Want, Write
 from stepkeep.store.listing import TROUBLED
-from stepkeep.store.protocol import Decide, Loaded, NewRun, RunChange, RunKey, Store, Want, Write
+from stepkeep.store.protocol import Store
 
 TENANT = "acme"
 QUEUE = 7

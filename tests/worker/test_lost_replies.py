@@ -14,7 +14,7 @@ from tests.worker.bed import TENANT, Bed, On, step
 from stepkeep.errors import ConnectionLost
 from stepkeep.kernel.definition import Retry, Rule
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
-from stepkeep.store.protocol import Write
+from stepkeep.store.change import Write
 
 ONCE = Retry(max_attempts=1)
 

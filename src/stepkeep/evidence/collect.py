@@ -15,7 +15,8 @@ from stepkeep.operations import plans, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of, stored_payloads
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import StoredDefinition, WholeRun
+from stepkeep.store.change import StoredDefinition
+from stepkeep.store.records import WholeRun
 
 
 class Collected:

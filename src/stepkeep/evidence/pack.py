@@ -18,7 +18,7 @@ import msgspec
 from stepkeep.errors import InvalidInput
 from stepkeep.evidence.verifier import FORMAT, MANIFEST, MOST_BYTES, SIGNATURES, sha256
 from stepkeep.kernel.tables import RUN, STEP, Machine
-from stepkeep.store.protocol import WholeRun
+from stepkeep.store.records import WholeRun
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of every member of the archive: the earliest that the format can hold."""

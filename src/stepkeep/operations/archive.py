@@ -23,7 +23,7 @@ from stepkeep.kernel.journal import GENESIS, chain
 from stepkeep.kernel.plan import Plan
 from stepkeep.operations.lines import encode_line, timestamp
 from stepkeep.operations.log import lines_of
-from stepkeep.store.protocol import WholeRun
+from stepkeep.store.records import WholeRun
 
 FORMAT = "stepkeep-archive/1"
 MOST_RUNS = 5_000

@@ -31,7 +31,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, Payload, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import misfit, unreadable
 
 NAMES_A_STEP = (StepReported, StepClaimed, TimeCame, GateDecided, HoldDecided, CompletionSignalled, TokenReissued)

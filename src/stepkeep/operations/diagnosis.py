@@ -23,7 +23,8 @@ from stepkeep.operations.services import Known, Service, Wanted, known_workers, 
 from stepkeep.operations.staffing import explain_queue, explain_worker, judge
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import Backlog, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Backlog
 
 MOST_READY = 10_000
 """Steps of a queue are counted up to this number."""

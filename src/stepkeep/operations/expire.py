@@ -13,7 +13,7 @@ from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.events import TimeCame
 from stepkeep.operations.transact import MOST_HIDDEN, Transactor
 from stepkeep.operations.workers import retire_silent
-from stepkeep.store.protocol import Due
+from stepkeep.store.records import Due
 
 log = logging.getLogger(__name__)
 

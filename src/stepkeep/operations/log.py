@@ -23,8 +23,8 @@ from stepkeep.operations.dialect_lines import DialectScribe, subject_of_run, sub
 from stepkeep.operations.lines import Scribe, unfold
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
 from stepkeep.store.reading import unreadable
+from stepkeep.store.records import RunFilter, RunRecord, WholeRun
 
 JOURNAL_PAGE = 1000
 RUNS_PAGE = 200

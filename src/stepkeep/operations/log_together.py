@@ -18,7 +18,7 @@ from stepkeep.kernel.rows import Worker
 from stepkeep.operations import validate
 from stepkeep.operations.log import RUNS_PAGE, Line, export_run, export_worker
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 
 Journal = tuple[int, Callable[[], AsyncIterator[Line]]]
 """The time at which a journal begins, and how to read it."""

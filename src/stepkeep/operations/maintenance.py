@@ -11,7 +11,8 @@ import logging
 
 from msgspec.structs import replace
 
-from stepkeep.store.protocol import Maintenance, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Maintenance
 
 TRIES = 20
 PAUSE_SECONDS = 0.25

@@ -18,7 +18,7 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_TERMINAL
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.clock import Clock
-from stepkeep.store.protocol import Loaded, RunKey
+from stepkeep.store.change import Loaded, RunKey
 
 LONGEST = 1000
 """How many ended steps are remembered per run."""

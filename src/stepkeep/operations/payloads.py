@@ -24,7 +24,9 @@ from stepkeep.kernel.payloads import MADE_HERE, PREFIX, Reference, read_referenc
 from stepkeep.kernel.rows import Details
 from stepkeep.operations.codec import Seal
 from stepkeep.safe_text import exception_text
-from stepkeep.store.protocol import Payload, RunKey, Store, WholeRun
+from stepkeep.store.change import Payload, RunKey
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WholeRun
 
 INLINE_BYTES = 256 * 1024
 """Outputs up to this size stay in their row."""

@@ -13,7 +13,7 @@ from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.kernel.rows import Run
 from stepkeep.operations import validate
-from stepkeep.store.protocol import StoredDefinition
+from stepkeep.store.change import StoredDefinition
 
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Transactor

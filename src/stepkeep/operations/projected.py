@@ -21,7 +21,7 @@ from stepkeep.operations.views import (
     unreadable_view,
     view_of,
 )
-from stepkeep.store.protocol import RunFilter
+from stepkeep.store.records import RunFilter
 
 
 async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> dict[str, Any]:

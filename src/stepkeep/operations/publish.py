@@ -12,7 +12,7 @@ from stepkeep.kernel.definition import Definition, decode_definition, digest_of,
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import StoredDefinition
+from stepkeep.store.change import StoredDefinition
 
 
 async def publish(transactor: Transactor, definition: Definition, *, tenant: str, actor: str) -> Plan:

@@ -12,7 +12,7 @@ from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.protocol import Quarantine
+from stepkeep.store.records import Quarantine
 
 
 async def quarantine(transactor: Transactor, run_id: str, *, tenant: str, actor: str, reason: str) -> dict[str, Any]:

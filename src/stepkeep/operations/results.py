@@ -16,7 +16,8 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import describe_run, result_output, sleepers
-from stepkeep.store.protocol import RunKey, RunStatus
+from stepkeep.store.change import RunKey
+from stepkeep.store.records import RunStatus
 
 
 class RunResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,8 +23,9 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.payloads import has_references
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
-from stepkeep.store.protocol import FinishedFilter, Store, WholeRun
+from stepkeep.store.protocol import Store
 from stepkeep.store.reading import damage_of
+from stepkeep.store.records import FinishedFilter, WholeRun
 
 BATCH = 500
 MOST_FLAWS = 100

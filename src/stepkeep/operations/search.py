@@ -14,7 +14,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import list_runs, summarise_all, unreadable_view
-from stepkeep.store.protocol import RunFilter, RunRecord
+from stepkeep.store.records import RunFilter, RunRecord
 
 PAGE = 500
 MOST_READ = 20_000

@@ -16,7 +16,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.operations.workers import HEARTBEAT, MISSED_BEATS
-from stepkeep.store.protocol import WorkerReport
+from stepkeep.store.records import WorkerReport
 
 SILENCE = MISSED_BEATS * HEARTBEAT
 LIVE = frozenset({WorkerState.IDLE, WorkerState.BUSY})

@@ -13,7 +13,7 @@ from stepkeep.definition.secrets import CAPABILITY, secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
 from stepkeep.operations.services import Known, Lack, Service, Wanted
-from stepkeep.store.protocol import Backlog
+from stepkeep.store.records import Backlog
 
 MODULE = "MODULE_OR_FILE.py"
 """Stands for code that no known worker was given."""

@@ -29,7 +29,8 @@ from stepkeep.operations import validate
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.transact import Transactor, Unlocked
-from stepkeep.store.protocol import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Transaction, Want, Write
+from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
+from stepkeep.store.protocol import Transaction
 
 OPERATION = "start"
 

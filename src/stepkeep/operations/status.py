@@ -18,7 +18,8 @@ from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.services import Known, known_workers
 from stepkeep.operations.staffing import judge, title
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import Backlog, RunCounts, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Backlog, RunCounts
 
 LIMIT = 10_000
 """Each count ends here."""

@@ -30,7 +30,8 @@ from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.payloads import Payloads
 from stepkeep.operations.plans import PlanCache
-from stepkeep.store.protocol import Basis, Loaded, More, Propose, RunKey, Store, Transaction, Want, Write
+from stepkeep.store.change import Basis, Loaded, More, Propose, RunKey, Want, Write
+from stepkeep.store.protocol import Store, Transaction
 
 MAX_CONFLICT_RETRIES = 12
 """How often a transaction that conflicts with another one is run before the caller is told."""

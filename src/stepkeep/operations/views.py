@@ -29,8 +29,8 @@ from stepkeep.operations.quarantine import view as quarantine_view
 from stepkeep.operations.skips import Skip, cascades, read_skips
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import RunFilter, RunRecord, WholeRun
 from stepkeep.store.reading import damage_of
+from stepkeep.store.records import RunFilter, RunRecord, WholeRun
 
 decode_json = msgspec.json.decode
 UNCOUNTED = frozenset({AttemptState.WAITED, AttemptState.RELEASED})

@@ -16,8 +16,9 @@ from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.results import RunResult, only_sleeps, read_results
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.change import RunKey
 from stepkeep.store.notifications import within
-from stepkeep.store.protocol import RUNS_SETTLED, Notification, RunKey
+from stepkeep.store.protocol import RUNS_SETTLED, Notification
 
 PAUSES, RARE_PAUSES = (0.002, 0.5), (0.01, 2.0)
 """Seconds between polls of all waiters, the first and the longest: without notifications, and with them."""

@@ -19,7 +19,8 @@ from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
 from stepkeep.kernel.tables import WorkerTrigger as T
 from stepkeep.kernel.workers import move_worker
-from stepkeep.store.protocol import Store, WorkerChange
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WorkerChange
 
 HEARTBEAT = 10 * SECOND
 MISSED_BEATS = 3

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
-from stepkeep.store.protocol import Write
+from stepkeep.store.change import Write
 
 INT = 2**31 - 1
 BIGINT = 2**63 - 1

@@ -19,8 +19,9 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import IdempotencyKey, RunKey, RunRecord, RunStatus, StoredDefinition
+from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition
 from stepkeep.store.reading import read_definition, read_row, unreadable_worker
+from stepkeep.store.records import RunRecord, RunStatus
 
 R = TypeVar("R", bound=msgspec.Struct)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.safe_text import type_name
-from stepkeep.store.protocol import SchemaStatus, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import SchemaStatus
 from stepkeep.store.sqlite.store import SqliteStore
 
 _SQLITE = "sqlite:///"

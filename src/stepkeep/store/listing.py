@@ -7,7 +7,7 @@ or the primary key, for all. Both stores call it; it touches no database.
 from __future__ import annotations
 
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.store.protocol import LAST_ID, RunFilter
+from stepkeep.store.records import LAST_ID, RunFilter
 
 LIVE = frozenset(RunState) - RUN_TERMINAL
 TROUBLED = (RUN_TERMINAL - {RunState.SUCCEEDED}) | {RunState.STOPPING, RunState.COMPENSATING}

@@ -15,19 +15,8 @@ from typing import Any
 
 from stepkeep.errors import StoreError
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, RunState
-from stepkeep.store.protocol import (
-    RUNS_SETTLED,
-    RUNS_STOPPED,
-    Decide,
-    Listener,
-    Loaded,
-    More,
-    Notification,
-    Notifier,
-    Transaction,
-    Want,
-    Write,
-)
+from stepkeep.store.change import Decide, Loaded, More, Want, Write
+from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Listener, Notification, Notifier, Transaction
 
 SETTLED = RUN_TERMINAL | {RunState.BLOCKED}
 """States that a caller may be waiting for: the end, and blocked, which only people or messages can end."""

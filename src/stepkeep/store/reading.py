@@ -19,7 +19,8 @@ from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step
 from stepkeep.kernel.states import Category, RunState
 from stepkeep.safe_text import inert_line
-from stepkeep.store.protocol import RunCounts, RunKey, RunRecord, WholeRun
+from stepkeep.store.change import RunKey
+from stepkeep.store.records import RunCounts, RunRecord, WholeRun
 
 log = logging.getLogger(__name__)
 

@@ -18,18 +18,9 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
-from stepkeep.store.protocol import (
-    Backlog,
-    Due,
-    Evidence,
-    FinishedFilter,
-    Quarantine,
-    RunKey,
-    RunRecord,
-    StoredDefinition,
-    WorkerReport,
-)
+from stepkeep.store.change import RunKey, StoredDefinition
 from stepkeep.store.reading import read_queues
+from stepkeep.store.records import Backlog, Due, Evidence, FinishedFilter, Quarantine, RunRecord, WorkerReport
 
 T = TypeVar("T")
 Convert = Callable[[Sequence[Any]], T]

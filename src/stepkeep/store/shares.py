@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from stepkeep.store.protocol import Loaded, RunKey
+from stepkeep.store.change import Loaded, RunKey
 
 
 def sizes(shares: Sequence[RunKey], barred: Collection[RunKey]) -> Counter[RunKey]:

@@ -23,7 +23,7 @@ from stepkeep.kernel.states import Phase, StepState
 from stepkeep.operations import workers
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.store.protocol import Lease
+from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
 from stepkeep.worker import results
 from stepkeep.worker.classify import BindingError, failure_of

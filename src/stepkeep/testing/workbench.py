@@ -32,7 +32,8 @@ from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, RunState, StepState
 from stepkeep.operations.transact import Claim
 from stepkeep.store.connect import connect
-from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter
 from stepkeep.store.sqlite.store import SqliteStore
 from stepkeep.testing.bench_run import BenchRun
 from stepkeep.testing.bench_worker import BenchWorker, stub

@@ -21,7 +21,8 @@ from stepkeep.kernel.outcomes import Failed, Outcome, Released, TimedOut
 from stepkeep.operations.codec import Seal
 from stepkeep.redaction import hide_secrets, secrets_of, without
 from stepkeep.safe_text import inert, inert_line
-from stepkeep.store.protocol import Evidence, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Evidence
 from stepkeep.worker.executor import Job
 from stepkeep.worker.results import FailedWithTraceback
 

@@ -15,7 +15,8 @@ from stepkeep.kernel.outcomes import Completed, Outcome
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import StepState
 from stepkeep.operations.payloads import Payloads
-from stepkeep.store.protocol import RunKey, Store
+from stepkeep.store.change import RunKey
+from stepkeep.store.protocol import Store
 from stepkeep.worker.cache import Cache
 from stepkeep.worker.executor import Job
 from stepkeep.worker.forks import end_copy

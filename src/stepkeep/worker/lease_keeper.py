@@ -13,7 +13,7 @@ from stepkeep.errors import StoreError
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.outcomes import Outcome, Released, TimedOut
 from stepkeep.kernel.states import RunState
-from stepkeep.store.protocol import RunKey
+from stepkeep.store.change import RunKey
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.executor import Job
 from stepkeep.worker.leases import NEVER

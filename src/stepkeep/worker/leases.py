@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from stepkeep.store.protocol import Lease, RunKey
+from stepkeep.store.change import Lease, RunKey
 from stepkeep.worker.executor import Job
 
 SECOND = 1_000_000

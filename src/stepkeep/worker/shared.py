@@ -14,7 +14,7 @@ from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.store.protocol import RunKey
+from stepkeep.store.change import RunKey
 from stepkeep.worker.capacity import Slots
 from stepkeep.worker.executor import Job
 from stepkeep.worker.leases import Leases

@@ -15,9 +15,10 @@ from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.values import key, load, moved, new_run, save, want
 
 from stepkeep.errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from stepkeep.store.change import Loaded, Want, Write
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.connections import ENGINE, read_options
-from stepkeep.store.protocol import Loaded, Store, Want, Write
+from stepkeep.store.protocol import Store
 from stepkeep_lab.postgres import PostgresServer, StopMode
 
 pytestmark = pytest.mark.postgres

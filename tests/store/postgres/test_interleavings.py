@@ -33,9 +33,9 @@ from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.start import Started, StartRequest
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.store.change import Lease
 from stepkeep.store.connect import connect
 from stepkeep.store.postgres.store import PostgresStore
-from stepkeep.store.protocol import Lease
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.modelcheck.world import State
 

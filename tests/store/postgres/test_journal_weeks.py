@@ -14,9 +14,11 @@ from stepkeep.cli.main import main
 from stepkeep.kernel.states import RunState
 from stepkeep.operations import maintenance
 from stepkeep.operations.maintenance import maintain_with_patience
+from stepkeep.store.change import NewRun
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.postgres.namespace import Namespace
-from stepkeep.store.protocol import Maintenance, NewRun, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Maintenance
 
 pytestmark = pytest.mark.postgres
 

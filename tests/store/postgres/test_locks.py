@@ -8,8 +8,9 @@ from tests.store.postgres.conftest import session, until_somebody_waits
 from tests.store.values import QUEUE, key, load, moved, new_run, ready, run_id, running, save, want
 
 from stepkeep.kernel.states import StepState
+from stepkeep.store.change import Loaded, More, Propose, RunKey, Write
 from stepkeep.store.postgres.load import Loading
-from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Store, Write
+from stepkeep.store.protocol import Store
 
 pytestmark = pytest.mark.postgres
 

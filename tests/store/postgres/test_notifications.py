@@ -11,7 +11,8 @@ from tests.store.values import QUEUE, SECOND, new_run, ready, save
 from tests.workbench import results_of, until
 
 from stepkeep.errors import Contended
-from stepkeep.store.protocol import Basis, Loaded, Notification, Store, Write
+from stepkeep.store.change import Basis, Loaded, Write
+from stepkeep.store.protocol import Notification, Store
 from stepkeep_lab.torture.servers import pooler, pooler_program
 
 LISTENERS = "select pid from pg_stat_activity where query ilike 'listen%' and datname = current_database()"

@@ -6,7 +6,8 @@ from tests.store.postgres.conftest import session
 from tests.store.values import key, load, moved, new_run, save, want
 
 from stepkeep.errors import StoreError, StoreUnavailable
-from stepkeep.store.protocol import Loaded, Store, Write
+from stepkeep.store.change import Loaded, Write
+from stepkeep.store.protocol import Store
 
 pytestmark = pytest.mark.postgres
 

@@ -21,7 +21,8 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import DatabaseGone
 from stepkeep.kernel.definition import Definition, Handler, StepDefinition
 from stepkeep.store.connect import connect
-from stepkeep.store.protocol import RunFilter, Store
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import RunFilter
 
 __all__ = ["home", "process"]
 

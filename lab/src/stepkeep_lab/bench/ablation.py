@@ -21,9 +21,10 @@ from stepkeep.errors import InvalidInput
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.memory import Memory
 from stepkeep.operations.start import Starter
+from stepkeep.store.change import Write
 from stepkeep.store.notifications import NOTHING, CoalescingNotifier
 from stepkeep.store.postgres.store import PostgresStore
-from stepkeep.store.protocol import Notification, Write
+from stepkeep.store.protocol import Notification
 from stepkeep_lab.bench.ground import STORES, Ground, fresh_ground
 from stepkeep_lab.bench.measurement import Figures
 from stepkeep_lab.bench.works import WORKS, Work

@@ -15,7 +15,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Run, Step
 from stepkeep.kernel.states import NEVER_RETRIED, RUN_TERMINAL, AttemptState, Phase, RunState, StepState
 from stepkeep.kernel.tables import StepTrigger
-from stepkeep.store.protocol import RunKey, Write
+from stepkeep.store.change import RunKey, Write
 from stepkeep_lab.invariants.journal import Arrow, JournalFold
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation

@@ -15,7 +15,9 @@ from msgspec.structs import replace
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
-from stepkeep.store.protocol import Lease, Loaded, More, Notification, Propose, Quarantine, Renewed, RunKey, Want, Write
+from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.protocol import Notification
+from stepkeep.store.records import Quarantine
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.locks import Locks, Owner
 from stepkeep_lab.simulation.loop import current

@@ -7,20 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
-from stepkeep.store.protocol import (
-    Backlog,
-    Due,
-    FinishedFilter,
-    Loaded,
-    Propose,
-    RunCounts,
-    RunFilter,
-    RunKey,
-    RunRecord,
-    StoredDefinition,
-    WholeRun,
-    WorkerReport,
-)
+from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
+from stepkeep.store.records import Backlog, Due, FinishedFilter, RunCounts, RunFilter, RunRecord, WholeRun, WorkerReport
 from stepkeep_lab.simulation.tables import Tables
 
 

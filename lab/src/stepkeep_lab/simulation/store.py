@@ -22,36 +22,38 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.store.bounds import check_version, check_worker
-from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
-from stepkeep.store.protocol import (
-    Backlog,
+from stepkeep.store.change import (
     Basis,
     Decide,
+    Lease,
+    Loaded,
+    More,
+    Propose,
+    Renewed,
+    RunKey,
+    StoredDefinition,
+    Want,
+    Write,
+)
+from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
+from stepkeep.store.protocol import Transaction
+from stepkeep.store.reading import quarantined
+from stepkeep.store.records import (
+    Backlog,
     Due,
     Evidence,
     FinishedFilter,
-    Lease,
-    Loaded,
     Maintenance,
-    More,
-    Propose,
     Quarantine,
-    Renewed,
     RunCounts,
     RunFilter,
-    RunKey,
     RunRecord,
     RunStatus,
     SchemaStatus,
-    StoredDefinition,
-    Transaction,
-    Want,
     WholeRun,
     WorkerChange,
     WorkerReport,
-    Write,
 )
-from stepkeep.store.reading import quarantined
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.notifications import ModelNotifier

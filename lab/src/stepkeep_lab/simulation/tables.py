@@ -13,16 +13,8 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
-from stepkeep.store.protocol import (
-    Evidence,
-    IdempotencyKey,
-    NewRun,
-    Quarantine,
-    RunKey,
-    StoredDefinition,
-    WorkerReport,
-    Write,
-)
+from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, Write
+from stepkeep.store.records import Evidence, Quarantine, WorkerReport
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 
 MET = "another transaction conflicts: run the whole transaction again"

@@ -30,7 +30,9 @@ from stepkeep.operations import people, quarantine, start, workers
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import start_idle
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import LAST_ID, Lease, Loaded, More, Propose, RunChange, Store, Want, Write
+from stepkeep.store.change import Lease, Loaded, More, Propose, RunChange, Want, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import LAST_ID
 from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
 from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite

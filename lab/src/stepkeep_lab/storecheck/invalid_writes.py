@@ -18,7 +18,9 @@ from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.journal import Cause, Entry, Hop, SealedEntry, seal
 from stepkeep.kernel.rows import Details, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, RunState, StepState, StopCause, WorkerState
-from stepkeep.store.protocol import IdempotencyKey, NewRun, RunChange, Store, Want, WorkerChange, Write
+from stepkeep.store.change import IdempotencyKey, NewRun, RunChange, Want, Write
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import WorkerChange
 from stepkeep_lab.simulation.store import ModelStore
 
 InvalidWrite = Callable[[Store, str, str, Random], Awaitable[Any]]

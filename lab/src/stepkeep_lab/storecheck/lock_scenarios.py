@@ -21,8 +21,8 @@ from stepkeep.kernel.definition import SECOND, Definition
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.states import Category
 from stepkeep.operations.transact import Claim
+from stepkeep.store.change import IdempotencyKey, Lease, NewRun, Write
 from stepkeep.store.postgres.store import PostgresStore
-from stepkeep.store.protocol import IdempotencyKey, Lease, NewRun, Write
 from stepkeep_lab.storecheck.bench import TENANT, Bench, still_bench, task
 from stepkeep_lab.storecheck.databases import BASE, REAL_CLOCK, SET_CLOCK, PostgresDatabases, opened
 from stepkeep_lab.storecheck.invalid_writes import newborn

@@ -16,7 +16,9 @@ from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Claim
-from stepkeep.store.protocol import Due, FinishedFilter, Loaded, RunFilter, RunRecord, Store, StoredDefinition, WholeRun
+from stepkeep.store.change import Loaded, StoredDefinition
+from stepkeep.store.protocol import Store
+from stepkeep.store.records import Due, FinishedFilter, RunFilter, RunRecord, WholeRun
 
 SILENCE = 30 * SECOND
 CLOSELY = 3

@@ -20,7 +20,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
 from stepkeep.operations.plans import plan_of
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.protocol import RunFilter, RunRecord
+from stepkeep.store.records import RunFilter, RunRecord
 from stepkeep_lab.invariants.journal import fold_of
 from stepkeep_lab.invariants.rows import check_rows
 from stepkeep_lab.invariants.violation import Violation

@@ -17,7 +17,8 @@ from stepkeep.kernel.outcomes import Completed, Failed, Outcome
 from stepkeep.kernel.states import AttemptState, Category
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.transact import Claim, Transactor
-from stepkeep.store.protocol import RunKey, Store
+from stepkeep.store.change import RunKey
+from stepkeep.store.protocol import Store
 from stepkeep_lab.torture.ledger import Tally
 from stepkeep_lab.torture.points import Doing, doing
 

@@ -17,7 +17,8 @@ import apsw
 import msgspec
 
 from stepkeep.errors import ConnectionLost
-from stepkeep.store.protocol import Basis, Decide, Lease, Loaded, More, Propose, Renewed, Store, Want, Write
+from stepkeep.store.change import Basis, Decide, Lease, Loaded, More, Propose, Renewed, Want, Write
+from stepkeep.store.protocol import Store
 from stepkeep_lab.torture.ledger import Tally
 
 

@@ -16,7 +16,8 @@ from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import inert_line
 
 if TYPE_CHECKING:
-    from stepkeep.store.protocol import Maintenance, RunKey, SchemaStatus
+    from stepkeep.store.change import RunKey
+    from stepkeep.store.records import Maintenance, SchemaStatus
 
 app = typer.Typer(help="Look after the database.", no_args_is_help=True)
 

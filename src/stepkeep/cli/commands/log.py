@@ -138,7 +138,7 @@ async def write_log(
     from stepkeep.operations.log import export_all, export_run
     from stepkeep.operations.log_together import export_together
     from stepkeep.safe_text import inert_json
-    from stepkeep.store.protocol import RunFilter
+    from stepkeep.store.records import RunFilter
 
     count = 0
     journals = [export_run(engine.transactor, run, tenant=engine.tenant, dialect=as_) for run in runs]

@@ -15,10 +15,11 @@ import asyncpg
 
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.store.callers import refuse
+from stepkeep.store.change import Decide, Want
 from stepkeep.store.notifications import TopicRecorder
 from stepkeep.store.postgres.failures import translate
 from stepkeep.store.postgres.transaction import PostgresTransaction
-from stepkeep.store.protocol import Decide, Transaction, Want
+from stepkeep.store.protocol import Transaction
 
 KNOWN = "an open connection of asyncpg or psycopg to the same database"
 SAVEPOINT = "stepkeep_start"

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from stepkeep.errors import Broken
 from stepkeep.store.bounds import check_write
+from stepkeep.store.change import Decide, Propose, Want, Write
 from stepkeep.store.postgres.connections import Connection
 from stepkeep.store.postgres.load import Loading, OutOfOrder
 from stepkeep.store.postgres.write import write
-from stepkeep.store.protocol import Decide, Propose, Want, Write
 
 MAX_ROUNDS = 10_000
 """Limit on rounds of loading: a callback that always asks for more becomes an error, not a hang."""

@@ -13,9 +13,9 @@ from typing import Any
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
+from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
-from stepkeep.store.protocol import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.statements import load_statements
 

@@ -16,8 +16,8 @@ from stepkeep.store import columns
 from stepkeep.store.postgres.arrays import ids, names
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.load import SQL
-from stepkeep.store.protocol import RunRecord, WholeRun
 from stepkeep.store.reading import unreadable as unreadable_row
+from stepkeep.store.records import RunRecord, WholeRun
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from stepkeep.store.postgres.connections import Connection, commit, execute, fet
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import SQL
 from stepkeep.store.postgres.namespace import OLD, Namespace
-from stepkeep.store.protocol import Maintenance, SchemaStatus
+from stepkeep.store.records import Maintenance, SchemaStatus
 
 PACKAGE = "stepkeep.store.postgres"
 LOCK_WAIT = "2s"

@@ -21,6 +21,7 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
+from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.postgres import retention, schema
@@ -41,31 +42,21 @@ from stepkeep.store.postgres.namespace import DEFAULT, Namespace
 from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
-from stepkeep.store.protocol import (
-    Basis,
-    Decide,
+from stepkeep.store.protocol import Transaction
+from stepkeep.store.reading import read_row, tally_from
+from stepkeep.store.reads import Convert, SharedReads, first, only
+from stepkeep.store.records import (
     Evidence,
-    Lease,
-    Loaded,
     Maintenance,
-    Propose,
     Quarantine,
-    Renewed,
     RunCounts,
     RunFilter,
-    RunKey,
     RunRecord,
     RunStatus,
     SchemaStatus,
-    StoredDefinition,
-    Transaction,
-    Want,
     WholeRun,
     WorkerChange,
-    Write,
 )
-from stepkeep.store.reading import read_row, tally_from
-from stepkeep.store.reads import Convert, SharedReads, first, only
 
 T = TypeVar("T")
 

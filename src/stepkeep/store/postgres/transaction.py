@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from stepkeep.errors import Contended
+from stepkeep.store.change import Decide, Want
 from stepkeep.store.postgres.change import StartAgain, change
 from stepkeep.store.postgres.connections import PLANNER, SEARCH_PATH, Connection, Pool, execute, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.namespace import Namespace
-from stepkeep.store.protocol import Decide, Want
 
 BORROWED = (*PLANNER, SEARCH_PATH)
 BORROW = "select " + ", ".join(f"current_setting('{name}')" for name in BORROWED)

@@ -10,12 +10,12 @@ from typing import TypeAlias
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.store.change import Loaded, NewRun, Write
 from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
 from stepkeep.store.postgres.failures import translated
 from stepkeep.store.postgres.load import lock_order
-from stepkeep.store.protocol import Loaded, NewRun, Write
 from stepkeep.store.statements import load_statements
 
 SQL = load_statements("stepkeep.store.postgres")

@@ -16,7 +16,8 @@ import apsw
 
 from stepkeep.errors import InvalidInput
 from stepkeep.store.callers import refuse
-from stepkeep.store.protocol import Decide, Transaction, Want
+from stepkeep.store.change import Decide, Want
+from stepkeep.store.protocol import Transaction
 from stepkeep.store.sqlite.change import change
 from stepkeep.store.sqlite.connection import translated
 

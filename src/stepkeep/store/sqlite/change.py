@@ -18,8 +18,8 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
+from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
-from stepkeep.store.protocol import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.rows import Row

@@ -14,8 +14,8 @@ import apsw
 from stepkeep.errors import Unreadable
 from stepkeep.store import columns
 from stepkeep.store.columns import json_text
-from stepkeep.store.protocol import RunRecord, WholeRun
 from stepkeep.store.reading import apart, named, unreadable
+from stepkeep.store.records import RunRecord, WholeRun
 from stepkeep.store.sqlite.change import SQL
 from stepkeep.store.sqlite.rows import Row
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from stepkeep.store.migrations import Applied, as_pairs, load_migrations, outstanding
-from stepkeep.store.protocol import SchemaStatus
+from stepkeep.store.records import SchemaStatus
 from stepkeep.store.sqlite.change import SQL
 
 PACKAGE = "stepkeep.store.sqlite"

@@ -23,35 +23,26 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_version, check_worker, check_write
+from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.columns import json_text
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
-from stepkeep.store.protocol import (
-    Basis,
-    Decide,
-    Evidence,
-    Lease,
-    Loaded,
-    Maintenance,
-    Propose,
-    Quarantine,
-    Renewed,
-    RunCounts,
-    RunFilter,
-    RunKey,
-    RunRecord,
-    RunStatus,
-    SchemaStatus,
-    StoredDefinition,
-    Transaction,
-    Want,
-    WholeRun,
-    WorkerChange,
-    Write,
-)
+from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
 from stepkeep.store.reads import Convert, SharedReads, first
+from stepkeep.store.records import (
+    Evidence,
+    Maintenance,
+    Quarantine,
+    RunCounts,
+    RunFilter,
+    RunRecord,
+    RunStatus,
+    SchemaStatus,
+    WholeRun,
+    WorkerChange,
+)
 from stepkeep.store.sqlite import forks, retention, rows, schema
 from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us

@@ -1,0 +1,233 @@
+"""The values of a change: which runs to lock, what was loaded, and what to write.
+
+Plain values: a store converts them to columns and interprets none. Operations build them, and both stores take them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+import msgspec
+
+from stepkeep.errors import Quarantined, Unreadable
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.states import RunState
+
+CHUNK_BYTES = 1024 * 1024
+"""The size of the chunks in which a large payload is kept."""
+
+RunKey = tuple[str, str]
+"""(tenant, run id)."""
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One run to lock, and which of its rows to load with it."""
+
+    tenant: str
+    run_id: str
+    steps: tuple[int, ...] = ()
+    whole: bool = False
+    waiting: bool = False
+    inbox: bool = False
+    messages: tuple[str, ...] = ()
+    outputs: tuple[int, ...] = ()
+    input: bool = False
+
+    @property
+    def key(self) -> RunKey:
+        return (self.tenant, self.run_id)
+
+
+class Propose(msgspec.Struct, frozen=True, kw_only=True):
+    """Ready steps to find, in claim order: priority (high first), ready time, run id, step number.
+
+    That order gives each run its share of the proposals. Within a run, the share goes to the claimable steps of these
+    queues with the lowest numbers, whenever they became ready. Runs that another transaction holds are skipped; `after`
+    is a low-water mark on `ready_at` for the shares. With `run`, every share is that run's, and its lock is waited for.
+    """
+
+    queues: tuple[int, ...]
+    limit: int
+    after: int | None = None
+    run: RunKey | None = None
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
+    """One (tenant, operation, key) creates one run; `fingerprint` detects another request body."""
+
+    tenant: str
+    operation: str
+    key: str
+    fingerprint: str
+    run_id: str
+
+
+class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """A published definition. `queues` has one queue id per step number of the plan (0: no worker is needed)."""
+
+    tenant: str
+    id: int
+    name: str
+    version: int
+    dialect: str
+    digest: str
+    document: bytes
+    queues: tuple[int, ...]
+    published_at: int
+    published_by: str
+
+
+class More(msgspec.Struct, frozen=True, kw_only=True):
+    """The callback needs more rows: load these too, in the same transaction, and call it again."""
+
+    wants: tuple[Want, ...] = ()
+    definitions: tuple[int, ...] = ()
+    idempotency: tuple[tuple[str, str, str], ...] = ()
+    business_keys: tuple[tuple[str, str], ...] = ()
+
+
+class Loaded(msgspec.Struct, kw_only=True):
+    """Everything loaded so far in this transaction; later loads are merged into earlier ones.
+
+    `now` is the database clock, read after the locks were taken. `runs` has only existing runs. `whole`, `waiting` and
+    `inbox` tell for which runs all steps, all waiting steps, or all unconsumed messages were read. `outputs` maps (run,
+    step) to the step's JSON output, None if it has none. `seen` has the ids of messages asked for by `Want.messages`
+    that are in the inbox already (consumed or not). `proposed` is in claim order; its runs and steps are locked and
+    loaded. `barred` has existing runs that must not be changed, with the reason: Unreadable or Quarantined.
+    `passed_over` counts claimable steps that are not proposed because their run is barred.
+    """
+
+    now: int
+    runs: dict[RunKey, Run] = {}
+    steps: dict[RunKey, dict[int, Step]] = {}
+    whole: set[RunKey] = set()
+    waiting: set[RunKey] = set()
+    inbox: dict[RunKey, tuple[Message, ...]] = {}
+    seen: set[tuple[str, str, str]] = set()
+    outputs: dict[RunKey, dict[int, bytes | None]] = {}
+    inputs: dict[RunKey, bytes] = {}
+    definitions: dict[int, StoredDefinition] = {}
+    idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
+    business_keys: dict[tuple[str, str], str] = {}
+    proposed: list[tuple[str, str, int]] = []
+    barred: dict[RunKey, Unreadable | Quarantined] = {}
+    passed_over: int = 0
+
+
+class Basis(StrEnum):
+    """What a decision rests on. On every basis the same kernel decides, and the write succeeds only if the rows are
+    unchanged. After a conflict the decision is made again on LOCKED."""
+
+    LOCKED = "locked"
+    """Rows read in the transaction that writes, under the locks of their runs."""
+    READ = "read"
+    """Rows that one statement read without a lock: an optimistic claim."""
+    REMEMBERED = "remembered"
+    """Rows that this process wrote last: a report on a run whose only leased step this process holds."""
+    NEW = "new"
+    """No rows at all: starts without a key that could name an existing run."""
+    USER_TRANSACTION = "user_transaction"
+    """Rows read and locked in a transaction of the user: a transactional step, or a start on its connection."""
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A new run with all its steps."""
+
+    run: Run
+    details: Details
+    steps: tuple[Step, ...]
+    entry: SealedEntry
+    messages: tuple[Message, ...] = ()
+    outbox: tuple[OutboxEntry, ...] = ()
+    idempotency: IdempotencyKey | None = None
+
+
+class RunChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The new value of a run row. The write must find the row at journal sequence `was`, or fail as a whole."""
+
+    was: int
+    run: Run
+
+
+class Payload(msgspec.Struct, frozen=True, gc=False):
+    """A payload that is kept outside the row that refers to it, under its SHA-256."""
+
+    tenant: str
+    run_id: str
+    digest: str
+    body: bytes
+
+    def chunks(self) -> Iterator[tuple[int, bytes]]:
+        """Its parts, with their numbers."""
+        for number, start in enumerate(range(0, len(self.body), CHUNK_BYTES)):
+            yield number, self.body[start : start + CHUNK_BYTES]
+
+
+class Write(msgspec.Struct, kw_only=True):
+    """Everything one transaction writes. Empty lists cost nothing.
+
+    `only_hot` promises that of existing runs and steps only the columns of `HOT_OF_RUN` and `HOT_OF_STEP` change, and
+    that no attempt has a category or an error: a store need not write the rest.
+    """
+
+    new_runs: list[NewRun] = []
+    runs: list[RunChange] = []
+    steps: list[Step] = []
+    new_steps: list[Step] = []
+    attempts: list[Attempt] = []
+    entries: list[SealedEntry] = []
+    messages: list[Message] = []
+    consumed: list[Message] = []
+    outbox: list[OutboxEntry] = []
+    released_keys: list[tuple[str, str]] = []
+    payloads: list[Payload] = []
+    only_hot: bool = False
+
+    @property
+    def has_hot_rows(self) -> bool:
+        """Whether it has runs, steps, attempts or journal entries, as most have."""
+        return bool(self.runs or self.steps or self.attempts or self.entries)
+
+    @property
+    def _has_rare_rows(self) -> bool:
+        rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.payloads)
+        return any(rare)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has only runs, steps, attempts and journal entries, as most have."""
+        return not (self.new_runs or self._has_rare_rows)
+
+    @property
+    def only_creates(self) -> bool:
+        """Whether it only creates runs, and these have nothing but their steps."""
+        if self.has_hot_rows or self._has_rare_rows:
+            return False
+        return bool(self.new_runs) and not any(
+            new.messages or new.outbox or new.idempotency or new.run.business_key for new in self.new_runs
+        )
+
+
+Decide = Callable[[Loaded], More | Write]
+"""The decision callback: pure, called inside the transaction, possibly more than once."""
+
+
+class Lease(msgspec.Struct, frozen=True, gc=False):
+    """A lease to renew: its claim, and how long it shall last from now."""
+
+    tenant: str
+    run_id: str
+    no: int
+    fence: int
+    lease: int
+
+
+class Renewed(msgspec.Struct, frozen=True, gc=False):
+    """A lease that is still valid, and the state of its run (handlers of a stopping run should end)."""
+
+    run_id: str
+    no: int
+    fence: int
+    run_state: RunState

@@ -1,0 +1,155 @@
+"""The values that a store returns from reads, and the filters of its lists.
+
+Plain values without behaviour. Operations and workers read them; both stores make them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepkeep.kernel.journal import SealedEntry
+from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.states import Category, RunState
+
+
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a waiter needs of a run: its state, why it ended, and the definition that tells which outputs are its
+    result."""
+
+    state: RunState
+    definition_id: int
+    error: str | None = None
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it is read: the hot row and its details."""
+
+    run: Run
+    details: Details
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list, newest first; `before` is the id of the last run of the page before."""
+
+    tenant: str
+    states: tuple[RunState, ...] = ()
+    workflow: str | None = None
+    business_key: str | None = None
+    correlation_id: str | None = None
+    before: str | None = None
+    limit: int = 50
+
+
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+NEVER_ENDS = 2**63 - 1
+
+
+class FinishedFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which finished runs to find, oldest first: those between two ids (both exclusive) that had ended by a given
+    time."""
+
+    tenant: str
+    workflow: str | None = None
+    ended_by: int = NEVER_ENDS
+    after: str = FIRST_ID
+    before: str = LAST_ID
+    limit: int = 500
+
+
+class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything stored about one run, except its idempotency key."""
+
+    record: RunRecord
+    steps: tuple[Step, ...]
+    attempts: tuple[Attempt, ...]
+    entries: tuple[SealedEntry, ...]
+    messages: tuple[Message, ...]
+    outbox: tuple[OutboxEntry, ...]
+
+
+class Quarantine(msgspec.Struct, frozen=True, gc=False):
+    """A quarantined run: by which operator, with which reason, and whether it was released."""
+
+    tenant: str
+    run_id: str
+    quarantined_at: int
+    quarantined_by: str
+    reason: str
+    released_at: int | None = None
+    released_by: str | None = None
+    release_reason: str | None = None
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """A due timer: of a step, or of a run (`no` is None)."""
+
+    tenant: str
+    run_id: str
+    no: int | None
+
+
+class WorkerChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The new value of a worker row at journal sequence `was`, with its journal entry."""
+
+    was: int
+    worker: Worker
+    entry: SealedEntry | None
+
+
+class WorkerReport(msgspec.Struct, frozen=True, gc=False):
+    """What a worker said about itself at its latest heartbeat. `worker` is its number; `body` is JSON."""
+
+    worker: int
+    reported_at: int
+    body: bytes
+
+
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """Why an attempt failed: JSON with its traceback, its inputs and its log lines. No part of the record."""
+
+    tenant: str
+    run_id: str
+    no: int
+    fence: int
+    body: bytes
+
+
+class Backlog(msgspec.Struct, frozen=True, gc=False):
+    """The claimable steps of a queue: how many (up to the limit of the query), and since when the oldest waits."""
+
+    queue: int
+    depth: int
+    oldest_at: int
+
+
+class RunCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of runs, each up to the limit of the query: `live` by state; `recent` by state, of the newest runs;
+    `troubled` by state and category, of the newest stopped runs. `late` counts overdue timers since `late_since`."""
+
+    live: dict[RunState, int]
+    recent: dict[RunState, int]
+    troubled: dict[tuple[RunState, Category | None], int]
+    late: int
+    late_since: int | None
+
+
+class SchemaStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Which migrations the database has and which this program knows. `schema` is the one that holds the tables on
+    PostgreSQL."""
+
+    url: str
+    schema: str | None = None
+    applied: tuple[tuple[int, str], ...]
+    pending: tuple[tuple[int, str], ...]
+    size_bytes: int
+
+
+class Maintenance(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one call of `maintain`. `put_off` names tables that were in use; `weeks_denied` counts the
+    missing weeks of the journal that this role may not create."""
+
+    weeks_made: int = 0
+    weeks_dropped: int = 0
+    weeks_denied: int = 0
+    put_off: tuple[str, ...] = ()
