@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -44,15 +44,17 @@ from stepkeep.operations.codec import PayloadCodec
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
-from stepkeep.operations.own_run import OwnRun
+from stepkeep.operations.own_run import OwnRun, lacking_of
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, publish
 from stepkeep.operations.rerun import rerun
+from stepkeep.operations.results import RunResult
 from stepkeep.operations.search import Terms, search_runs
-from stepkeep.operations.start import Started, Starter, StartRequest, start_idle
+from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
+from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
 from stepkeep.store.callers import callers_transaction
 from stepkeep.store.connect import connect
@@ -66,6 +68,7 @@ from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings as WorkerSettings
+from stepkeep.worker.shared import NO_RUN
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -88,9 +91,10 @@ result of `publish`, which is fastest for many runs of the same workflow."""
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
 
-    `wait` does not read the view of a finished run. On an Engine, `result.view` reads it when it is asked for; on an
-    AsyncEngine, `await engine.show(result.run_id)` does. `lacking` says which steps of a run that `run` or `work_on`
-    left unfinished need a capability that they were not given.
+    `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded. On an
+    Engine, `result.view` reads it when it is asked for; on an AsyncEngine, `await engine.show(result.run_id)` does.
+    `lacking` says which steps of a run that `run` or `work_on` left unfinished need a capability that they were not
+    given.
     """
 
     run_id: str
@@ -146,6 +150,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             waits = "; ".join((*self.lacking, *map(_wait_text, self.waiting_for)))
             return f"{said}: {waits}" if waits else said
         return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
+
+
+def _settled(*, until_blocked: bool) -> frozenset[RunState]:
+    """The states that a caller waits for."""
+    return RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
 
 
 def _wait_text(wait: dict[str, Any]) -> str:
@@ -242,6 +251,10 @@ class AsyncEngine:
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
         self._waiting = RunWaiter(self.transactor)
+        self._own = RunWorkers(
+            lambda able: self.worker(concurrency=able.concurrency, capabilities=able.capabilities, only_run=NO_RUN),
+            lambda: self.registry.version,
+        )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -288,6 +301,7 @@ class AsyncEngine:
         Running handlers may finish within `grace` seconds; by default within the grace period of their worker.
         """
         await self.stop_workers(grace)
+        await self._own.close(grace)
         home, self._home = self._home, None
         if home is not None:
             await home.aclose()
@@ -340,11 +354,43 @@ class AsyncEngine:
         delay: Duration | None = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
-        request = StartRequest(
-            plan=await (self.publish(workflow) if connection is None else self._published(workflow)),
+        request = self._request(
+            await (self.publish(workflow) if connection is None else self._published(workflow)),
+            input,
+            idempotency_key=idempotency_key,
+            business_key=business_key,
+            correlation_id=correlation_id,
+            priority=priority,
+            start_now=start_now,
+            labels=labels,
+            by=by,
+            at=at,
+            delay=delay,
+        )
+        if connection is None:
+            return await self._starter.start(request)
+        return await self._in_callers_transaction(self._starter, connection, request)
+
+    def _request(
+        self,
+        plan: Plan,
+        given: Any,
+        *,
+        idempotency_key: str | None,
+        business_key: str | None,
+        correlation_id: str | None,
+        priority: int | None,
+        start_now: bool,
+        labels: dict[str, str] | None,
+        by: str | None,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+    ) -> StartRequest:
+        return StartRequest(
+            plan=plan,
             tenant=self.tenant,
             **self._acting(by),
-            input=encode_payload({} if input is None else input),
+            input=encode_payload({} if given is None else given),
             idempotency_key=_optional_key("the idempotency key", idempotency_key),
             business_key=_optional_key("the business key", business_key),
             correlation_id=_optional_key("the correlation id", correlation_id),
@@ -354,9 +400,6 @@ class AsyncEngine:
             start_at=_moment("start: at", at),
             start_delay=None if delay is None else microseconds(delay, what="start: delay", bounds=START_DELAY),
         )
-        if connection is None:
-            return await self._starter.start(request)
-        return await self._in_callers_transaction(self._starter, connection, request)
 
     async def _in_callers_transaction(self, starter: Starter, connection: Any, request: StartRequest) -> Started:
         return await starter.start_in(await callers_transaction(self.store, connection), request)
@@ -397,9 +440,9 @@ class AsyncEngine:
         A step that needs a capability runs here only if `capabilities` has it. `lacking` of the result has the others.
         """
         arguments.flag("run: check", check)
-        capabilities = validate.names("capabilities", capabilities)
-        started = await self.start(
-            workflow,
+        has = tuple(sorted(validate.names("capabilities", capabilities)))
+        request = self._request(
+            await self.publish(workflow),
             input,
             idempotency_key=idempotency_key,
             business_key=business_key,
@@ -409,8 +452,19 @@ class AsyncEngine:
             labels=labels,
             by=by,
         )
-        await retention.require_kept(self.store, started, tenant=self.tenant)
-        result = await self.work_on(started.run_id, capabilities=capabilities)
+        if lacking_of(request.plan, has):
+            started = await self._starter.start(request)
+            await retention.require_kept(self.store, started, tenant=self.tenant)
+            result = await self._be_worker(started.run_id, capabilities=has)
+            return result.raise_for_state() if check else result
+        request = await self._starter.reduced(request)
+
+        async def begin(worker: Worker) -> StartedHere:
+            begun = await self._starter.start_here(request, worker.first_claimer(), worker.note_unconfirmed)
+            await retention.require_kept(self.store, begun.started, tenant=self.tenant)
+            return begun
+
+        result = await self._execute(begin, _settled(until_blocked=True), capabilities=has)
         return result.raise_for_state() if check else result
 
     async def work_on(
@@ -427,29 +481,66 @@ class AsyncEngine:
         Steps of other runs are left alone, unless `serve_all` says to execute them here too. A step that needs a
         capability runs here only if `capabilities` has it; `lacking` of the result says which do not.
         """
-        has = validate.names("capabilities", capabilities)
+        has = tuple(sorted(validate.names("capabilities", capabilities)))
+        settled = _settled(until_blocked=arguments.flag("until_blocked", until_blocked))
+        run_id = validate.run_id(run_id)
+        plan = await plans.plan_of(self.transactor, self.tenant, run_id)
+        if arguments.flag("serve_all", serve_all) or lacking_of(plan, has):
+            return await self._be_worker(
+                run_id, concurrency=concurrency, until_blocked=until_blocked, serve_all=serve_all, capabilities=has
+            )
+
+        async def begin(worker: Worker) -> StartedHere:
+            return StartedHere(Started(run_id, created=False))
+
+        return await self._execute(begin, settled, concurrency=concurrency, capabilities=has)
+
+    async def _be_worker(
+        self,
+        run_id: str,
+        *,
+        concurrency: int = 16,
+        until_blocked: bool = True,
+        serve_all: bool = False,
+        capabilities: tuple[str, ...],
+    ) -> Result:
+        """Work on a run with a worker that serves other runs too, or that lacks a capability for this one."""
         own = OwnRun(
             self.transactor,
             self.tenant,
             run_id,
-            capabilities=has,
-            until_blocked=arguments.flag("until_blocked", until_blocked),
+            capabilities=capabilities,
+            until_blocked=until_blocked,
             tell=lambda said: log.warning(
                 "run %s: %s. Pass capabilities=, or start a worker that has it", run_id, said
             ),
         )
-        only = None if arguments.flag("serve_all", serve_all) else run_id
-        await self.worker(concurrency=concurrency, only_run=only, capabilities=has).run_until(own.is_over)
+        only = None if serve_all else run_id
+        await self.worker(concurrency=concurrency, only_run=only, capabilities=capabilities).run_until(own.is_over)
         return replace(await self.result(run_id), lacking=tuple(map(str, own.stranded)))
+
+    async def _execute(
+        self, begin: Begin, settled: frozenset[RunState], *, concurrency: int = 16, capabilities: tuple[str, ...]
+    ) -> Result:
+        """Execute a run here until its state is one of these."""
+
+        def expecting(begun: StartedHere) -> AbstractContextManager[asyncio.Future[RunResult]]:
+            # A run with a claimed step has not settled.
+            return self._waiting.expecting(
+                self.tenant, begun.started.run_id, settled, polls_first=begun.has_more or not begun.claims
+            )
+
+        run_id, found = await self._own.execute(begin, expecting, Ability(concurrency, capabilities))
+        if found.state is not RunState.SUCCEEDED:
+            return await self.result(run_id)
+        return Result(run_id=run_id, state=found.state, output=found.output)
 
     async def wait(self, run_id: str, *, seconds: float | None = None, until_blocked: bool = False) -> Result:
         """Wait until a run has ended (or, with `until_blocked`, is blocked). Any worker may run it.
 
         A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`.
         """
-        settled = RUN_TERMINAL | (
-            {RunState.BLOCKED, RunState.IDLE} if arguments.flag("until_blocked", until_blocked) else set()
-        )
+        settled = _settled(until_blocked=arguments.flag("until_blocked", until_blocked))
         if seconds is not None:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):

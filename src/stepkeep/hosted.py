@@ -38,21 +38,21 @@ class AsyncHostedWorker:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._task = asyncio.get_running_loop().create_task(worker.serve(), name="stepkeep worker")
-        self._task.add_done_callback(_tell_end)
+        self.task = asyncio.get_running_loop().create_task(worker.serve(), name="stepkeep worker")
+        self.task.add_done_callback(_tell_end)
 
     async def begin(self) -> None:
         """Wait until the worker has registered. An error that prevents it is raised here."""
         joined = asyncio.ensure_future(self._worker.joined.wait())
         try:
-            await asyncio.wait({joined, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({joined, self.task}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            self._task.cancel()
+            self.task.cancel()
             raise
         finally:
             joined.cancel()
-        if self._task.done():
-            self._task.result()
+        if self.task.done():
+            self.task.result()
 
     @property
     def id(self) -> str | None:
@@ -62,7 +62,7 @@ class AsyncHostedWorker:
     @property
     def is_running(self) -> bool:
         """Whether it works; False once it has drained, or after an error that ended it."""
-        return not self._task.done()
+        return not self.task.done()
 
     async def stop(self, grace: float | None = None) -> None:
         """Claim nothing more, let handlers finish within `grace` seconds, hand back the rest, and end."""
@@ -71,7 +71,7 @@ class AsyncHostedWorker:
 
     async def wait(self) -> None:
         """Wait until the worker has ended; an error that ended it is raised here."""
-        await asyncio.shield(self._task)
+        await asyncio.shield(self.task)
 
     def ask_to_stop(self, grace: float | None = None) -> None:
         """The same as `stop`, without waiting."""

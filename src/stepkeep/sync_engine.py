@@ -260,7 +260,7 @@ class Engine:
         >>> engine.run(hello, {"name": "Ada"}, idempotency_key="job-1", check=True).output
         'Hello, Ada'
         """
-        return self._call(
+        return self._with_view(
             self._core.run(
                 workflow,
                 input,
@@ -294,7 +294,7 @@ class Engine:
         >>> print(engine.work_on(started.run_id).state)
         succeeded
         """
-        return self._call(
+        return self._with_view(
             self._core.work_on(
                 run_id,
                 concurrency=concurrency,
@@ -313,8 +313,12 @@ class Engine:
         >>> engine.wait(started.run_id, seconds=0).finished
         False
         """
-        found = self._call(self._core.wait(run_id, seconds=seconds, until_blocked=until_blocked))
-        return found if found.loaded is not None else replace(found, load=partial(self.show, run_id))
+        return self._with_view(self._core.wait(run_id, seconds=seconds, until_blocked=until_blocked))
+
+    def _with_view(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """A result that reads its view when it is asked for."""
+        found = self._call(work)
+        return found if found.loaded is not None else replace(found, load=partial(self.show, found.run_id))
 
     def start_worker(self, **options: Unpack[WorkerOptions]) -> HostedWorker:
         """Start a worker in this process and return once it has registered; `close` stops it.

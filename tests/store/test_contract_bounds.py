@@ -120,7 +120,7 @@ def sealed(seq: int = 1, at: int = 1) -> tuple[Write, Reading]:
         [found] = await store.read_journal(*key(1), after=entry.seq - 1)
         return found
 
-    return brought(entry=entry), read
+    return brought(entries=(entry,)), read
 
 
 def described(**columns: Any) -> tuple[Write, Reading]:
@@ -198,7 +198,7 @@ def value_of(write: Write, table: str, column: str) -> Any:
         "runs": [new.run],
         "run_details": [new.details],
         "steps": new.steps,
-        "journal": [new.entry],
+        "journal": list(new.entries),
         "messages": new.messages,
         "outbox": new.outbox,
         "attempts": write.attempts,

@@ -58,7 +58,7 @@ def of_another_tenant(new: NewRun) -> NewRun:
         run=replace(new.run, tenant="other"),
         details=replace(new.details, tenant="other"),
         steps=tuple(replace(step, tenant="other") for step in new.steps),
-        entry=replace(new.entry, tenant="other"),
+        entries=(replace(new.entries[0], tenant="other"),),
     )
 
 
@@ -314,8 +314,8 @@ async def test_the_same_keys_of_another_tenant_are_other_keys(store: Store) -> N
     theirs = IdempotencyKey(tenant="other", operation="start", key="i", fingerprint="f", run_id=run_id(2))
     run = replace(a_run(2), tenant="other", business_key="b")
     new = new_run(2, run=run, idempotency=theirs)
-    entry = replace(new.entry, tenant="other")
-    await save(store, replace(new, details=replace(new.details, tenant="other"), entry=entry))
+    entry = replace(new.entries[0], tenant="other")
+    await save(store, replace(new, details=replace(new.details, tenant="other"), entries=(entry,)))
     assert await store.read_run("other", run_id(2)) is not None
     assert await store.read_run(TENANT, run_id(2)) is None
 

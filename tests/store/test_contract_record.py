@@ -45,7 +45,7 @@ def other_tenants(new: NewRun) -> NewRun:
         run=replace(new.run, tenant="other"),
         details=replace(new.details, tenant="other"),
         steps=tuple(replace(step, tenant="other") for step in new.steps),
-        entry=replace(new.entry, tenant="other"),
+        entries=(replace(new.entries[0], tenant="other"),),
     )
 
 

@@ -83,7 +83,7 @@ def new_run(number: int, steps: Iterable[Step] = (), *, run: Run | None = None, 
             "run": run or a_run(number),
             "details": details(number, business_key=run.business_key if run else None),
             "steps": tuple(steps),
-            "entry": an_entry(run_id(number), 1),
+            "entries": (an_entry(run_id(number), 1),),
             **given,
         }
     )

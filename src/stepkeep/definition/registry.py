@@ -70,6 +70,8 @@ class Registry:
     _handlers: dict[str, HandlerSpec] = field(default_factory=dict)
     _agents: dict[str, HandlerSpec] = field(default_factory=dict)
     _lifespans: list[Function] = field(default_factory=list)
+    version: int = field(default=0, compare=False)
+    """Changes with every registration."""
 
     def register(self, spec: HandlerSpec) -> None:
         """Add a handler or an agent. The same function may be added twice (a module loaded again), no other."""
@@ -91,11 +93,13 @@ class Registry:
             first, second = _place(known.function), _place(spec.function)
             raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
         table[spec.name] = spec
+        self.version += 1
 
     def add_lifespan(self, function: Function) -> None:
         """Add what workers open for their handlers. The same function may be added twice (a module loaded again)."""
         known = [one for one in self._lifespans if not _is_same(one, function)]
         self._lifespans = [*known, function]
+        self.version += 1
 
     @property
     def lifespans(self) -> tuple[Function, ...]:

@@ -6,7 +6,7 @@ the engine and the command line call it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from stepkeep.definition.secrets import CAPABILITY
@@ -31,6 +31,19 @@ class Lacking(NamedTuple):
     def __str__(self) -> str:
         named = f"the capabilit{'y' if len(self.words) == 1 else 'ies'} {', '.join(self.words)}"
         return f"{self.step} needs {named}, which this program was not given"
+
+
+def lacking_of(plan: Plan, capabilities: Collection[str]) -> dict[int, Lacking]:
+    """The steps of a plan that need other capabilities than these, by number."""
+    found: dict[int, Lacking] = {}
+    if not any(step.capabilities or (step.undo and step.undo.capabilities) for step in plan.definition.steps):
+        return found
+    for no, spec in enumerate(queue_specs(plan.definition)):
+        asked = () if spec is None else spec.capabilities
+        words = tuple(word for word in asked if not word.startswith(CAPABILITY) and word not in capabilities)
+        if words:
+            found[no] = Lacking(plan.at(no).name, words)
+    return found
 
 
 class OwnRun:
@@ -71,12 +84,7 @@ class OwnRun:
         return bool(self._lacking) and await self._is_stranded()
 
     def _learn(self, plan: Plan) -> None:
-        self._plan = plan
-        for no, spec in enumerate(queue_specs(plan.definition)):
-            asked = () if spec is None else spec.capabilities
-            words = tuple(word for word in asked if not word.startswith(CAPABILITY) and word not in self._has)
-            if words:
-                self._lacking[no] = Lacking(plan.at(no).name, words)
+        self._plan, self._lacking = plan, lacking_of(plan, self._has)
         for no, said in self._lacking.items():
             if plan.at(no).phase is Phase.MAIN:
                 self._tell(said)

@@ -46,7 +46,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
     None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
     are names, None if it may have any but those in `lacking_secrets`. A worker with `only_run` takes the steps of
-    that run alone. `progress` is of the attempts that run."""
+    that run alone, and with an empty one only those of runs that its own program starts. `progress` is of the attempts
+    that run."""
 
     handlers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
@@ -67,11 +68,21 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     only_run: str | None = None
     progress: tuple[StepProgress, ...] = ()
 
+    @property
+    def own_runs(self) -> str | None:
+        """Which runs it takes, in words, if not any."""
+        return None if self.only_run is None else taken_runs(self.only_run)
+
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
 
     def has_room_for(self, spec: QueueSpec) -> bool:
         return self.free > 0 and (spec.name in self.coroutines or spec.kind == "rules" or self.free_threads > 0)
+
+
+def taken_runs(only_run: str) -> str:
+    """Which runs a worker takes, in words."""
+    return f"only run {only_run}" if only_run else "only runs that its own program starts"
 
 
 class Lack(StrEnum):

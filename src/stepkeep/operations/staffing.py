@@ -76,9 +76,9 @@ def judge(
         case Lack.RUN:
             own = listed(
                 [
-                    f"worker {known.row.id} serves only run {known.service.only_run}"
+                    f"worker {known.row.id} serves {known.service.own_runs}"
                     for known in live
-                    if known.service is not None and known.service.only_run is not None
+                    if known.service is not None and known.service.own_runs is not None
                 ]
             )
             return Why.ONLY_RUN, f"it needs {needs}, and no live worker takes it: {own}", start
@@ -179,7 +179,7 @@ def _serving(known: Known, subject: str) -> Cause:
         return Cause(code=Why.OTHER, subject=subject, sentence=f"{subject} does not say what it serves.")
     full = offer.free <= 0
     count = len(offer.handlers) + len(offer.agents)
-    whole = _groups(offer) if offer.only_run is None else f"only run {offer.only_run}, in {_groups(offer)},"
+    whole = _groups(offer) if offer.own_runs is None else f"{offer.own_runs}, in {_groups(offer)},"
     said = f"{subject} serves {whole} with {count} handlers, and holds {_load(offer)}."
     return Cause(code=Why.FULL if full else Why.SERVES, subject=subject, sentence=said)
 
@@ -204,7 +204,7 @@ def _passed_over(known: Known, spec: QueueSpec, one: Backlog, now: int) -> Cause
     if lacks[0] is Lack.FIT and wrong is not None:
         lacking = f"it hands them back: {wrong.text}"
     if lacks[0] is Lack.RUN and known.service is not None:
-        lacking = f"it serves only run {known.service.only_run}"
+        lacking = f"it serves {known.service.own_runs}"
     said = f"it does not take {steps} for {title(spec)}, {oldest}: {lacking}."
     offers = [known.service] if known.service is not None else []
     return Cause(

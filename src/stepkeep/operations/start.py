@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,19 +16,21 @@ from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input
-from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused
+from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, StoreUnavailable
 from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Decision
-from stepkeep.kernel.events import RunStarted
+from stepkeep.kernel.decision import Claimer, Decision
+from stepkeep.kernel.events import RunStarted, StepClaimed
 from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
+from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
-from stepkeep.operations.transact import Transactor, Unlocked
+from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
 from stepkeep.store.protocol import Transaction
 
@@ -96,6 +98,17 @@ class Started(msgspec.Struct, frozen=True):
     created: bool
 
 
+class StartedHere(msgspec.Struct, frozen=True):
+    """A run that its starter executes: the steps that were claimed with its creation.
+
+    `has_more`: other steps of it may be ready.
+    """
+
+    started: Started
+    claims: tuple[Claim, ...] = ()
+    has_more: bool = True
+
+
 class Starter:
     """Groups starts into shared transactions. One per process."""
 
@@ -108,9 +121,41 @@ class Starter:
 
     async def start(self, request: StartRequest) -> Started:
         """Create a run (and start it unless it stays idle); the same idempotency key returns the same run."""
-        return await self._lane.put(await self._reduced(request))
+        return await self._lane.put(await self.reduced(request))
 
-    async def _reduced(self, request: StartRequest) -> StartRequest:
+    async def start_here(
+        self, request: StartRequest, claimer: Claimer, unconfirmed: Callable[[Sequence[Claim]], None]
+    ) -> StartedHere:
+        """Create a run and, in the same transaction, claim its first steps for a worker of this process.
+
+        The request is a reduced one. `unconfirmed` is called with claims of a commit that was never answered.
+        """
+        batch: StartBatch | None = None
+
+        def make() -> StartBatch:
+            nonlocal batch
+            batch = StartBatch([request], self._template, claims=FirstClaims(self._transactor.plans, claimer))
+            return batch
+
+        try:
+            batch = await self._transactor.run(make, self._unread([request]))
+        except (StoreUnavailable, asyncio.CancelledError) as problem:
+            if batch is not None and batch.claims is not None:
+                unconfirmed(batch.claims.made)
+            if not isinstance(problem, ConnectionLost):
+                raise
+            [started] = await self._start_together([request], again=True)
+            if isinstance(started, Exception):
+                raise started from problem
+            return StartedHere(started)
+        [answer] = batch.answers
+        if not isinstance(answer, Started):
+            raise answer or InvalidInput("the run was not decided on")
+        assert batch.claims is not None
+        self._transactor.remember(batch.claims.batch)
+        return StartedHere(answer, batch.claims.made, has_more=not answer.created or batch.claims.has_more)
+
+    async def reduced(self, request: StartRequest) -> StartRequest:
         """The request as it is decided on: checked, and with a reference instead of a large input."""
         payloads = self._transactor.payloads
         payloads.check_size("the input", request.input)
@@ -127,7 +172,7 @@ class Starter:
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
-        batch = StartBatch([await self._reduced(request)], self._template)
+        batch = StartBatch([await self.reduced(request)], self._template)
         batch.basis = Basis.USER_TRANSACTION
         wanted = request.plan.definition_id
 
@@ -153,12 +198,16 @@ class Starter:
     async def _start_batch(self, requests: list[StartRequest]) -> list[Started | Exception]:
         return await all_or_each(requests, self._start_together)
 
-    async def _start_together(self, requests: list[StartRequest]) -> list[Started | Exception]:
+    async def _start_together(self, requests: list[StartRequest], again: bool = False) -> list[Started | Exception]:
+        def make() -> StartBatch:
+            return StartBatch(requests, self._template, again=again)
+
         try:
-            batch = await self._transactor.run(lambda: StartBatch(requests, self._template), self._unread(requests))
+            batch = await self._transactor.run(make, None if again else self._unread(requests))
         except ConnectionLost:
             # It may have been committed. The ids are unique, so runs that exist under them are these.
-            batch = await self._transactor.run(lambda: StartBatch(requests, self._template, again=True), None)
+            again = True
+            batch = await self._transactor.run(make, None)
         return [answer for answer in batch.answers if answer is not None]
 
     def _unread(self, requests: list[StartRequest]) -> Unlocked | None:
@@ -204,11 +253,20 @@ def accept(request: StartRequest) -> StartRequest:
 class StartBatch:
     """The starts of one transaction: which are new, which exist already, which are refused.
 
-    With `again` it also looks for runs with the ids of the requests: an earlier try may have been committed.
+    With `again` it also looks for runs with the ids of the requests: an earlier try may have been committed. `claims`
+    claims the first steps of the new runs.
     """
 
-    def __init__(self, requests: list[StartRequest], template: Templates, *, again: bool = False) -> None:
+    def __init__(
+        self,
+        requests: list[StartRequest],
+        template: Templates,
+        *,
+        again: bool = False,
+        claims: FirstClaims | None = None,
+    ) -> None:
         self.basis = Basis.LOCKED
+        self.claims = claims
         self._requests, self._template, self._again = requests, template, again
         self._looked: Loaded | None = None
         self.answers: list[Started | Exception | None] = [None] * len(requests)
@@ -240,7 +298,49 @@ class StartBatch:
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
         self._creates = bool(write.new_runs)
+        if self.claims is not None:
+            write.new_runs = [self.claims.added_to(new, loaded.now) for new in write.new_runs]
         return write
+
+
+class FirstClaims:
+    """Claims the ready steps of a run in the transaction that creates it, for one worker."""
+
+    def __init__(self, plans: PlanCache, claimer: Claimer) -> None:
+        self._plans, self._claimer = plans, claimer
+        self.batch = DecisionBatch(plans)
+        self.made: tuple[Claim, ...] = ()
+        self.has_more = False
+
+    def added_to(self, new: NewRun, now: int) -> NewRun:
+        """The new run as it is after its creation and the claims."""
+        run, by = new.run, self._claimer
+        key, plan = (run.tenant, run.id), self._plans.get(run.definition_id)
+        ready = [step for step in new.steps if step.ready_at is not None and step.ready_at <= now]
+        mine = [step for step in ready if step.queue in by.queues][: by.slots]
+        self.has_more = len(mine) < len(ready)
+        if plan is None or not mine:
+            return new
+        lease = by.lease or plan.definition.lease
+        events = [
+            StepClaimed(tenant=run.tenant, run_id=run.id, actor=by.actor, no=step.no, worker=by.worker, lease=lease)
+            for step in mine
+        ]
+        self.batch = DecisionBatch(self._plans, events)
+        loaded = Loaded(now=now, runs={key: run}, steps={key: {step.no: step for step in new.steps}}, whole={key})
+        self.batch.decide(loaded)
+        decision = self.batch.decisions.get(key)
+        if decision is None or decision.entry is None or not self.batch.is_certain():
+            self.batch, self.has_more = DecisionBatch(self._plans), True
+            return new
+        self.made = tuple(claims_of(self.batch))
+        changed = {step.no: step for step in decision.changed}
+        return msgspec.structs.replace(
+            new,
+            run=decision.run,
+            steps=tuple(changed.get(step.no, step) for step in new.steps),
+            entries=(*new.entries, decision.entry),
+        )
 
 
 def _answer(
@@ -316,7 +416,7 @@ def _create(request: StartRequest, now: int, key: IdempotencyKey | None, templat
             labels=_labels(request),
         ),
         steps=decision.added,
-        entry=decision.entry,
+        entries=(decision.entry,),
         outbox=decision.outbox,
         idempotency=key,
     )

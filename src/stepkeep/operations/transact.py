@@ -24,6 +24,7 @@ from stepkeep.kernel.events import Event, StepClaimed, StepReported
 from stepkeep.kernel.fitting import event_bytes
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import RunState
 from stepkeep.operations.batch import Answer, DecisionBatch
 from stepkeep.operations.clock import Clock
 from stepkeep.operations.group_commit import Submissions, all_or_each
@@ -41,6 +42,9 @@ MOST_HIDDEN = 10_000
 
 LOCKED_CLAIM_SECONDS = 2.0
 """How long a process claims with row locks after a conflict: an optimistic claim would conflict again."""
+
+Succeeded = Callable[[RunKey, Plan, Sequence[StepReported]], None]
+"""Called after the commit of the reports that ended a run well."""
 
 T = TypeVar("T")
 
@@ -152,6 +156,7 @@ class Transactor:
         self._hidden_steps = 0
         self.unreadable = UnreadableRuns()
         self.tally = BasisCounts()
+        self.succeeded: Succeeded = lambda key, plan, outputs: None
 
     # -- events from people, clocks and the outside ------------------------------------------------------------------
     async def submit(self, event: Event) -> Accepted:
@@ -213,6 +218,7 @@ class Transactor:
 
     async def report(self, events: Sequence[StepReported], claimer: Claimer | None) -> tuple[list[Answer], list[Claim]]:
         """Report outcomes in one transaction and, if the worker has free slots, claim the steps they made ready."""
+        given = events
         events, payloads = await self.payloads.reduced(events)
         recalled = self._memory.recall(events, self.store.clock_offset)
         batch = await self.run(
@@ -222,7 +228,14 @@ class Transactor:
         self._memory.forget(events)
         self._memory.hold(batch, recalled.runs if recalled and batch.basis is Basis.REMEMBERED else None)
         self.unreadable.note_all(batch.barred.values())
+        for key, decision in batch.decisions.items():
+            if decision.run.state is RunState.SUCCEEDED:
+                self.succeeded(key, batch.plan_of(decision.run), given)
         return answers(batch), claims_of(batch)
+
+    def remember(self, batch: DecisionBatch) -> None:
+        """Remember the claims of a batch that another transaction has committed."""
+        self._memory.hold(batch)
 
     async def report_in(self, transaction: Transaction, event: StepReported) -> Answer:
         """Report inside a transaction in which the handler has written already (promise 4)."""

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from stepkeep.errors import NotFound, StoreUnavailable, Unreadable
+from stepkeep.kernel.events import StepReported
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.results import RunResult, only_sleeps, read_results
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.views import result_output
 from stepkeep.store.change import RunKey
 from stepkeep.store.notifications import within
 from stepkeep.store.protocol import RUNS_SETTLED, Notification
@@ -39,6 +44,7 @@ class RunWaiter:
 
     def __init__(self, transactor: Transactor) -> None:
         self._transactor, self._store = transactor, transactor.store
+        transactor.succeeded = self._succeeded
         self._waiters: dict[RunKey, dict[_Waiter, None]] = {}
         self._named: set[RunKey] = set()
         """The runs to poll next: those of new waiters, and those that notifications name."""
@@ -49,19 +55,42 @@ class RunWaiter:
 
     async def until(self, tenant: str, run_id: str, states: Collection[RunState]) -> RunResult:
         """Return the result of the run once its state is one of these; a run that only sleeps is not blocked."""
+        with self.expecting(tenant, run_id, states) as answer:
+            return await answer
+
+    @contextmanager
+    def expecting(
+        self, tenant: str, run_id: str, states: Collection[RunState], *, polls_first: bool = True
+    ) -> Iterator[asyncio.Future[RunResult]]:
+        """The same as a future, which is answered inside the block. Without `polls_first`, the caller knows that the
+        run is in none of these states yet."""
         loop = asyncio.get_running_loop()
         waiter = _Waiter((tenant, run_id), frozenset(states), loop.create_future())
         self._waiters.setdefault(waiter.key, {})[waiter] = None
-        self._named.add(waiter.key)
+        if polls_first:
+            self._named.add(waiter.key)
         self._notification.set()
         if self._polling is None or self._polling.done() or self._polling.get_loop() is not loop:
             self._notification = asyncio.Event()
             self._unsubscribe = self._unsubscribe or self._store.notifier.listen(self._notified)
             self._polling = loop.create_task(self._poll_while_waited_for())
         try:
-            return await waiter.answer
+            yield waiter.answer
         finally:
             self._remove(waiter)
+
+    def _succeeded(self, key: RunKey, plan: Plan, reports: Sequence[StepReported]) -> None:
+        """This process has committed the reports that ended a run. If they have its output, nothing is read."""
+        if key not in self._waiters or plan.definition.output is not None:
+            return
+        outputs = {
+            report.no: report.outcome.output
+            for report in reports
+            if (report.tenant, report.run_id) == key and isinstance(report.outcome, Completed)
+        }
+        if outputs.keys() >= set(plan.results):
+            output = result_output({plan.steps[no].name: outputs[no] for no in plan.results})
+            self._answer([key], RunResult(state=RunState.SUCCEEDED, output=output))
 
     def _remove(self, waiter: _Waiter) -> None:
         mine = self._waiters.get(waiter.key, {})
@@ -94,7 +123,11 @@ class RunWaiter:
         while self._waiters:
             self._notification.clear()
             polls_all = self._polls_all or not is_named
-            keys = list(self._waiters) if polls_all else [key for key in self._named if key in self._waiters]
+            keys = [
+                key
+                for key in (self._waiters if polls_all else self._named)
+                if any(not waiter.answer.done() for waiter in self._waiters.get(key, ()))
+            ]
             self._named.clear()
             self._polls_all = False
             began = clock()

@@ -146,7 +146,8 @@ def _check_rest(what: Write) -> None:
         _check_row("runs", new.run)
         _check_row("run_details", new.details)
         _check_steps(new.steps)
-        _check_row("journal", new.entry)
+        for entry in new.entries:
+            _check_row("journal", entry)
     _check_steps(what.new_steps)
     for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
         _check_row("messages", message)
@@ -190,7 +191,7 @@ def _check_types(what: Write) -> None:
         ("runs", [change.run for change in what.runs]),
         ("steps", [*what.steps, *what.new_steps, *(step for new in what.new_runs for step in new.steps)]),
         ("attempts", what.attempts),
-        ("journal", [*what.entries, *(new.entry for new in what.new_runs)]),
+        ("journal", [*what.entries, *(entry for new in what.new_runs for entry in new.entries)]),
     ):
         for row in rows:
             _check_row(table, row)

@@ -133,12 +133,13 @@ class Basis(StrEnum):
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A new run with all its steps."""
+    """A new run with all its steps. `entries` begin its journal: its creation, and the claim of its first steps if the
+    same transaction made one."""
 
     run: Run
     details: Details
     steps: tuple[Step, ...]
-    entry: SealedEntry
+    entries: tuple[SealedEntry, ...]
     messages: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     idempotency: IdempotencyKey | None = None

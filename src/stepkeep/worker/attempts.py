@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations.transact import Claim
@@ -62,6 +63,36 @@ class Attempts:
         claims = await self.claiming.claim(kind, limit, after)
         self._running.accept(claims)
         return claims
+
+    @property
+    def free_for_any(self) -> int:
+        """How many steps may be claimed, of whatever kind each of them is."""
+        slots = self._shared.slots
+        return min(slots.free.of(kind) for kind in Kind if kind is Kind.ASYNC or slots.queues.blocking)
+
+    def take(self, claims: Sequence[Claim]) -> None:
+        """Start the steps that were claimed with the creation of their run."""
+        self._running.accept(claims)
+
+    async def claim_own(self) -> list[Claim]:
+        """Claim the ready steps of the one run that this worker executes, of every kind."""
+        limit = self.free_for_any
+        claims = await self.claiming.claim(None, limit, None)
+        self._running.accept(claims)
+        if len(claims) == limit:
+            self._shared.signals.more_work()
+        return claims
+
+    @property
+    def are_over(self) -> bool:
+        """Whether no attempt is held, no handler runs on, no report is under way, and no claim is uncertain."""
+        shared = self._shared
+        return not (
+            len(shared.leases)
+            or shared.slots.orphaned
+            or self.claiming.has_unconfirmed
+            or not self.reporting.commits.idle
+        )
 
     def finished(self, batch: EndedJobs) -> None:
         """Handlers ended; report those whose attempts are still held."""

@@ -27,15 +27,16 @@ class Claiming:
         self._shared = shared
         self._unconfirmed: dict[ClaimName, Claim] = {}
 
-    async def claim(self, kind: Kind, limit: int, after: int | None) -> list[Claim]:
-        """Claim up to `limit` steps from the queues of one kind. Their slots are reserved meanwhile."""
-        shared, blocking = self._shared, limit if kind is Kind.BLOCKING else 0
+    async def claim(self, kind: Kind | None, limit: int, after: int | None) -> list[Claim]:
+        """Claim up to `limit` steps from the queues of one kind, or of all. Their slots are reserved meanwhile."""
+        shared, blocking = self._shared, 0 if kind is Kind.ASYNC else limit
         try:
             with shared.slots.reserve(limit, blocking):
                 # First of all: the same step claimed again would have the same fence as the claim whose commit is
                 # unknown.
                 await self.release_unconfirmed()
-                claimer = shared.claimer(shared.slots.queues.of(kind), limit, blocking)
+                queues = shared.slots.queues.all if kind is None else shared.slots.queues.of(kind)
+                claimer = shared.claimer(queues, limit, blocking)
                 return await shared.transactor.claim(claimer, limit=limit, after=after, run=shared.only_run)
         except UnconfirmedClaims as unknown:
             self._unconfirmed |= named(unknown.claims)
@@ -46,9 +47,13 @@ class Claiming:
         """Whether there are claims with an unknown commit. No query finds these as work."""
         return bool(self._unconfirmed)
 
-    def note_unconfirmed(self, claims: dict[ClaimName, Claim]) -> None:
-        """Claimed by an unconfirmed commit, if at all: no other worker would run these while their leases last."""
+    def keep_unconfirmed(self, claims: dict[ClaimName, Claim]) -> None:
+        """Claimed by an unconfirmed commit, if at all. The next claim or the drain releases them."""
         self._unconfirmed |= claims
+
+    def note_unconfirmed(self, claims: dict[ClaimName, Claim]) -> None:
+        """The same, released at once: no other worker would run these while their leases last."""
+        self.keep_unconfirmed(claims)
         self._shared.spawn(self._release_soon())
 
     async def release_unconfirmed(self) -> None:

@@ -13,6 +13,7 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from contextvars import Context, copy_context
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Literal
@@ -22,17 +23,20 @@ from msgspec.structs import replace
 from stepkeep.definition import arguments
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
+from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
-from stepkeep.operations.transact import Transactor
+from stepkeep.operations.start import StartedHere
+from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.workers import retire_silent
 from stepkeep.safe_text import type_name
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
+from stepkeep.worker.claiming import named
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.membership import Membership
@@ -46,7 +50,7 @@ from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings
-from stepkeep.worker.shared import Shared, Signals
+from stepkeep.worker.shared import NO_RUN, Shared, Signals
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -99,7 +103,7 @@ class Worker:
     groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code
     that it was given, for `explain`. `secrets` tells where it finds the values of secrets. `lifespan` opens what
     handlers share; with `loop="mine"` they run on the loop that runs the worker. With `only_run`, it executes the
-    steps of that run and of no other.
+    steps of that run and of no other; with `NO_RUN`, of none until `engage` names one.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -170,7 +174,7 @@ class Worker:
             self._runtime,
             self._outage,
             signals,
-            None if only_run is None else (tenant, validate.run_id(only_run)),
+            None if only_run is None else (tenant, only_run and validate.run_id(only_run)),
         )
         self._attempts = Attempts(self._shared, self._prepared)
         self._pollers = {
@@ -181,6 +185,9 @@ class Worker:
         self._progress = asyncio.Event()
         self._claiming = asyncio.Lock()
         self._stopping = asyncio.Event()
+        self._engaged, self._scope_changed = asyncio.Event(), asyncio.Event()
+        if only_run != NO_RUN:
+            self._engaged.set()
         self.joined = asyncio.Event()
         self._queues_read_at = float("-inf")
         self._topics_seen = frozenset({RUNS_SETTLED, RUNS_STOPPED})
@@ -227,6 +234,54 @@ class Worker:
         for poller in self._pollers.values():
             poller.pace.woken()
             poller.awake.set()
+
+    def first_claimer(self) -> Claimer:
+        """This worker, which rests, with its slots for the first steps of a new run."""
+        limit = self._attempts.free_for_any
+        return self._shared.claimer(self._shared.slots.queues.all, limit, limit)
+
+    def note_unconfirmed(self, claims: Sequence[Claim]) -> None:
+        """Release these claims before the next claim, or when the worker stops: their commit was never answered."""
+        self._attempts.claiming.keep_unconfirmed(named(claims))
+
+    async def engage(self, begun: StartedHere) -> None:
+        """Execute the steps of this run and of no other until `rest`: those claimed already, and those ready now."""
+        self._shared.only_run = (self._tenant, begun.started.run_id)
+        self._runner.use_context(copy_context())
+        for poller in self._pollers.values():
+            # The claim below replaces the polls that earlier notifications asked for.
+            poller.awake.clear()
+            poller.pace.rest()
+        self._engaged.set()
+        self._scope_changed.set()
+        try:
+            async with self._claiming:
+                self._attempts.take(begun.claims)
+                if begun.has_more:
+                    if not begun.started.created:
+                        # The notification of a new run has named unknown queues.
+                        self._queues_read_at = float("-inf")
+                    if self._queue_news_age >= self._settings.refresh_queues_seconds:
+                        await self._read_queues()
+                    await self._attempts.claim_own()
+        except StoreError as problem:
+            self._outage.met(problem)
+            self.wake()
+        if self.held:
+            self._shared.spawn(self._mark_busy())
+
+    async def rest(self) -> bool:
+        """Execute no run until the next `engage`. Returns whether there can be one: if not, stop the worker."""
+        async with self._claiming:
+            # A claim that was under way has arrived; from here on no more can arrive.
+            self._engaged.clear()
+            self._shared.only_run = (self._tenant, NO_RUN)
+        self._scope_changed.set()
+        self._runner.use_context(Context())
+        await self._reports_written(self._settings.closing_seconds)
+        return self._attempts.are_over and not (
+            self._stopping.is_set() or self._outage.lasts or self._shared.misfits.known or self._runner.unable
+        )
 
     @property
     def held(self) -> int:
@@ -341,12 +396,16 @@ class Worker:
         self._attempts.keeper.release_rest()
         with suppress(StoreError):
             await self._attempts.claiming.release_unconfirmed()
-        until = self._runtime.monotonic() + (self._settings.closing_seconds if self._outage.gone is None else 0.0)
+        await self._reports_written(self._settings.closing_seconds if self._outage.gone is None else 0.0)
+        with suppress(StoreError):
+            await self._membership.leave()
+
+    async def _reports_written(self, seconds: float) -> None:
+        """Wait until no report is under way, for so long at most."""
+        until = self._runtime.monotonic() + seconds
         while not self._attempts.reporting.commits.idle and (left := until - self._runtime.monotonic()) > 0:
             self._progress.clear()
             await self._runtime.wait(self._progress, min(left, WATCH))
-        with suppress(StoreError):
-            await self._membership.leave()
 
     def _signalled(self) -> None:
         # A second signal means: do not wait.
@@ -395,6 +454,11 @@ class Worker:
         if kind is Kind.BLOCKING:
             # Until then, polling for async work keeps the list of queues up to date for both kinds.
             await self._runtime.wait(self._has_blocking, None)
+        if not self._engaged.is_set():
+            await self._runtime.wait(self._engaged, None)
+            # `engage` claims by itself.
+            await self._pause(kind)
+            return
         poller = self._pollers[kind]
         summoned = poller.begin()
         if self._stopping.is_set():
@@ -405,8 +469,8 @@ class Worker:
             return
         was_busy = self.held > 0
         async with self._claiming:
-            if self._stopping.is_set():
-                # It was set during the wait; the drain waits for this lock too.
+            if self._stopping.is_set() or not self._engaged.is_set():
+                # It changed during the wait; the drain and `rest` wait for this lock too.
                 return
             if self._queue_news_age >= self._settings.refresh_queues_seconds:
                 await self._read_queues()
@@ -418,6 +482,9 @@ class Worker:
         self._outage.over()
         poller.mark.looked(len(claims), slots, claims[-1].claimed_at if claims else None)
         poller.pace.found(len(claims), slots, was_called=summoned)
+        if self._shared.only_run is not None and not poller.pace.found_all:
+            # Steps of one run become ready by its own reports, which claim them, or with a notification.
+            poller.pace.rest()
         if claims and not was_busy:
             await self._membership.mark(busy=True)
         if not claims and poller.in_doubt and self._queue_news_age > NEWS:
@@ -522,9 +589,17 @@ class Worker:
             await self._membership.mark(busy=False)
         await retire_silent(self._transactor.store, actor="sweep")
 
+    async def _mark_busy(self) -> None:
+        try:
+            await self._membership.mark(busy=True)
+        except StoreError as problem:
+            self._outage.met(problem)
+
     async def _publish(self) -> None:
         """Publish what it serves and how much it holds. Not at once: a worker that lives for one run need not."""
-        await self._runtime.sleep(self._publish_in)
+        if await self._runtime.wait(self._scope_changed, self._publish_in):
+            await self._runtime.sleep(self._settings.first_publish_seconds)
+            self._scope_changed.clear()
         self._publish_in = self._settings.heartbeat_seconds
         await self._membership.publish(self._offer())
 
@@ -536,6 +611,7 @@ class Worker:
         await self._runtime.sleep(PUBLISH_SECONDS)
 
     async def _sweep(self) -> None:
+        await self._runtime.wait(self._engaged, None)
         self.loop_lag = max(
             0.0, await self._timers.sleep(self._runtime.spread(self._settings.sweep_seconds, by=SWEEP_SPREAD))
         )

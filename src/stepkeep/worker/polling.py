@@ -53,6 +53,10 @@ class Pace:
     def woken(self) -> None:
         self._pause = self._settings.busy_poll_seconds
 
+    def rest(self) -> None:
+        """No work is expected without a notification: poll as when idle."""
+        self._pause = max(self._pause, self._settings.idle_poll_seconds)
+
     @property
     def seconds(self) -> float:
         return self._runtime.spread(self._pause) if self._pause else 0.0

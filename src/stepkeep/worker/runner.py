@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Protocol
 
 from stepkeep.kernel.outcomes import Outcome
@@ -50,6 +50,10 @@ class HandlerRunner(Protocol):
         """Check that every pool still makes progress. Called periodically, on the worker's loop."""
         ...
 
+    def use_context(self, context: Context) -> None:
+        """Run the handlers of coming attempts in copies of this context."""
+        ...
+
     def start(self, jobs: Sequence[Job]) -> None: ...
 
     def stop(self, job: Job) -> None: ...
@@ -69,8 +73,9 @@ class PooledRunner:
         on_replaced: Sequence[Callable[[], object]] = (),
     ) -> None:
         size, limit = settings.pool, settings.result_bytes
+        self._coroutines = LoopPool(result_limit=limit, home=home, on_close=on_close, on_replaced=on_replaced)
         self._pools: dict[PoolKind, Pool] = {
-            PoolKind.LOOP: LoopPool(result_limit=limit, home=home, on_close=on_close, on_replaced=on_replaced),
+            PoolKind.LOOP: self._coroutines,
             PoolKind.THREAD: ThreadPool(size, result_limit=limit),
             PoolKind.RULES: RulesPool(size, result_limit=limit),
             PoolKind.PROCESS: ProcessPool(size, result_limit=limit, memory_limit=settings.process_memory_bytes),
@@ -88,6 +93,9 @@ class PooledRunner:
         for pool in self._pools.values():
             pool.fitness.changed = self._tell_change
             pool.open(self._note)
+
+    def use_context(self, context: Context) -> None:
+        self._context = self._coroutines.context = context
 
     @property
     def unable(self) -> frozenset[PoolKind]:

@@ -30,6 +30,10 @@ from stepkeep.worker.settings import Settings
 log = logging.getLogger("stepkeep.worker")
 
 
+NO_RUN = ""
+"""In place of a run's id: a worker that executes no run now."""
+
+
 class Signals(NamedTuple):
     """What the parts tell the loop. Each call returns at once.
 

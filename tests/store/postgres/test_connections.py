@@ -204,7 +204,7 @@ async def test_a_tenant_may_have_any_name(store: Store, tenant: str) -> None:
             new,
             run=replace(new.run, **renamed),
             details=replace(new.details, **renamed),
-            entry=replace(new.entry, **renamed),
+            entries=(replace(new.entries[0], **renamed),),
         ),
         new_run(2),
     )

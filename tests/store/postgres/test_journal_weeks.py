@@ -40,9 +40,9 @@ def born_at(micros: int, state: RunState = RunState.RUNNING) -> NewRun:
     ended = {"ended_at": micros} if state is RunState.SUCCEEDED else {}
     run = run_at(micros)
     entry = an_entry(run, 1)
-    born = new_run(1, run=a_run(1, state, id=run, head=entry.hash, **ended), entry=entry)
+    born = new_run(1, run=a_run(1, state, id=run, head=entry.hash, **ended), entries=(entry,))
     details = msgspec.structs.replace(born.details, run_id=run)
-    return NewRun(run=born.run, details=details, steps=(), entry=entry)
+    return NewRun(run=born.run, details=details, steps=(), entries=(entry,))
 
 
 async def where_is(raw: Raw, run: str) -> str:

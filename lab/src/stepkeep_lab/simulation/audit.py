@@ -174,10 +174,11 @@ class Auditor:
         self.commits += 1
         for new in what.new_runs:
             key = (new.run.tenant, new.run.id)
-            self._folds[key], self._latest[key] = JournalFold(self._plan_of(new.run)), new.entry.at
-        touched = {
-            (entry.tenant, entry.run_id): entry for entry in (*(new.entry for new in what.new_runs), *what.entries)
-        }
+            self._folds[key], self._latest[key] = JournalFold(self._plan_of(new.run)), new.entries[0].at
+            for entry in new.entries[:-1]:
+                self.met.update(self._folds[key].take(open_entry(entry.body)))
+        last = [*(new.entries[-1] for new in what.new_runs), *what.entries]
+        touched = {(entry.tenant, entry.run_id): entry for entry in last}
         for key, sealed in touched.items():
             try:
                 self._check(key, open_entry(sealed.body))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import Context as Variables
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -156,6 +157,9 @@ class SimulatedRunner:
 
     def check(self) -> None:
         """Nothing here breaks by itself."""
+
+    def use_context(self, context: Variables) -> None:
+        """Simulated handlers have a context of their own."""
 
     def start(self, jobs: Sequence[Job]) -> None:
         ledger = self._stage.ledger

@@ -161,7 +161,7 @@ class Tables:
         self.runs[key], self.details[key] = run, new.details
         self.steps[key] = {step.no: step for step in new.steps}
         self.attempts[key] = {}
-        self.journal[key] = {new.entry.seq: new.entry}
+        self.journal[key] = {entry.seq: entry for entry in new.entries}
         self.messages[key] = {message.id: message for message in new.messages}
         self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
         if new.idempotency is not None:

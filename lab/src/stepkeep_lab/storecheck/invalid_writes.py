@@ -267,5 +267,5 @@ def newborn(tenant: str, run_id: str, **given: Any) -> NewRun:
             business_key=run.business_key,
         ),
         steps=(Step(tenant=tenant, run_id=run_id, no=0, queue=0),),
-        entry=entry,
+        entries=(entry,),
     )

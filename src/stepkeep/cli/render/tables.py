@@ -11,6 +11,7 @@ from stepkeep.cli.render.consoles import Text
 from stepkeep.cli.render.look import look, style, words
 from stepkeep.cli.render.remarks import shorten
 from stepkeep.cli.render.times import clock, seconds_between, span
+from stepkeep.operations.services import taken_runs
 
 View = Mapping[str, Any]
 
@@ -74,7 +75,7 @@ def _serves(worker: View) -> str:
     named = worker["handlers"]
     more = f" and {len(named) - FEW_HANDLERS} more" if len(named) > FEW_HANDLERS else ""
     parts.append(f"handlers {', '.join(named[:FEW_HANDLERS])}{more}" if named else "no handlers")
-    parts += [f"only run {worker['only_run']}"] if worker["only_run"] else []
+    parts += [taken_runs(worker["only_run"])] if worker["only_run"] is not None else []
     parts += [f"hands back {text}" for text in worker["misfits"]]
     return "; ".join(parts)
 

@@ -144,7 +144,7 @@ async def _insert_runs(
                 parameters.run_numbers([(one.run.definition_id, one.run) for one in mine], parcel),
                 parameters.details_numbers([one.details for one in mine], parcel),
                 parameters.step_numbers([step for one in mine for step in one.steps], parcel),
-                parameters.entry_numbers([one.entry for one in mine], parcel),
+                parameters.entry_numbers([entry for one in mine for entry in one.entries], parcel),
             )
         asked = (not_before, clock_offset, *notice)
         [(now, *_)] = await fetch(connection, SQL.insert_runs, *_given(tenant, parcel), *rows, *asked)

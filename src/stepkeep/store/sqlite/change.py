@@ -298,7 +298,7 @@ def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
     many(SQL.insert_runs, (rows.row_of(one.run) for one in new))
     many(SQL.insert_run_details, (rows.row_of(one.details) for one in new))
     many(SQL.insert_steps, (rows.step_row(step) for one in new for step in one.steps))
-    many(SQL.insert_journal, (rows.row_of(one.entry) for one in new))
+    many(SQL.insert_journal, (rows.row_of(entry) for one in new for entry in one.entries))
     many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
     many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
     keys = (one.idempotency for one in new if one.idempotency is not None)

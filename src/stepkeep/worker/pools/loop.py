@@ -60,11 +60,11 @@ class LoopPool:
         self._asked_at: float | None = None
         self._ended: list[tuple[Job, Outcome]] = []
         self._waiting_since = 0.0
-        self._context = copy_context()
+        self.context = copy_context()
         self._done: Done = lambda ended: None
 
     def open(self, done: Done) -> None:
-        self._done, self._pid, self._context = done, os.getpid(), copy_context()
+        self._done, self._pid, self.context = done, os.getpid(), copy_context()
         self._home.attach(self)
 
     def start(self, jobs: Sequence[Job]) -> None:
@@ -151,7 +151,7 @@ class LoopPool:
             while True:
                 job = self._waiting.popleft()
                 try:
-                    job.task = loop.create_task(self._run(job), context=self._context.copy())
+                    job.task = loop.create_task(self._run(job), context=self.context.copy())
                     job.task.add_done_callback(partial(self._ended_without_answer, job))
                 except BaseException as problem:  # noqa: BLE001 - a task factory of user code
                     self._end_one(

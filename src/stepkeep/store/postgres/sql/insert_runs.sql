@@ -1,4 +1,4 @@
--- Insert new runs with their details, all their steps and the first entry of their journal. The parameters are like
+-- Insert new runs with their details, all their steps and the first entries of their journal. The parameters are like
 -- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. The
 -- notification $12, if there is one, is sent with it on the channel $11.
 with new_details as (
