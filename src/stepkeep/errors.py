@@ -7,6 +7,7 @@
     │   ├── InvalidInput       the request itself is malformed or out of bounds
     │   ├── NotFound           no such thing (or it belongs to another tenant)
     │   ├── Conflict           another decision came first; carries the winner
+    │   ├── NotAllowed         a rule about people forbids it; carries the rule and the person
     │   ├── KeyReused          an idempotency key came back with another body
     │   ├── Fenced             a worker's write came too late; its result is dropped
     │   └── Quarantined        an operator has quarantined the run; nothing changes it until it is released
@@ -116,6 +117,19 @@ class Conflict(Refused):
     def __init__(self, message: str, winner: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.winner = winner
+
+
+class NotAllowed(Refused):
+    """A rule about people forbids it: `rule` names the rule, `person` the person that it was applied to."""
+
+    code = "not_allowed"
+
+    def __init__(self, message: str, rule: str = "", person: str | None = None) -> None:
+        super().__init__(message)
+        self.rule, self.person = rule, person
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.rule, self.person)
 
 
 class KeyReused(Refused):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.kernel import audit
 
 from stepkeep.errors import Refused
+from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
@@ -254,6 +255,7 @@ class World:
             inbox=self.inbox() if need.inbox else little.inbox,
             outputs=outputs,
             input=self.given if need.input else little.input,
+            authorities=OnlyVouched({one: OnlyVouched()[one] for one in need.people}) or little.authorities,
         )
 
     def snapshot(self, events: Sequence[Event] = ()) -> Snapshot:
@@ -268,6 +270,7 @@ class World:
             seen=self._seen(events),
             outputs={no: self.output_of(no) for no in range(self.plan.size)},
             input=self.given,
+            authorities=OnlyVouched(),
         )
 
     def _seen(self, events: Sequence[Event]) -> frozenset[str]:

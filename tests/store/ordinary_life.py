@@ -11,9 +11,12 @@ from math import inf
 from pathlib import Path
 
 from msgspec.structs import replace
+from tests.store.people import change, delegation, key, membership, principal
 from tests.store.test_oracle import DEFINITIONS
+from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report_of, task
 
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Definition, Handler, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
@@ -25,6 +28,7 @@ from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import Lease, Payload, Propose, Write
+from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter
 
 BACKLOG = 200
@@ -85,6 +89,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _people(bench)
     await _trouble(bench)
     await _workers(bench)
+    await _principals(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -139,6 +144,35 @@ async def _people(bench: Bench) -> None:
         bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
     )
     assert await bench.state(run) is RunState.SUCCEEDED
+
+
+async def _principals(bench: Bench) -> None:
+    """Every table of people is written and read."""
+    tenant = TenantRow(name=TENANT, vouching=Vouching.ALLOWED, created_at=1, created_by=ACTOR)
+    await change(
+        bench.store,
+        subject="ann",
+        tenants=[tenant],
+        principals=[principal("ann")],
+        memberships=[membership(1, "ann", MembershipKind.GROUP, "finance")],
+        delegations=[delegation(1, "bea", "ann")],
+        keys=[key("k1", "ann")],
+    )
+    store = bench.store.people
+    for _ in range(AGAIN):
+        assert await store.read_authorities([Caller(VALUES_TENANT, "ann", "k1")])
+        assert await store.read_journal(VALUES_TENANT)
+        assert await store.read_journal(VALUES_TENANT, "ann")
+        assert await store.list_tenants()
+        assert await store.read_tenant(TENANT)
+        assert await store.list_principals(VALUES_TENANT)
+        assert await store.find_principal(VALUES_TENANT, "ann")
+        assert await store.read_memberships(VALUES_TENANT, SubjectKind.PERSON, "ann")
+        assert await store.read_members(VALUES_TENANT, MembershipKind.GROUP, "finance")
+        assert await store.read_delegations(VALUES_TENANT, "ann")
+        assert await store.list_delegations(VALUES_TENANT)
+        assert await store.list_keys(VALUES_TENANT)
+        assert await store.find_key("k1")
 
 
 async def _trouble(bench: Bench) -> None:

@@ -46,6 +46,9 @@ from stepkeep.store.records import WorkerChange
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]
 
+PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal")
+"""Their bounds are tried in `test_contract_people`."""
+
 LEASED = {"worker": 1, "claimed_at": 1, "due_at": 9, "fence": 1}
 
 
@@ -183,7 +186,7 @@ COPIED = {
 """Keys of rows that hold them within their bounds already."""
 ON_THEIR_OWN = {
     ("definitions", "version"),
-    *((table, column) for table in ("workers", "worker_journal") for column in INTEGERS[table]),
+    *((table, column) for table in ("workers", "worker_journal", *PEOPLE) for column in INTEGERS[table]),
 }
 
 

@@ -19,6 +19,7 @@ from stepkeep.errors import (
     DefinitionError,
     ExpressionError,
     InvalidInput,
+    NotAllowed,
     PermissionDenied,
     Problem,
     Refused,
@@ -51,8 +52,12 @@ def failure_of(error: BaseException) -> Failure:
         return Failure(BAD_USAGE, "expression", _said(error), {})
     if isinstance(error, Refused):
         status = BAD_USAGE if isinstance(error, InvalidInput) else FAILED
-        winner = error.winner if isinstance(error, Conflict) else None
-        return Failure(status, error.code, _said(error), {} if winner is None else {"winner": dict(winner)})
+        more: dict[str, Any] = {}
+        if isinstance(error, Conflict) and error.winner is not None:
+            more = {"winner": dict(error.winner)}
+        elif isinstance(error, NotAllowed):
+            more = {"rule": error.rule, "person": error.person}
+        return Failure(status, error.code, _said(error), more)
     if isinstance(error, StepkeepError):
         return Failure(FAILED, _code(error), _said(error), {})
     if isinstance(error, typer.TyperException):

@@ -7,8 +7,22 @@ which roles the person held when a gate opened, and which they hold now. It know
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
+
+from stepkeep.errors import NotAllowed
+
+VOUCH = "vouch"
+"""The scope of a key that may name another person than its owner."""
+
+
+class Caller(NamedTuple):
+    """The actor of an event in its tenant, and the id of the key that was used, if any."""
+
+    tenant: str
+    person: str
+    key: str | None = None
 
 
 class MembershipKind(StrEnum):
@@ -73,6 +87,49 @@ class Authority(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def has(self, kind: MembershipKind, name: str, at: int) -> bool:
         return has_at(self.memberships, kind, name, at)
+
+
+class OnlyVouched(dict[Caller, Authority]):
+    """The authorities in a world without tables of people: the host vouches for every name."""
+
+    def __missing__(self, caller: Caller) -> Authority:
+        return Authority(person=caller.person)
+
+
+def admit(authority: Authority, caller: Caller, now: int) -> None:
+    """Refuse a caller that may decide nothing: its key does not count, or the person may not act.
+
+    >>> admit(Authority(person="ann", registered=True, disabled=True), Caller("acme", "ann"), 0)
+    Traceback (most recent call last):
+    stepkeep.errors.NotAllowed: ann is disabled and may not act. Enable the account first, or act as another person.
+    """
+    person, key = caller.person, authority.key
+    if caller.key is None:
+        if not authority.vouching_allowed:
+            raise NotAllowed(
+                f"tenant {caller.tenant} refuses names without a key, and {person} was named without one. "
+                "Open the database with the key of the person.",
+                "vouching_refused",
+                person,
+            )
+    elif key is None:
+        raise NotAllowed(f"there is no key {caller.key} in tenant {caller.tenant}.", "key_unknown", person)
+    elif key.revoked_at is not None:
+        raise NotAllowed(f"key {key.id} of {key.owner} was revoked. Use another key.", "key_revoked", person)
+    elif key.expires_at is not None and key.expires_at <= now:
+        raise NotAllowed(f"key {key.id} of {key.owner} has expired. Use another key.", "key_expired", person)
+    elif key.owner != person and VOUCH not in key.scopes:
+        raise NotAllowed(
+            f"key {key.id} belongs to {key.owner} and may not name {person}: it lacks the scope {VOUCH}.",
+            "key_owner",
+            person,
+        )
+    if authority.disabled:
+        raise NotAllowed(
+            f"{person} is disabled and may not act. Enable the account first, or act as another person.",
+            "disabled",
+            person,
+        )
 
 
 def has_at(memberships: tuple[Membership, ...], kind: MembershipKind, name: str, at: int) -> bool:

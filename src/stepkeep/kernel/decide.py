@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepkeep.errors import Conflict, Refused
+from stepkeep.kernel.authority import admit
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
 from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.events import (
@@ -19,11 +20,13 @@ from stepkeep.kernel.events import (
     GateDecided,
     HoldDecided,
     MessageArrived,
+    Request,
     RunStarted,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    caller_of,
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
@@ -66,6 +69,8 @@ def _answer(draft: Draft, event: Event) -> Reply:
         meet_deadline(draft, event.actor)
         roll_up(draft)
     try:
+        if isinstance(event, Request) and (caller := caller_of(event)) is not None:
+            admit(draft.authority(caller), caller, draft.now)
         reply = HANDLERS[type(event)](draft, event)
     except Refused as refusal:
         # A refusal is a value here. Its traceback would keep this draft and the decision that holds it alive.

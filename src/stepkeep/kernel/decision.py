@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Refused
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
@@ -22,7 +23,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     `steps` may be partial. `inbox` is None if it was not loaded. `whole` means that `steps` has every row of the run,
     `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: no output). `seen`
-    has the ids of messages that are in the inbox already.
+    has the ids of messages that are in the inbox already. `authorities` has what the actors of events bring.
     """
 
     plan: Plan
@@ -34,6 +35,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     seen: frozenset[str] = frozenset()
     outputs: Mapping[int, bytes | None] = {}
     input: bytes | None = None
+    authorities: Mapping[Caller, Authority] = {}
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class Need(msgspec.Struct, frozen=True):
     inbox: bool = False
     outputs: frozenset[int] = frozenset()
     input: bool = False
+    people: frozenset[Caller] = frozenset()
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

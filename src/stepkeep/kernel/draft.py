@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import NotFound
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
 from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
@@ -227,6 +228,13 @@ class Draft:
         return self.plan.at(step.no)
 
     # -- changing --------------------------------------------------------------------------------------------------
+    def authority(self, caller: Caller) -> Authority:
+        """What this caller brings to the decision."""
+        try:
+            return self.snapshot.authorities[caller]
+        except KeyError:
+            raise Missing(Need(people=frozenset((caller,)))) from None
+
     def requested(self, event: str, by: Request, detail: Mapping[str, Any] | None = None) -> None:
         """Set the cause of the following hops: a request, with the program that vouched for its actor."""
         self.caused_by(event, by.actor, vouched(detail, by.vouched_by))

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.outcomes import Outcome
 
 
@@ -20,9 +21,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Request(Event, frozen=True, kw_only=True, gc=False):
-    """An event that a person causes. `vouched_by` is the actor of the program that named the person, if it did."""
+    """An event that a person causes. `vouched_by` is the actor of the program that named the person, if it did; `key`
+    is the id of the API key that was used."""
 
     vouched_by: str | None = None
+    key: str | None = None
 
 
 class RunStarted(Request, frozen=True, kw_only=True, gc=False):
@@ -120,3 +123,14 @@ class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
 
     compensate: bool = False
     reason: str = ""
+
+
+DECISIONS = frozenset({GateDecided, HoldDecided, CompletionSignalled, TokenReissued})
+"""The requests that decide about a step: the authority of the person is read for each."""
+
+
+def caller_of(event: Request) -> Caller | None:
+    """The caller whose authority the decision on this event needs; None if it needs none."""
+    if event.key is None and type(event) not in DECISIONS:
+        return None
+    return Caller(event.tenant, event.actor, event.key)

@@ -180,7 +180,8 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A worker as the database knows it. `no` is its number in step rows; `incarnation` grows on every return."""
+    """A worker as the database knows it. `no` is its number in step rows; `incarnation` grows on every return.
+    `owner` is the owner of the key that it was opened with."""
 
     tenant: str
     id: str
@@ -194,6 +195,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: int
     seq: int = 0
     head: bytes = b""
+    owner: str | None = None
 
 
 HOT_OF_RUN = frozenset({"state", "seq", "head", "open", "moving", "leased", "due_at", "ended_at", "moved_at"})

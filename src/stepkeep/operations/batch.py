@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.errors import InvalidInput, NotFound, Quarantined, Unreadable
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Snapshot
 from stepkeep.kernel.events import (
@@ -21,10 +22,12 @@ from stepkeep.kernel.events import (
     GateDecided,
     HoldDecided,
     MessageArrived,
+    Request,
     StepClaimed,
     StepReported,
     TimeCame,
     TokenReissued,
+    caller_of,
 )
 from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.plan import Plan
@@ -98,7 +101,10 @@ class DecisionBatch:
             numbers = set(expected.get(key, ()))
             messages = []
             whole = waiting = False
+            people: list[Caller] = []
             for _, event in placed:
+                if isinstance(event, Request) and (caller := caller_of(event)) is not None:
+                    people.append(caller)
                 if isinstance(event, NAMES_A_STEP):
                     if event.no is not None:
                         numbers.add(event.no)
@@ -117,6 +123,7 @@ class DecisionBatch:
                     whole=whole,
                     waiting=waiting,
                     messages=tuple(messages),
+                    people=tuple(people),
                 )
             )
         return wants
@@ -167,6 +174,7 @@ class DecisionBatch:
             seen=_seen(loaded, key) if loaded.seen else frozenset(),
             outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
+            authorities=loaded.authorities,
         )
         claimer = self._chained if self._chained and self._chained.slots > 0 else None
         try:
@@ -231,6 +239,7 @@ class DecisionBatch:
             inbox=need.inbox,
             outputs=tuple(sorted(need.outputs)),
             input=need.input,
+            people=tuple(need.people),
         )
 
     def _write(self) -> Write:

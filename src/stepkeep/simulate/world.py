@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from stepkeep.definition.conditions import CompiledCondition, compile_condition
 from stepkeep.definition.lint import unstated_writes
 from stepkeep.errors import ExpressionError, InvariantBroken, Refused
+from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
 from stepkeep.kernel.decision import Decision, Snapshot
@@ -174,6 +175,7 @@ class World:
             inbox=(),
             outputs=stage.outputs,
             input=stage.given or b"{}",
+            authorities=OnlyVouched(),
         )
         decision = decide(snapshot, (event,), self.now)
         if not isinstance(decision, Decision):

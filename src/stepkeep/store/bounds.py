@@ -2,7 +2,7 @@
 
 The table is the same for all stores: a value that does not fit one store is refused by all, with the same error. It
 does not check meaning; the schema checks signs of counters and rules between columns. Every store calls `check_write`,
-`check_worker` or `check_version` first.
+`check_worker`, `check_people` or `check_version` first.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Step, Worker
 from stepkeep.store.change import Write
+from stepkeep.store.principals import PeopleChange
 
 INT = 2**31 - 1
 BIGINT = 2**63 - 1
@@ -106,6 +109,12 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "worker_reports": {"worker": ID, "reported_at": TIME},
     "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
     "payload_chunks": {"no": COUNT},
+    "tenants": {"created_at": TIME},
+    "principals": {"created_at": TIME, "disabled_at": TIME},
+    "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
+    "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
+    "api_keys": {"created_at": TIME, "expires_at": TIME, "revoked_at": TIME},
+    "people_journal": {"seq": SEQ, "at": TIME},
     "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
 """Every integer column of both schemas. A negative counter is left to the schema."""
@@ -162,6 +171,16 @@ def check_worker(worker: Worker, entry: SealedEntry | None) -> None:
         _check_row("worker_journal", entry)
 
 
+def check_people(change: PeopleChange) -> None:
+    """The same for a change of people."""
+    _check_row("people_journal", change.entry)
+    for table in ("tenants", "principals", "memberships", "delegations"):
+        for row in getattr(change, table):
+            _check_row(table, row)
+    for key in change.keys:
+        _check_row("api_keys", key)
+
+
 def check_version(version: int) -> None:
     """The same for the version of a definition."""
     _check("definitions", "version", version, VERSION)
@@ -180,7 +199,7 @@ def _check_steps(steps: Iterable[Step]) -> None:
             _check_row("steps", step)
 
 
-def _check_row(table: str, row: Run | Details | Step | Attempt | SealedEntry | Message | OutboxEntry | Worker) -> None:
+def _check_row(table: str, row: msgspec.Struct) -> None:
     for column, bounds in INTEGERS[table].items():
         _check(table, column, getattr(row, column), bounds)
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from stepkeep.errors import Quarantined, Unreadable
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step
 from stepkeep.kernel.states import RunState
@@ -23,7 +24,8 @@ RunKey = tuple[str, str]
 
 
 class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One run to lock, and which of its rows to load with it."""
+    """One run to lock, and which of its rows to load with it. `people` are the actors of its events whose authority
+    the decision needs; it is read after the run is locked."""
 
     tenant: str
     run_id: str
@@ -34,6 +36,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     messages: tuple[str, ...] = ()
     outputs: tuple[int, ...] = ()
     input: bool = False
+    people: tuple[Caller, ...] = ()
 
     @property
     def key(self) -> RunKey:
@@ -95,8 +98,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     `inbox` tell for which runs all steps, all waiting steps, or all unconsumed messages were read. `outputs` maps (run,
     step) to the step's JSON output, None if it has none. `seen` has the ids of messages asked for by `Want.messages`
     that are in the inbox already (consumed or not). `proposed` is in claim order; its runs and steps are locked and
-    loaded. `barred` has existing runs that must not be changed, with the reason: Unreadable or Quarantined.
-    `passed_over` counts claimable steps that are not proposed because their run is barred.
+    loaded. `authorities` has what the callers of `Want.people` bring. `barred` has existing runs that must not be
+    changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed
+    because their run is barred.
     """
 
     now: int
@@ -112,6 +116,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
     business_keys: dict[tuple[str, str], str] = {}
     proposed: list[tuple[str, str, int]] = []
+    authorities: dict[Caller, Authority] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 

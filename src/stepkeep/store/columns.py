@@ -20,7 +20,8 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition
-from stepkeep.store.reading import read_definition, read_row, unreadable_worker
+from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
+from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -36,6 +37,12 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "workers": Worker,
     "definitions": StoredDefinition,
     "idempotency_keys": IdempotencyKey,
+    "tenants": TenantRow,
+    "principals": Principal,
+    "memberships": MembershipRow,
+    "delegations": DelegationRow,
+    "api_keys": ApiKey,
+    "people_journal": SealedPeopleEntry,
 }
 
 
@@ -190,8 +197,21 @@ def worker_or_none(columns: Sequence[Any]) -> Worker | None:
 
 def worker_values(worker: Worker) -> tuple[Any, ...]:
     """A worker's columns except its number, which the store assigns."""
-    return tuple(
-        json_text(getattr(worker, column.name)) if column.kind is Kind.LIST else getattr(worker, column.name)
-        for column in columns_of(Worker)
-        if column.name != "no"
-    )
+    return tuple(_value(worker, column) for column in columns_of(Worker) if column.name != "no")
+
+
+def people_values(row: msgspec.Struct) -> tuple[Any, ...]:
+    """Every column of a row of people."""
+    return tuple(_value(row, column) for column in columns_of(type(row)))
+
+
+def person_reader(row: type[R]) -> Callable[[Sequence[Any]], R]:
+    """A function that makes a row of people, or raises Unreadable: a damaged row gives nobody a right."""
+    [table] = [name for name, described in TABLES.items() if described is row]
+    convert = reader(row)
+    return lambda columns: read_person(table, convert, columns)
+
+
+def _value(row: msgspec.Struct, column: Column) -> Any:
+    value = getattr(row, column.name)
+    return json_text(value) if column.kind is Kind.LIST else value

@@ -31,6 +31,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.principals import PeopleStore
 from stepkeep.store.records import (
     Backlog,
     Due,
@@ -129,6 +130,9 @@ class Store(Protocol):
 
     @property
     def notifier(self) -> Notifier: ...
+
+    @property
+    def people(self) -> PeopleStore: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...

@@ -103,6 +103,19 @@ def unreadable_worker(row: Sequence[Any], problem: object) -> Unreadable:
     return Unreadable("workers", f"id {row[1]!a:.80}", reason(problem), tenant=None)
 
 
+def read_person(table: str, convert: Callable[[Any], T], row: Sequence[Any]) -> T:
+    """A row of people, or Unreadable. Its first two columns name it."""
+    where = f"{row[0]!a:.40}, {row[1]!a:.40}"
+    try:
+        value = convert(row)
+        said = misfit(value)
+    except Exception as problem:
+        raise Unreadable(table, where, reason(problem)) from problem
+    if said is not None:
+        raise Unreadable(table, where, said)
+    return value
+
+
 def read_definition(convert: Callable[[Any], T], row: Sequence[Any]) -> T:
     """A published definition, or Unreadable. The row begins with tenant and id."""
     where = f"id {row[1]!a:.40}"

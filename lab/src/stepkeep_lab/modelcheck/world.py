@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
@@ -65,6 +66,7 @@ class State(NamedTuple):
             inbox=tuple(_message(place, name) for place, name in enumerate(self.inbox)),
             outputs=dict.fromkeys(range(plan.size)),
             input=b"null",
+            authorities=OnlyVouched(),
         )
 
 

@@ -167,6 +167,8 @@ class Session(Owner):
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
             if want.input:
                 loaded.inputs[key] = tables.details[key].input
+            if callers := [one for one in want.people if one not in loaded.authorities]:
+                loaded.authorities.update(tables.people.authorities(callers))
 
     def load_claimable(self, propose: Propose, shares: Iterable[RunKey], loaded: Loaded) -> None:
         """Read the steps to propose: of each run the claimable ones with the lowest numbers."""

@@ -57,6 +57,7 @@ from stepkeep.store.records import (
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.notifications import ModelNotifier
+from stepkeep_lab.simulation.people_tables import ModelPeople
 
 T = TypeVar("T")
 Work = Callable[[], T]
@@ -229,6 +230,7 @@ class ModelStore:
         self.clock_offset = 0
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
+        self.people = ModelPeople(database.tables.people, self.wire)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

@@ -15,6 +15,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, Write
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
+from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 
 MET = "another transaction conflicts: run the whole transaction again"
@@ -42,6 +43,7 @@ class Tables:
         self.payloads: dict[RunKey, dict[str, bytes]] = {}
         self.notes: list[str] = []
         self.quarantine: list[Quarantine] = []
+        self.people = PeopleRows()
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""

@@ -16,6 +16,7 @@ from stepkeep.store import shares as shared
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
+from stepkeep.store.postgres.people import load_authorities
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.statements import load_statements
 
@@ -194,6 +195,8 @@ class Loading:
         if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
             for place, given in await self._fetch(SQL.load_inputs, inputs):
                 loaded.inputs[inputs[place - 1]] = given
+        if callers := [one for want in there for one in want.people if one not in loaded.authorities]:
+            loaded.authorities.update(await load_authorities(self.connection, callers))
 
     async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps

@@ -15,15 +15,17 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import ConnectionLost, StoreUnavailable, Unreadable
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_version, check_worker, check_write
+from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
 from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
+from stepkeep.store.people import PeopleTables
 from stepkeep.store.postgres import retention, schema
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.change import StartAgain, change
@@ -40,8 +42,10 @@ from stepkeep.store.postgres.connections import (
 from stepkeep.store.postgres.load import ALWAYS, SQL, claimable_from, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.namespace import DEFAULT, Namespace
 from stepkeep.store.postgres.notifications import PostgresNotifier
+from stepkeep.store.postgres.people import load_authorities, write_people
 from stepkeep.store.postgres.transaction import open_transaction
 from stepkeep.store.postgres.write import record
+from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reads import Convert, SharedReads, first, only
@@ -92,6 +96,7 @@ class PostgresStore(SharedReads):
         self._users = Pool(options, options.pool_size, {}, for_users=True)
         self._keeps_statements = options.statement_cache_size > 0
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
+        self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -379,6 +384,20 @@ class PostgresStore(SharedReads):
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
         found = await self._find(columns.worker_or_none, SQL.silent_workers, self.clock_offset, silence, limit)
         return [worker for worker in found if worker is not None]
+
+    # -- people ----------------------------------------------------------------------------------------------
+    async def _write_people(self, change: PeopleChange) -> None:
+        check_people(change)
+        async with self._transaction() as connection:
+            await write_people(connection, change)
+
+    async def _read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        pool = self._live(self._readers)
+        async with pool.connection() as connection:
+            await execute(connection, pool.snapshot)
+            found = await load_authorities(connection, callers)
+            await commit(connection)
+            return found
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self, pool: Pool) -> Pool:

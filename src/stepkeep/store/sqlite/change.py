@@ -22,6 +22,7 @@ from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunK
 from stepkeep.store.columns import json_text
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
+from stepkeep.store.sqlite.people import load_authorities
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
 
@@ -95,6 +96,8 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
     if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
         for tenant, run_id, given in _read(connection, SQL.load_inputs, inputs):
             loaded.inputs[tenant, run_id] = given
+    if callers := [one for want in there for one in want.people if one not in loaded.authorities]:
+        loaded.authorities.update(load_authorities(connection, callers))
 
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:

@@ -17,16 +17,19 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import StoreUnavailable, Unreadable
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_version, check_worker, check_write
+from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
 from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
 from stepkeep.store.columns import json_text
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
+from stepkeep.store.people import PeopleTables
+from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
@@ -48,6 +51,7 @@ from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.notifications import SqliteNotifier
+from stepkeep.store.sqlite.people import load_authorities, write_people
 from stepkeep.store.sqlite.readers import Readers
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.sqlite.transaction import open_transaction
@@ -77,6 +81,7 @@ class SqliteStore(SharedReads):
         self._clock = Clock(read_us)
         self._turns = Turns()
         self.notifier = SqliteNotifier(self._path)
+        self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
@@ -341,6 +346,20 @@ class SqliteStore(SharedReads):
     async def silent_workers(self, silence: int, limit: int = 100) -> list[Worker]:
         found = await self._read(columns.worker_or_none, SQL.silent_workers, self._clock.now() - silence, limit)
         return [worker for worker in found if worker is not None]
+
+    # -- people ----------------------------------------------------------------------------------------------
+    async def _write_people(self, change: PeopleChange) -> None:
+        check_people(change)
+        await self._write(lambda c: write_people(c, change))
+
+    async def _read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        def look(c: apsw.Connection) -> dict[Caller, Authority]:
+            found: dict[Caller, Authority] = {}
+            with c:  # one read transaction, so that all statements see the same snapshot
+                found |= load_authorities(c, callers)
+            return found
+
+        return await self._look(look)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self) -> tuple[Writer, Readers]:

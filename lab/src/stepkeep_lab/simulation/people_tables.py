@@ -1,0 +1,175 @@
+"""The tables of people of the model database: the same reads and the same changes as those of the real stores.
+
+Rows are frozen values under their keys. A change is one round trip, because it is one transaction. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.store.bounds import check_people
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    PeopleChange,
+    Principal,
+    SealedPeopleEntry,
+    Standing,
+    SubjectKind,
+    TenantRow,
+    authorities_from,
+)
+
+T = TypeVar("T")
+Key = tuple[str, str]
+
+
+class Wire(Protocol):
+    """The way to the database and back."""
+
+    async def ask(self, statement: str, work: Callable[[], T]) -> T: ...
+
+
+class PeopleRows:
+    """Every committed row of people."""
+
+    def __init__(self) -> None:
+        self.tenants: dict[str, TenantRow] = {}
+        self.principals: dict[Key, Principal] = {}
+        self.memberships: dict[Key, MembershipRow] = {}
+        self.delegations: dict[Key, DelegationRow] = {}
+        self.keys: dict[Key, ApiKey] = {}
+        self.journal: dict[str, list[SealedPeopleEntry]] = {}
+
+    def write(self, change: PeopleChange) -> None:
+        """Write a change as a whole, or refuse it as the schemas do."""
+        check_people(change)
+        entries = self.journal.setdefault(change.entry.tenant, [])
+        if change.entry.seq <= len(entries):
+            raise Contended("another change of people came first: run the whole again")
+        for one in change.principals:
+            same = [old for old in self.principals.values() if (old.tenant, old.folded) == (one.tenant, one.folded)]
+            if any(old.name != one.name for old in same):
+                raise Contended("there is a principal with a name that looks the same")
+        ended = {
+            *((type(row), row.tenant, row.id) for row in self.memberships.values() if row.revoked_at is not None),
+            *((type(row), row.tenant, row.id) for row in self.delegations.values() if row.revoked_at is not None),
+            *((type(row), row.tenant, row.id) for row in self.keys.values() if row.revoked_at is not None),
+        }
+        new: list[MembershipRow | DelegationRow | ApiKey] = [*change.memberships, *change.delegations, *change.keys]
+        if any((type(row), row.tenant, row.id) in ended for row in new):
+            raise InvariantBroken("what was revoked never changes")
+        if any(one.delegator == one.delegate for one in change.delegations):
+            raise InvariantBroken("a delegation is to another person")
+        entries.append(change.entry)
+        self.tenants |= {one.name: one for one in change.tenants}
+        self.principals |= {(one.tenant, one.name): one for one in change.principals}
+        self.memberships |= {(one.tenant, one.id): one for one in change.memberships}
+        self.delegations |= {(one.tenant, one.id): one for one in change.delegations}
+        self.keys |= {(one.tenant, one.id): one for one in change.keys}
+
+    def authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        """What callers bring to a decision."""
+        standing: dict[Key, Standing] = {}
+        for tenant in {caller.tenant for caller in callers}:
+            vouching = self.tenants[tenant].vouching if tenant in self.tenants else None
+            names = {name for owner, name in self.principals if owner == tenant}
+            for name in names | {caller.person for caller in callers if caller.tenant == tenant}:
+                row = self.principals.get((tenant, name))
+                disabled = row is not None and row.disabled_at is not None
+                standing[tenant, name] = Standing(row is not None, disabled, vouching)
+        return authorities_from(
+            callers,
+            standing,
+            sorted(self.memberships.values(), key=lambda one: (one.granted_at, one.id)),
+            sorted(self.delegations.values(), key=lambda one: (one.granted_at, one.id)),
+            self.keys.values(),
+        )
+
+
+class ModelPeople:
+    """`PeopleStore` on the rows of a model database."""
+
+    def __init__(self, rows: PeopleRows, wire: Wire) -> None:
+        self._rows, self._wire = rows, wire
+
+    async def write(self, change: PeopleChange) -> None:
+        await self._wire.ask("write people", lambda: self._rows.write(change))
+
+    async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        return await self._read(lambda: self._rows.authorities(callers))
+
+    async def read_head(self, tenant: str) -> SealedPeopleEntry | None:
+        return await self._read(lambda: next(reversed(self._rows.journal.get(tenant, [])), None))
+
+    async def read_journal(
+        self, tenant: str, subject: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[SealedPeopleEntry]:
+        def look() -> list[SealedPeopleEntry]:
+            entries = [one for one in self._rows.journal.get(tenant, []) if one.seq > after]
+            return [one for one in entries if subject is None or one.subject == subject][:limit]
+
+        return await self._read(look)
+
+    async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]:
+        return await self._read(
+            lambda: [row for name, row in sorted(self._rows.tenants.items()) if name > after][:limit]
+        )
+
+    async def read_tenant(self, name: str) -> TenantRow | None:
+        return await self._read(lambda: self._rows.tenants.get(name))
+
+    async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]:
+        def look() -> list[Principal]:
+            rows = sorted(self._rows.principals.items())
+            return [row for (owner, name), row in rows if owner == tenant and name > after][:limit]
+
+        return await self._read(look)
+
+    async def find_principal(self, tenant: str, folded: str) -> Principal | None:
+        rows = self._rows.principals.values()
+        return await self._read(
+            lambda: next((one for one in rows if (one.tenant, one.folded) == (tenant, folded)), None)
+        )
+
+    async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]:
+        wanted = (tenant, kind, subject)
+        return await self._memberships(lambda one: (one.tenant, one.subject_kind, one.subject) == wanted)
+
+    async def read_members(self, tenant: str, kind: MembershipKind, name: str) -> list[MembershipRow]:
+        return await self._memberships(lambda one: (one.tenant, one.kind, one.name) == (tenant, kind, name))
+
+    async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]:
+        return await self._delegations(lambda one: one.tenant == tenant and person in (one.delegator, one.delegate))
+
+    async def list_delegations(self, tenant: str) -> list[DelegationRow]:
+        return await self._delegations(lambda one: one.tenant == tenant and one.revoked_at is None)
+
+    async def list_keys(self, tenant: str) -> list[ApiKey]:
+        def look() -> list[ApiKey]:
+            mine = [one for one in self._rows.keys.values() if one.tenant == tenant]
+            return sorted(mine, key=lambda one: (-one.created_at, one.id))
+
+        return await self._read(look)
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        return await self._read(lambda: next((one for one in self._rows.keys.values() if one.id == key_id), None))
+
+    async def _memberships(self, fits: Callable[[MembershipRow], bool]) -> list[MembershipRow]:
+        rows = self._rows.memberships
+        return await self._read(
+            lambda: sorted(filter(fits, rows.values()), key=lambda one: (one.granted_at, one.id)),
+        )
+
+    async def _delegations(self, fits: Callable[[DelegationRow], bool]) -> list[DelegationRow]:
+        rows = self._rows.delegations
+        return await self._read(
+            lambda: sorted(filter(fits, rows.values()), key=lambda one: (one.granted_at, one.id)),
+        )
+
+    async def _read(self, look: Callable[[], T]) -> T:
+        return await self._wire.ask("read people", look)

@@ -1,0 +1,128 @@
+"""The tables of people for both stores, whose statements have the same names: reads, and what a decision loads.
+
+A store adds how a statement reaches its database. Nothing here decides or knows SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar
+
+from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.store.columns import person_reader
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    PeopleChange,
+    Principal,
+    SealedPeopleEntry,
+    Standing,
+    SubjectKind,
+    TenantRow,
+    authorities_from,
+)
+from stepkeep.store.reads import Convert, first
+
+T = TypeVar("T")
+Pairs = Iterable[tuple[str, str]]
+Rows = list[Any]
+
+SAVES: dict[type, str] = {
+    TenantRow: "save_tenant",
+    Principal: "save_principal",
+    MembershipRow: "save_membership",
+    DelegationRow: "save_delegation",
+    ApiKey: "save_key",
+}
+
+tenant_from = person_reader(TenantRow)
+principal_from = person_reader(Principal)
+membership_from = person_reader(MembershipRow)
+delegation_from = person_reader(DelegationRow)
+key_from = person_reader(ApiKey)
+entry_from = person_reader(SealedPeopleEntry)
+
+
+def loading(callers: Sequence[Caller]) -> Generator[tuple[str, Pairs], Rows, dict[Caller, Authority]]:
+    """The statements that read what callers bring to a decision, one after the other, and the result.
+
+    Each statement takes pairs of a tenant and a name, and is answered with its rows.
+    """
+    persons = dict.fromkeys((caller.tenant, caller.person) for caller in callers)
+    delegations = [delegation_from(row) for row in (yield "load_delegations", persons)]
+    persons |= dict.fromkeys((one.tenant, one.delegator) for one in delegations)
+    standing = {
+        (tenant, name): Standing(bool(is_registered), bool(is_disabled), vouching)
+        for tenant, name, is_registered, is_disabled, vouching in (yield "load_standing", persons)
+    }
+    memberships = [membership_from(row) for row in (yield "load_memberships", persons)]
+    used = dict.fromkeys((caller.tenant, caller.key) for caller in callers if caller.key is not None)
+    keys = [key_from(row) for row in (yield "load_keys", used)] if used else []
+    return authorities_from(callers, standing, memberships, delegations, keys)
+
+
+class Read(Protocol):
+    """Send a statement, and convert its rows."""
+
+    def __call__(self, convert: Convert[T], statement: str, *arguments: Any) -> Coroutine[Any, Any, list[T]]: ...
+
+
+class PeopleTables:
+    """The reads of `PeopleStore`, by the statements of one store."""
+
+    def __init__(
+        self,
+        statements: SimpleNamespace,
+        read: Read,
+        write: Callable[[PeopleChange], Awaitable[None]],
+        read_authorities: Callable[[Sequence[Caller]], Awaitable[dict[Caller, Authority]]],
+    ) -> None:
+        self._sql, self._read, self._write, self._authorities = statements, read, write, read_authorities
+
+    async def write(self, change: PeopleChange) -> None:
+        await self._write(change)
+
+    async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        return await self._authorities(callers)
+
+    async def read_head(self, tenant: str) -> SealedPeopleEntry | None:
+        return first(await self._read(entry_from, self._sql.read_people_head, tenant))
+
+    async def read_journal(
+        self, tenant: str, subject: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[SealedPeopleEntry]:
+        if subject is None:
+            return await self._read(entry_from, self._sql.read_people_journal, tenant, after, limit)
+        return await self._read(entry_from, self._sql.read_people_journal_of, tenant, after, limit, subject)
+
+    async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]:
+        return await self._read(tenant_from, self._sql.list_tenants, after, limit)
+
+    async def read_tenant(self, name: str) -> TenantRow | None:
+        return first(await self._read(tenant_from, self._sql.read_tenant, name))
+
+    async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]:
+        return await self._read(principal_from, self._sql.list_principals, tenant, after, limit)
+
+    async def find_principal(self, tenant: str, folded: str) -> Principal | None:
+        return first(await self._read(principal_from, self._sql.find_principal, tenant, folded))
+
+    async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]:
+        return await self._read(membership_from, self._sql.read_memberships, tenant, kind.value, subject)
+
+    async def read_members(self, tenant: str, kind: MembershipKind, name: str) -> list[MembershipRow]:
+        return await self._read(membership_from, self._sql.read_members, tenant, kind.value, name)
+
+    async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]:
+        return await self._read(delegation_from, self._sql.read_delegations, tenant, person)
+
+    async def list_delegations(self, tenant: str) -> list[DelegationRow]:
+        return await self._read(delegation_from, self._sql.list_delegations, tenant)
+
+    async def list_keys(self, tenant: str) -> list[ApiKey]:
+        return await self._read(key_from, self._sql.list_keys, tenant)
+
+    async def find_key(self, key_id: str) -> ApiKey | None:
+        return first(await self._read(key_from, self._sql.find_key, key_id))

@@ -1,0 +1,4 @@
+-- Read a key by its public id.
+select tenant, id, owner, secret_hash, scopes, created_at, created_by, expires_at, revoked_at, revoked_by, replaces
+from api_keys
+where id = $1

@@ -1,0 +1,5 @@
+-- List the keys of a tenant, the newest first.
+select tenant, id, owner, secret_hash, scopes, created_at, created_by, expires_at, revoked_at, revoked_by, replaces
+from api_keys
+where tenant = $1
+order by created_at desc, id

@@ -1,0 +1,7 @@
+-- Add a key, or end it.
+insert into api_keys (
+    tenant, id, owner, secret_hash, scopes, created_at, created_by, expires_at, revoked_at, revoked_by, replaces
+)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+on conflict (tenant, id) do update set
+    expires_at = excluded.expires_at, revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by

@@ -1,0 +1,290 @@
+"""The rows of people: tenants, principals, memberships, delegations, API keys, and the entries of their journal.
+
+`PeopleStore` is the part of a store that reads and writes them. A change is one entry and the rows it adds or ends; it
+is refused with Contended if the journal has grown since it was read. It decides nothing; `operations.principals` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from stepkeep.kernel.authority import Authority, Caller, Delegation, KeyUsed, Membership, MembershipKind
+from stepkeep.kernel.journal import GENESIS, chain
+
+Person = tuple[str, str]
+"""(tenant, name)."""
+
+
+class Vouching(StrEnum):
+    """Whether a program without a key may name a person."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+
+
+class PrincipalKind(StrEnum):
+    USER = "user"
+    SERVICE = "service"
+
+
+class SubjectKind(StrEnum):
+    """What has a membership: a person, or a group whose members share it."""
+
+    PERSON = "person"
+    GROUP = "group"
+
+
+class TenantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a tenant. A tenant without a row allows vouching."""
+
+    name: str
+    vouching: Vouching
+    created_at: int
+    created_by: str
+
+
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
+    """A user or a service. `folded` is the name without case and look-alike letters; it is unique in the tenant."""
+
+    tenant: str
+    name: str
+    kind: PrincipalKind
+    display: str
+    folded: str
+    created_at: int
+    created_by: str
+    disabled_at: int | None = None
+    disabled_by: str | None = None
+
+
+class MembershipRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A role or a group that a person was given, or a role that a group was given."""
+
+    tenant: str
+    id: str
+    subject: str
+    subject_kind: SubjectKind
+    kind: MembershipKind
+    name: str
+    granted_at: int
+    granted_by: str
+    valid_from: int | None = None
+    valid_to: int | None = None
+    revoked_at: int | None = None
+    revoked_by: str | None = None
+
+
+class DelegationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The right of `delegate` to decide on behalf of `delegator`."""
+
+    tenant: str
+    id: str
+    delegator: str
+    delegate: str
+    granted_at: int
+    granted_by: str
+    reason: str
+    valid_from: int | None = None
+    valid_to: int | None = None
+    revoked_at: int | None = None
+    revoked_by: str | None = None
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a principal. Only the SHA-256 of its secret is kept. `replaces` is the key that a rotation ended."""
+
+    tenant: str
+    id: str
+    owner: str
+    secret_hash: str
+    scopes: tuple[str, ...]
+    created_at: int
+    created_by: str
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    revoked_by: str | None = None
+    replaces: str | None = None
+
+
+class PeopleEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The content of an entry: what changed of `subject`, and the actor of the change."""
+
+    tenant: str
+    seq: int
+    at: int
+    event: str
+    subject: str
+    actor: str
+    detail: Mapping[str, Any] = {}
+    vouched_by: str | None = None
+
+
+class SealedPeopleEntry(msgspec.Struct, frozen=True):
+    """An entry as it is stored: its body and its hash, which covers the hash before it."""
+
+    tenant: str
+    seq: int
+    at: int
+    subject: str
+    body: bytes
+    hash: bytes
+
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(PeopleEntry).decode
+
+
+def seal_people_entry(entry: PeopleEntry, head: SealedPeopleEntry | None) -> SealedPeopleEntry:
+    """Append this entry to the chain that ends in `head`."""
+    body = _encode(entry)
+    before = GENESIS if head is None else head.hash
+    return SealedPeopleEntry(entry.tenant, entry.seq, entry.at, entry.subject, body, chain(before, body))
+
+
+def open_people_entry(sealed: SealedPeopleEntry) -> PeopleEntry:
+    return _decode(sealed.body)
+
+
+class PeopleChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One change: its entry, and the new values of the rows that it adds or ends."""
+
+    entry: SealedPeopleEntry
+    tenants: tuple[TenantRow, ...] = ()
+    principals: tuple[Principal, ...] = ()
+    memberships: tuple[MembershipRow, ...] = ()
+    delegations: tuple[DelegationRow, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
+
+    def rows(self) -> Iterable[msgspec.Struct]:
+        """All rows that it writes, in an order that is the same everywhere."""
+        return (*self.tenants, *self.principals, *self.memberships, *self.delegations, *self.keys)
+
+
+class PeopleStore(Protocol):
+    """The tables of people. Lists are in the order of names, or of time."""
+
+    async def write(self, change: PeopleChange) -> None:
+        """Write a change. Raises Contended if another entry has its sequence number: read again and decide again."""
+        ...
+
+    async def read_authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+        """What these callers bring to a decision, read outside of one: for explanations, never for a decision."""
+        ...
+
+    async def read_head(self, tenant: str) -> SealedPeopleEntry | None: ...
+    async def read_journal(
+        self, tenant: str, subject: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[SealedPeopleEntry]: ...
+    async def list_tenants(self, after: str = "", limit: int = 1000) -> list[TenantRow]: ...
+    async def read_tenant(self, name: str) -> TenantRow | None: ...
+    async def list_principals(self, tenant: str, after: str = "", limit: int = 1000) -> list[Principal]: ...
+    async def find_principal(self, tenant: str, folded: str) -> Principal | None: ...
+    async def read_memberships(self, tenant: str, kind: SubjectKind, subject: str) -> list[MembershipRow]: ...
+    async def read_members(self, tenant: str, kind: MembershipKind, name: str) -> list[MembershipRow]: ...
+    async def read_delegations(self, tenant: str, person: str) -> list[DelegationRow]: ...
+    async def list_delegations(self, tenant: str) -> list[DelegationRow]: ...
+    async def list_keys(self, tenant: str) -> list[ApiKey]: ...
+    async def find_key(self, key_id: str) -> ApiKey | None: ...
+
+
+class Standing(NamedTuple):
+    """What is known of a name: whether it is registered and disabled, and the setting of its tenant."""
+
+    registered: bool
+    disabled: bool
+    vouching: str | None
+
+
+def authorities_from(
+    callers: Iterable[Caller],
+    standing: Mapping[Person, Standing],
+    memberships: Iterable[MembershipRow],
+    delegations: Iterable[DelegationRow],
+    keys: Iterable[ApiKey],
+) -> dict[Caller, Authority]:
+    """The authority of each caller, from the rows of the callers and of the persons who delegated to them."""
+    own: dict[Person, list[MembershipRow]] = {}
+    shared: dict[Person, list[MembershipRow]] = {}
+    for row in memberships:
+        found = own if row.subject_kind is SubjectKind.PERSON else shared
+        found.setdefault((row.tenant, row.subject), []).append(row)
+    held = {person: _expanded(rows, shared) for person, rows in own.items()}
+    received: dict[Person, list[Delegation]] = {}
+    for one in delegations:
+        delegator = (one.tenant, one.delegator)
+        known = standing.get(delegator, UNKNOWN)
+        received.setdefault((one.tenant, one.delegate), []).append(
+            Delegation(
+                id=one.id,
+                delegator=one.delegator,
+                granted_at=one.granted_at,
+                valid_from=one.valid_from,
+                valid_to=one.valid_to,
+                revoked_at=one.revoked_at,
+                memberships=held.get(delegator, ()),
+                enabled=known.registered and not known.disabled,
+            )
+        )
+    used = {(key.tenant, key.id): key_used(key) for key in keys}
+    return {
+        caller: Authority(
+            person=caller.person,
+            registered=(known := standing.get(caller[:2], UNKNOWN)).registered,
+            disabled=known.disabled,
+            vouching_allowed=known.vouching != Vouching.REFUSED,
+            memberships=held.get(caller[:2], ()),
+            delegations=tuple(received.get(caller[:2], ())),
+            key=None if caller.key is None else used.get((caller.tenant, caller.key)),
+        )
+        for caller in callers
+    }
+
+
+UNKNOWN = Standing(False, False, None)
+
+
+def key_used(key: ApiKey) -> KeyUsed:
+    return KeyUsed(
+        id=key.id,
+        owner=key.owner,
+        scopes=frozenset(key.scopes),
+        expires_at=key.expires_at,
+        revoked_at=key.revoked_at,
+    )
+
+
+def _expanded(rows: Iterable[MembershipRow], shared: Mapping[Person, list[MembershipRow]]) -> tuple[Membership, ...]:
+    """What a person has: in their own name, and the roles of their groups while they are members."""
+    found = []
+    for row in rows:
+        direct = _membership(row)
+        found.append(direct)
+        if row.kind is MembershipKind.GROUP:
+            found += [_within(_membership(role), direct) for role in shared.get((row.tenant, row.name), ())]
+    return tuple(found)
+
+
+def _membership(row: MembershipRow) -> Membership:
+    return Membership(
+        kind=row.kind,
+        name=row.name,
+        granted_at=row.granted_at,
+        valid_from=row.valid_from,
+        valid_to=row.valid_to,
+        revoked_at=row.revoked_at,
+    )
+
+
+def _within(role: Membership, group: Membership) -> Membership:
+    """A role of a group, as its member has it: at the moments at which both hold."""
+    return msgspec.structs.replace(
+        role,
+        granted_at=max(role.granted_at, group.granted_at),
+        valid_from=max((one.valid_from for one in (role, group) if one.valid_from is not None), default=None),
+        valid_to=min((one.valid_to for one in (role, group) if one.valid_to is not None), default=None),
+        revoked_at=min((one.revoked_at for one in (role, group) if one.revoked_at is not None), default=None),
+    )

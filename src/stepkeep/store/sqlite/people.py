@@ -1,0 +1,35 @@
+"""What a decision loads of people in SQLite, and how a change of them is written. It decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.store.columns import json_text, people_values
+from stepkeep.store.people import SAVES, loading
+from stepkeep.store.principals import PeopleChange
+from stepkeep.store.statements import load_statements
+
+SQL = load_statements("stepkeep.store.sqlite")
+
+
+def load_authorities(connection: apsw.Connection, callers: Sequence[Caller]) -> dict[Caller, Authority]:
+    """What these callers bring to a decision, from the rows as they are now."""
+    statements = loading(callers)
+    try:
+        name, wanted = next(statements)
+        while True:
+            found = connection.execute(getattr(SQL, name), (json_text(list(wanted)),)).fetchall()
+            name, wanted = statements.send(found)
+    except StopIteration as ended:
+        authorities: dict[Caller, Authority] = ended.value
+        return authorities
+
+
+def write_people(connection: apsw.Connection, change: PeopleChange) -> None:
+    """Write the entry first: its sequence number may be taken."""
+    connection.execute(SQL.insert_people_journal, people_values(change.entry))
+    for row in change.rows():
+        connection.execute(getattr(SQL, SAVES[type(row)]), people_values(row))

@@ -1,0 +1,4 @@
+-- Read the settings of a tenant.
+select name, vouching, created_at, created_by
+from tenants
+where name = ?1
