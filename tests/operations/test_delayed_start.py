@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import stepkeep as sk
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Approval, Definition
 from stepkeep.kernel.states import RunState, StepState
@@ -106,3 +107,14 @@ def test_a_start_with_two_moments_or_none_to_come_is_refused(database_url: str) 
             await delayed(bench, start_now=False)
 
     on(database_url, act)
+
+
+def test_a_delayed_run_conforms_in_every_dialect(database_url: str) -> None:
+    flow = sk.Workflow("later", timeout="1h", registry=sk.Registry())
+    flow.sleep("nap", "1ms")
+    with sk.open(database_url, registry=flow.registry) as engine:
+        run_id = engine.start(flow, delay="1ms").run_id
+        with engine.start_worker():
+            assert engine.wait(run_id, seconds=60).state == "succeeded"
+        certificate = engine.certify(run_id)
+        assert certificate.ok, certificate

@@ -112,6 +112,7 @@ class Reenactment:
             return
         self._cause = line.seq, line.by
         self.asked = {} if line.detail is None else json.loads(line.detail)
+        self._note_start(line)
         self._check_voucher(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
@@ -127,11 +128,17 @@ class Reenactment:
                     say(Code.CAUSE, said)
             self.arrived[str(self.asked.get("name"))] += 1
 
+    def _note_start(self, line: Line) -> None:
+        """A dialect that shows no created run has the moment on the first step's line."""
+        if line.event == "run_created":
+            self.start_at = self.asked.get("start_at")
+
     def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
         known = (line.seq, line.event, line.actor)
         if line.detail is not None:
             self.asked = json.loads(line.detail)
+            self._note_start(line)
             self._check_voucher(line, say)
         elif self._cause[:3] != known or (line.event == "step_reported" and self._cause[3] not in (-1, line.no)):
             self.asked = {}
@@ -360,8 +367,6 @@ class Reenactment:
             self.must_stir = ""
         if line.trigger in STIRRED:
             self.must_stir = line.trigger
-        elif line.trigger == "created":
-            self.start_at = self.asked.get("start_at")
         elif line.trigger == "started":
             self._check_start(line, say)
             self.begin(line.at)

@@ -115,7 +115,8 @@ class Auditor:
 
     def _deadline(self, old: Run, entry: Entry) -> None:
         """Nothing goes on with a run after its timeout: whatever comes later meets the timeout first."""
-        late = old.due_at is not None and old.due_at <= entry.at and old.state is not RunState.STOPPING
+        has_timeout = old.due_at is not None and old.state not in (RunState.IDLE, RunState.STOPPING)
+        late = has_timeout and old.due_at is not None and old.due_at <= entry.at
         met = entry.causes[0].event in ("time_came", "cancel_requested")
         self._must(met or not late, f"{entry.causes[0].event} went on with run {old.id} after its deadline")
 

@@ -48,6 +48,8 @@ class Ledger:
         self.presented: list[tuple[str, int, str]] = []
         self.left: list[str] = []
         self.acks: list[Ack] = []
+        self.delayed: dict[str, int] = {}
+        self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}
         self.accepted: dict[Attempted, list[str]] = defaultdict(list)
         self.refusals: Counter[str] = Counter()

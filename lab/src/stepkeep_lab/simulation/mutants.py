@@ -271,6 +271,61 @@ MUTANTS: tuple[Mutant, ...] = (
         "for emitted in outcome.emit:",
         "for emitted in outcome.emit[:1]:",
     ),
+    # -- sleeps and delayed starts
+    _in_kernel(
+        "sleep-ends-early",
+        "a sleep lasts half as long as its definition says",
+        "progress:_open_wait",
+        "_in(draft, wait.deadline) if wait.until is msgspec.UNSET",
+        "_in(draft, (wait.deadline or 0) // 2) if wait.until is msgspec.UNSET",
+    ),
+    _in_kernel(
+        "sleep-unset",
+        "a sleep has no timer in the database, so that it ends with the process that began it",
+        "progress:_open_wait",
+        "asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=due_at, note=note)",
+        "asleep = draft.move(step, StepTrigger.WAIT_OPENED, of=of, due_at=None, note=note)",
+    ),
+    _in_kernel(
+        "sleep-fails",
+        "a sleep that is over counts as a message that did not come",
+        "timers:_wait_over",
+        "if planned.sleeps:",
+        "if planned.sleeps and draft.now < 0:",
+    ),
+    _in_kernel(
+        "sleeper-woken",
+        "a message with the name of a sleep ends it",
+        "decide:message",
+        " and not draft.planned(step).sleeps",
+        "",
+    ),
+    Mutant(
+        "start-early",
+        "a run that starts later is started by the first sweep that looks at it",
+        (
+            Edit("simulation.queries:due", "and run.due_at <= now", "and (run.due_at <= now or run.state == 'idle')"),
+            Edit(
+                "kernel.timers:_run_due",
+                "draft.due_at is None or draft.due_at > draft.now",
+                "draft.due_at is None or (draft.due_at > draft.now and draft.state is not RunState.IDLE)",
+            ),
+        ),
+    ),
+    _in_kernel(
+        "start-at-once",
+        "a run that starts later begins when it is created",
+        "create:create_run",
+        "is_later = start_at is not None and start_at > now",
+        "is_later = start_at is not None and start_at > now and start_at < 0",
+    ),
+    _in_kernel(
+        "start-forgotten",
+        "the moment at which a run starts is not kept",
+        "create:create_run",
+        "draft.due_at = start_at",
+        "draft.due_at = None",
+    ),
     # -- the graph
     _in_kernel(
         "join-early",

@@ -14,6 +14,7 @@ import msgspec
 
 from stepkeep.errors import Contended, Refused, StoreError
 from stepkeep.kernel.decision import Accepted
+from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step, is_exhausted
@@ -33,6 +34,8 @@ STARTED_WITHIN = 0.8
 """The part of the chaos within which all runs are started."""
 
 LETTER = "letter"
+SLEEP = "sleep"
+"""The name under which a `sleep:` waits: no message of that name may end it."""
 
 ONE_IN = 4
 """Of this many runs one is looked at, one run again, and one shares its business key with others."""
@@ -45,6 +48,7 @@ class People:
         self._stage, self._server, self._plans = stage, server, plans
         self._random = stage.random("people")
         self._losses = stage.random("lost tokens")
+        self._alarms = stage.random("alarms")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -115,6 +119,7 @@ class People:
             idempotency_key=f"key-{place}" if maybe(random, 0.7) else None,
             business_key=random.choice((None, None, f"order-{random.randint(0, self._fourth)}")),
             start_now=maybe(random, 0.85),
+            start_delay=self._delay(place),
         )
         starts = [self._start_once(request)]
         if request.idempotency_key and maybe(random, self._stage.scenario.duplicate):
@@ -125,6 +130,11 @@ class People:
         await asyncio.gather(*starts)
         self.starting -= 1
 
+    def _delay(self, place: int) -> int | None:
+        """How much later a run starts. Drawn apart, so that earlier draws stay as they were."""
+        random = self._stage.random(f"delay:{place}")
+        return random.choice((2, 5, 12)) * SECOND if maybe(random, 0.12) else None
+
     async def _start_once(self, request: StartRequest) -> None:
         started = await self._ask(lambda server: server.starter.start(request), again=True)
         if started is not None:
@@ -134,6 +144,8 @@ class People:
         self._ledger.acks.append(Ack("start", started.run_id, (request.idempotency_key, request.input)))
         if not started.created:
             self._ledger.met["start: the same again"] += 1
+        elif request.start_delay is not None:
+            self._ledger.delayed[started.run_id] = request.start_delay
 
     # -- chaos -------------------------------------------------------------------------------------------------------
     async def meddle(self) -> None:
@@ -371,7 +383,8 @@ class People:
         self._complete(run, self._any_step(run))
 
     def _send_anything(self, run: Run) -> None:
-        self._send(run, self._random.choice((*EVENTS, "")))
+        name = self._random.choice((*EVENTS, ""))
+        self._send(run, SLEEP if maybe(self._alarms, 0.2) else name)
 
     def _start_again(self, run: Run) -> None:
         self._begin(run)
@@ -400,6 +413,8 @@ class People:
 
     # -- fairness ----------------------------------------------------------------------------------------------------
     def _begin(self, run: Run) -> None:
+        self._ledger.begun.add(run.id)
+
         async def begin() -> None:
             record = await self._ask(
                 lambda server: start_idle(server.transactor, run.id, tenant=TENANT, actor="ann"), again=True
@@ -419,7 +434,9 @@ class People:
         for run in list(self._stage.database.tables.runs.values()):
             if run.state in RUN_TERMINAL:
                 continue
-            if run.state is RunState.IDLE:
+            if run.state is RunState.IDLE and run.due_at is None:
+                if run.id in self._ledger.delayed:
+                    self._ledger.violation(f"run {run.id} starts later, and no timer starts it")
                 self._begin(run)
             for step in self._waiting(run):
                 if step.due_at is None:

@@ -61,6 +61,7 @@ class Verdict:
     async def give(self) -> None:
         self._everything_ended()
         self._answers_are_true()
+        self._delays_are_kept()
         self._keys_are_kept()
         self._outcomes_are_what_handlers_said()
         self._effects_have_their_key()
@@ -82,6 +83,15 @@ class Verdict:
         for key, run_id in self._tables.business.items():
             run = self._tables.runs[TENANT, run_id]
             self._must(run.state not in RUN_TERMINAL, f"I14: {key} is still taken by {run_id}, which has ended")
+
+    def _delays_are_kept(self) -> None:
+        """A run that starts later, and that was not started by request, waits at least so long."""
+        for run_id, delay in self._ledger.delayed.items():
+            run = self._tables.runs.get((TENANT, run_id))
+            if run is None or run.started_at is None or run_id in self._ledger.begun:
+                continue
+            waited = run.started_at - self._tables.details[TENANT, run_id].created_at
+            self._must(waited >= delay, f"run {run_id} was to start after {delay}, and started after {waited}")
 
     # -- acknowledged means durable ----------------------------------------------------------------------------------
     def _answers_are_true(self) -> None:
