@@ -40,7 +40,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import diagnosis, people, plans, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
-from stepkeep.operations.codec import PayloadCodec
+from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
@@ -286,6 +286,8 @@ class AsyncEngine:
                 await self.store.migrate()
             else:
                 require_migrated(await self.store.status())
+            if self.transactor.payloads.seal.is_on:
+                await mark_sealed(self.store, self.tenant)
         except BaseException:
             await self.store.close()
             raise

@@ -241,6 +241,43 @@ def test_a_worker_without_the_codec_hands_back_and_one_that_has_it_goes_on(
     on(database_url, having, KeyringCodec(KEYS))
 
 
+def test_a_worker_without_the_codec_runs_no_step_of_a_sealed_run_even_if_it_reads_nothing_sealed(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: dict[str, str] = {}
+    flow = sk.Workflow("unread", timeout="1h", registry=handlers())
+    flow.step("double", "double", inputs={"text": "x"})
+
+    async def begin(engine: AsyncEngine) -> None:
+        runs["sealed"] = (await engine.start(flow, {"text": CANARY})).run_id
+
+    async def without(engine: AsyncEngine) -> None:
+        async def explained() -> bool:
+            return (await engine.explain(runs["sealed"]))["causes"][0]["code"] == "misfit"
+
+        worker = await engine.start_worker()
+        await eventually(explained)
+        [cause] = (await engine.explain(runs["sealed"]))["causes"]
+        assert "hands it back: step double of unread v1: a payload is sealed under the key k2" in cause["sentence"]
+        [step] = (await engine.show(runs["sealed"]))["steps"]
+        assert (step["state"], step["attempts"], step["output"]) == ("ready", 0, None)
+        await worker.stop(0)
+
+    async def plain(engine: AsyncEngine) -> None:
+        """A run that was started without the codec is served as ever."""
+        assert (await engine.run(flow, {"text": "plain"})).state == "succeeded"
+
+    async def having(engine: AsyncEngine) -> None:
+        assert (await engine.work_on(runs["sealed"])).state == "succeeded"
+
+    on(database_url, plain)
+    on(database_url, begin, KeyringCodec(KEYS))
+    on(database_url, plain)
+    on(database_url, without)
+    assert "step double of unread v1 is handed back: a payload is sealed under the key k2" in caplog.text
+    on(database_url, having, KeyringCodec(KEYS))
+
+
 class Broken(KeyringCodec):
     def encode(self, payload: bytes) -> bytes:
         raise RuntimeError(payload.decode())

@@ -299,6 +299,13 @@ SPECS = (
 )
 
 
+async def test_a_queue_is_added_once(store: Store, other: Store) -> None:
+    for one in (store, other):
+        await one.add_queue(TENANT, QueueSpec(kind="sealed"))
+    assert [spec for _, spec in await store.list_queues(TENANT)] == [QueueSpec(kind="sealed")]
+    assert await store.list_queues("other") == []
+
+
 async def test_a_definition_is_published_once_with_its_queues(store: Store, other: Store) -> None:
     first = await store.publish(TENANT, "w", 1, "native", "d1", b'{"a":1}', SPECS, "user:ann")
     again = await other.publish(TENANT, "w", 1, "ioa", "d2", b'{"b":1}', (), "user:bob")

@@ -15,7 +15,9 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from stepkeep.errors import InvalidInput, PayloadSealed
+from stepkeep.kernel.definition import QueueSpec
 from stepkeep.safe_text import plain_text, type_name
+from stepkeep.store.protocol import Store
 
 HIDDEN: Final = "[encrypted]"
 PREFIX: Final = b'{"$stepkeep.sealed":{"key":"'
@@ -43,6 +45,17 @@ class PayloadCodec(Protocol):
 def is_sealed(payload: bytes | None) -> bool:
     """Whether a codec made this payload."""
     return payload is not None and payload.startswith(PREFIX) and _SEALED.fullmatch(payload) is not None
+
+
+SEALED_QUEUE = QueueSpec(kind="sealed")
+"""A queue that no step is in. A tenant that has it has runs whose payloads are sealed: a worker without the codec looks
+at each run before it runs a step of it."""
+
+
+async def mark_sealed(store: Store, tenant: str) -> None:
+    """Write down for workers without a codec that payloads of this tenant are sealed. An engine with one does so."""
+    if all(spec != SEALED_QUEUE for _, spec in await store.list_queues(tenant)):
+        await store.add_queue(tenant, SEALED_QUEUE)
 
 
 class Seal:

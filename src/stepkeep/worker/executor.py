@@ -151,6 +151,7 @@ class Job(msgspec.Struct, eq=False):
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
     `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
     `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
+    `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
     """
 
     claim: Claim
@@ -179,6 +180,11 @@ class Job(msgspec.Struct, eq=False):
     evidence: bytes | None = None
     run_deadline: float = float("inf")
     progressed: Callable[[], None] | None = None
+    checks_seal: bool = False
+
+    @property
+    def needs_details(self) -> bool:
+        return self.prepared.needs_details or self.checks_seal
 
     @property
     def title(self) -> str:

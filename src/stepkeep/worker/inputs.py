@@ -45,7 +45,7 @@ class Inputs:
 
     def fill(self, jobs: Sequence[Job]) -> list[Job]:
         """Fill jobs from the caches; returns the jobs that still lack something."""
-        return [job for job in jobs if job.prepared.needs_anything and not self._fill(job)]
+        return [job for job in jobs if (job.prepared.needs_anything or job.checks_seal) and not self._fill(job)]
 
     def remember(self, job: Job, outcome: Outcome) -> None:
         """A step succeeded: cache its output for later steps, if any step has ever asked for it."""
@@ -67,7 +67,7 @@ class Inputs:
         runs = {
             key: None
             for job in jobs
-            if job.prepared.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
+            if job.needs_details and (key := (job.claim.tenant, job.claim.run_id)) not in self._details
         }
         wants = {want: None for job in jobs for want in self._wanted(job) if want not in self._outputs}
         details = await self._payloads.details(await self._store.read_details(list(runs))) if runs else {}
@@ -103,7 +103,7 @@ class Inputs:
         prepared = job.prepared
         if prepared.needs_states or (prepared.needs_secrets and job.secrets is None):
             return False
-        if prepared.needs_details and job.details is None:
+        if job.needs_details and job.details is None:
             job.details = self._details.get((job.claim.tenant, job.claim.run_id))
             if job.details is None:
                 return False
@@ -134,7 +134,7 @@ class Inputs:
     async def _give(self, job: Job, details: dict[RunKey, Details], outputs: dict[OutputKey, bytes | None]) -> None:
         claim, prepared = job.claim, job.prepared
         key = (claim.tenant, claim.run_id)
-        if prepared.needs_details:
+        if job.needs_details:
             job.details = job.details or details.get(key) or self._details.get(key)
         given: dict[str, bytes | None] = {}
         for name, no in prepared.needs_outputs:

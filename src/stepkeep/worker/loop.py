@@ -26,6 +26,7 @@ from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
+from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
@@ -550,6 +551,7 @@ class Worker:
         self._queues_read_at = self._runtime.monotonic()
         self._topics_seen |= {number for number, _ in known}
         self._queues_known = known
+        self._shared.has_sealed_runs = any(spec == SEALED_QUEUE for _, spec in known)
         self._choose_queues()
 
     def _choose_queues(self) -> None:

@@ -85,6 +85,8 @@ class Running:
                 job.run_deadline = now + (claim.run_due_at - claim.claimed_at) / SECOND
             if self._seal.is_on:
                 job.opened = self._seal.opened_value
+            else:
+                job.checks_seal = self._shared.has_sealed_runs
             if prepared.is_manual:
                 job.completion_token = self._shared.runtime.token()
             jobs.append(job)

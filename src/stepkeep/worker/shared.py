@@ -51,7 +51,8 @@ class Signals(NamedTuple):
 class Shared:
     """The state of one worker. `may_claim` is False once it drains; `attention` wakes the lease keeper.
 
-    With `only_run`, it claims steps of that run alone.
+    With `only_run`, it claims steps of that run alone. `has_sealed_runs`: payloads of some runs of its tenant are
+    sealed, as its queues say.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Shared:
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_claim = True
+        self.has_sealed_runs = False
         self.only_run = only_run
         self.misfits = Misfits(runtime)
         self.progress = ProgressBoard(transactor.payloads.seal)

@@ -345,6 +345,9 @@ class ModelStore:
         queues = self._tables.queues
         return queues.setdefault((tenant, _encode_spec(spec).decode()), len(queues) + 1)
 
+    async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
+        await self.wire.ask("add queue", lambda: self._queue(tenant, spec))
+
     # -- find work ---------------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]:
         return await self._read("find due", lambda: queries.due(self._tables, self._clock(), limit))

@@ -229,6 +229,10 @@ class PostgresStore(SharedReads):
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)
             return columns.definition_from(row)
 
+    async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
+        async with self._transaction() as connection:
+            await execute(connection, SQL.insert_queues, tenant, [_encode_spec(spec).decode()])
+
     # -- find work -------------------------------------------------------------------------------------------
     async def find_claimable(self, propose: Propose) -> Loaded:
         since = ALWAYS if propose.after is None else propose.after

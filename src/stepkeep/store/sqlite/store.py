@@ -210,6 +210,12 @@ class SqliteStore(SharedReads):
 
         return await self._write(work)
 
+    async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
+        def work(c: apsw.Connection) -> None:
+            c.execute(SQL.insert_queues, (tenant, _encode_spec(spec).decode()))
+
+        await self._write(work)
+
     # -- find work -------------------------------------------------------------------------------------------
     async def find_claimable(self, propose: Propose) -> Loaded:
         def look(c: apsw.Connection) -> Loaded:
