@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.registry import Registry
     from stepkeep.definition.secrets import secret
     from stepkeep.dialects.registry import load_file
-    from stepkeep.engine import AsyncEngine, Result
+    from stepkeep.engine import AsyncEngine
     from stepkeep.errors import (
         Conflict,
         DefinitionError,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
+    from stepkeep.result import Result
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
@@ -81,7 +82,7 @@ _HOMES = {
     "PayloadStore": "stepkeep.operations.payloads",
     "Refused": "stepkeep.errors",
     "Registry": "stepkeep.definition.registry",
-    "Result": "stepkeep.engine",
+    "Result": "stepkeep.result",
     "Retry": "stepkeep.definition.handlers",
     "RunNotSucceeded": "stepkeep.errors",
     "RunState": "stepkeep.kernel.states",

@@ -7,7 +7,6 @@ event loop; each of its methods calls one here.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import os
 import time
@@ -18,20 +17,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
-import msgspec
 from msgspec.structs import replace
 
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
-from stepkeep.definition.durations import InvalidDuration, parse_duration
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects.registry import load_file
+from stepkeep.engine_arguments import (
+    LARGEST_PAYLOAD_BYTES,
+    current_user,
+    duration,
+    encode_labels,
+    encode_payload,
+    looks_like_a_file,
+    moment,
+    optional_key,
+    run_states,
+)
 from stepkeep.errors import (
     ConnectionLost,
     InvalidInput,
-    RunNotSucceeded,
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
@@ -41,12 +48,11 @@ from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import diagnosis, people, plans, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
-from stepkeep.operations.instants import instant
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
-from stepkeep.operations.publish import find_plan, publish
+from stepkeep.operations.publish import find_plan, list_published, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
 from stepkeep.operations.search import Terms, search_runs
@@ -54,6 +60,7 @@ from stepkeep.operations.start import Started, StartedHere, Starter, StartReques
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
+from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
 from stepkeep.store.callers import callers_transaction
@@ -63,7 +70,6 @@ from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter
 from stepkeep.worker.loop import Worker, handler_loop
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.payloads import Unstorable, encode
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
@@ -79,96 +85,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepkeep.engine")
 
 MOST_AT_ONCE = 10_000
-LARGEST_PAYLOAD_BYTES = 512 * 1024 * 1024
-"""What `max_payload_bytes` may be at most: a database sends a value as a whole."""
 LONGEST_WAIT = 10 * 365 * 86_400
 
 Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
 """What can be started: a workflow object, a definition, the path of a definition file, a published name, or the
 result of `publish`, which is fastest for many runs of the same workflow."""
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a run: `state`, its `output` once it has succeeded, its `error`, and everything else in `view`.
-
-    `wait` does not read the view of a finished run, and `run` and `work_on` not that of one that succeeded. On an
-    Engine, `result.view` reads it when it is asked for; on an AsyncEngine, `await engine.show(result.run_id)` does.
-    `lacking` says which steps of a run that `run` or `work_on` left unfinished need a capability that they were not
-    given.
-    """
-
-    run_id: str
-    state: RunState
-    output: Any = None
-    error: str | None = None
-    lacking: tuple[str, ...] = ()
-    loaded: dict[str, Any] | None = None
-    load: Callable[[], dict[str, Any]] | None = None
-
-    @property
-    def view(self) -> dict[str, Any]:
-        """Everything about the run, as `show` returns it."""
-        if self.loaded is not None:
-            return self.loaded
-        if self.load is None:
-            raise InvalidInput(
-                f"the view of run {self.run_id} was not read. Read it with `await engine.show({self.run_id!r})`."
-            )
-        return self.load()
-
-    @property
-    def id(self) -> str:
-        """The same as `run_id`."""
-        return self.run_id
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run has ended, well or not."""
-        return self.state in RUN_TERMINAL
-
-    @property
-    def waiting_for(self) -> list[dict[str, Any]]:
-        """What the run waits for: one entry per open gate, awaited message and manual step."""
-        return [] if self.finished else list(self.view["run"]["waiting_for"])
-
-    def raise_for_state(self) -> Self:
-        """Raise RunNotSucceeded unless the run has succeeded; returns the result itself.
-
-        >>> Result(run_id="r1", state=RunState.FAILED, output=None, error="no stock").raise_for_state()
-        Traceback (most recent call last):
-        stepkeep.errors.RunNotSucceeded: run r1 failed: no stock
-        """
-        if self.state is not RunState.SUCCEEDED:
-            raise RunNotSucceeded(str(self), self)
-        return self
-
-    def __str__(self) -> str:
-        said = f"run {self.run_id} {self.state}"
-        if self.error:
-            return f"{said}: {self.error}"
-        if not self.finished and self.loaded:
-            waits = "; ".join((*self.lacking, *map(_wait_text, self.waiting_for)))
-            return f"{said}: {waits}" if waits else said
-        return said if self.output is None else f"{said}: {msgspec.json.encode(self.output).decode()}"
-
-
-def _settled(*, until_blocked: bool) -> frozenset[RunState]:
-    """The states that a caller waits for."""
-    return RUN_TERMINAL | ({RunState.BLOCKED, RunState.IDLE} if until_blocked else set())
-
-
-def _wait_text(wait: dict[str, Any]) -> str:
-    """One wait in words, for people: `sign-off waits for approval by finance`."""
-    whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
-    until = f" until {wait['until']}" if wait.get("until") else ""
-    what = {
-        "approval": f"approval{whose}",
-        "event": f"the message {wait.get('event')}",
-        "completion": "completion by hand",
-        "decision": "a decision: retry, skip or fail",
-        "sleep": "a moment",
-    }.get(wait["for"], wait["for"])
-    return f"{wait['step']} waits for {what}{until}"
 
 
 class Acting(TypedDict):
@@ -327,7 +248,7 @@ class AsyncEngine:
 
         if isinstance(workflow, Workflow):
             workflow = workflow.definition()
-        elif isinstance(workflow, Path) or (isinstance(workflow, str) and _looks_like_a_file(workflow)):
+        elif isinstance(workflow, Path) or (isinstance(workflow, str) and looks_like_a_file(workflow)):
             workflow = load_file(Path(workflow))
         if isinstance(workflow, str):
             name = validate.key("the name of a workflow", workflow)
@@ -393,13 +314,13 @@ class AsyncEngine:
             tenant=self.tenant,
             **self._acting(by),
             input=encode_payload({} if given is None else given),
-            idempotency_key=_optional_key("the idempotency key", idempotency_key),
-            business_key=_optional_key("the business key", business_key),
-            correlation_id=_optional_key("the correlation id", correlation_id),
+            idempotency_key=optional_key("the idempotency key", idempotency_key),
+            business_key=optional_key("the business key", business_key),
+            correlation_id=optional_key("the correlation id", correlation_id),
             priority=priority,
             start_now=arguments.flag("start: start_now", start_now),
-            labels=None if labels is None else _encode_labels(labels),
-            start_at=_moment("start: at", at),
+            labels=None if labels is None else encode_labels(labels),
+            start_at=moment("start: at", at),
             start_delay=None if delay is None else microseconds(delay, what="start: delay", bounds=START_DELAY),
         )
 
@@ -466,7 +387,7 @@ class AsyncEngine:
             await retention.require_kept(self.store, begun.started, tenant=self.tenant)
             return begun
 
-        result = await self._execute(begin, _settled(until_blocked=True), capabilities=has)
+        result = await self._execute(begin, settled_states(until_blocked=True), capabilities=has)
         return result.raise_for_state() if check else result
 
     async def work_on(
@@ -484,7 +405,7 @@ class AsyncEngine:
         capability runs here only if `capabilities` has it; `lacking` of the result says which do not.
         """
         has = tuple(sorted(validate.names("capabilities", capabilities)))
-        settled = _settled(until_blocked=arguments.flag("until_blocked", until_blocked))
+        settled = settled_states(until_blocked=arguments.flag("until_blocked", until_blocked))
         run_id = validate.run_id(run_id)
         plan = await plans.plan_of(self.transactor, self.tenant, run_id)
         if arguments.flag("serve_all", serve_all) or lacking_of(plan, has):
@@ -542,7 +463,7 @@ class AsyncEngine:
 
         A run that only sleeps is not blocked. After `seconds`, the current state is returned: check `finished`.
         """
-        settled = _settled(until_blocked=arguments.flag("until_blocked", until_blocked))
+        settled = settled_states(until_blocked=arguments.flag("until_blocked", until_blocked))
         if seconds is not None:
             seconds = arguments.number("wait: seconds", seconds, 0, LONGEST_WAIT)
         with suppress(TimeoutError):
@@ -616,26 +537,12 @@ class AsyncEngine:
         Counts are bounded, and say so (`is_complete`). `window` says how far back failures and recent runs are
         counted. `problems` lists in sentences what needs attention.
         """
-        return await read_status(self.transactor, tenant=self.tenant, window=_duration("status: window", window))
+        return await read_status(self.transactor, tenant=self.tenant, window=duration("status: window", window))
 
     async def definitions(self, *, name: str | None = None) -> dict[str, Any]:
         """Published workflows with their versions, by name and version."""
-        wanted = _optional_key("the name of a workflow", name)
-        found = await self.store.list_definitions(self.tenant)
-        return {
-            "definitions": [
-                {
-                    "workflow": one.name,
-                    "version": one.version,
-                    "dialect": one.dialect,
-                    "digest": one.digest,
-                    "published_at": instant(one.published_at),
-                    "published_by": one.published_by,
-                }
-                for one in sorted(found, key=lambda one: (one.name, one.version))
-                if wanted in (None, one.name)
-            ]
-        }
+        wanted = optional_key("the name of a workflow", name)
+        return await list_published(self.transactor, wanted, tenant=self.tenant)
 
     async def workers(self, *, live_only: bool = True) -> dict[str, Any]:
         """What each worker serves and how much it holds."""
@@ -666,17 +573,17 @@ class AsyncEngine:
         """
         which = RunFilter(
             tenant=self.tenant,
-            states=_states(state),
-            workflow=_optional_key("the workflow to look for", workflow),
-            business_key=_optional_key("the key to look for", business_key),
-            correlation_id=_optional_key("the id to look for", correlation_id),
+            states=run_states(state),
+            workflow=optional_key("the workflow to look for", workflow),
+            business_key=optional_key("the key to look for", business_key),
+            correlation_id=optional_key("the id to look for", correlation_id),
             before=None if before is None else validate.run_id(before),
             limit=limit,
         )
         terms = Terms(
             labels=validate.labels({} if labels is None else labels),
-            since=_moment("runs: since", since),
-            until=_moment("runs: until", until),
+            since=moment("runs: since", since),
+            until=moment("runs: until", until),
             error=None if error is None else validate.words("the error to look for", error),
             text=None if text is None else validate.words("the text to look for", text),
         )
@@ -735,10 +642,10 @@ class AsyncEngine:
         `archive` names a folder; None deletes without a trace. Durations are written as in definitions: "30d".
         """
         policy = retention.Policy(
-            older_than=None if older_than is None else _duration("older_than", older_than),
+            older_than=None if older_than is None else duration("older_than", older_than),
             keep=keep,
             workflow=workflow,
-            forget_keys=None if forget_keys is None else _duration("forget_keys", forget_keys),
+            forget_keys=None if forget_keys is None else duration("forget_keys", forget_keys),
         )
         if archive is not None and not isinstance(archive, str | os.PathLike):
             raise InvalidInput(f"prune: archive is the path of a folder, not a value of type {type_name(archive)}.")
@@ -922,7 +829,7 @@ class AsyncEngine:
             tenant=self.tenant,
             **self._acting(by),
             given=None if input is None else encode_payload(input),
-            idempotency_key=_optional_key("the idempotency key", idempotency_key),
+            idempotency_key=optional_key("the idempotency key", idempotency_key),
         )
 
     def _acting(self, by: str | None) -> Acting:
@@ -933,58 +840,3 @@ class AsyncEngine:
     def _actor(self, by: str | None) -> str:
         """The name on record: the person that the host program names, or the engine's own actor."""
         return self.actor if by is None else validate.key("by", by)
-
-
-def encode_payload(value: Any) -> bytes:
-    """The JSON of a caller's value; refused if it cannot be stored."""
-    try:
-        return encode(value, what="what was passed", limit=LARGEST_PAYLOAD_BYTES)
-    except Unstorable as problem:
-        raise InvalidInput(str(problem)) from problem
-
-
-def current_user() -> str:
-    """The operating system's name of the user of this process; a container may have no entry for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):
-        return f"uid:{os.getuid()}"
-
-
-def _optional_key(what: str, value: object) -> str | None:
-    return None if value is None else validate.key(what, value)
-
-
-def _encode_labels(labels: object) -> bytes | None:
-    checked = validate.labels(labels)
-    return encode_payload(checked) if checked else None
-
-
-def _duration(what: str, text: str) -> int:
-    try:
-        return parse_duration(text)
-    except InvalidDuration as problem:
-        raise InvalidInput(f"{what}: {problem}") from None
-
-
-def _moment(what: str, given: object) -> int | None:
-    """A time with a zone in microseconds since 1970."""
-    if given is None:
-        return None
-    if not isinstance(given, datetime) or given.tzinfo is None:
-        raise InvalidInput(f"{what} is a datetime with a time zone, not {arguments.shown(given)}.")
-    return int(given.timestamp() * 1_000_000)
-
-
-def _states(given: object) -> tuple[RunState, ...]:
-    """One state or several, by name; an unknown name is refused, because it would silently find nothing."""
-    named = [given] if isinstance(given, str) else arguments.items("runs: state", given)
-    for one in named:
-        if not isinstance(one, str) or one not in list(RunState):
-            known = ", ".join(RunState)
-            raise InvalidInput(f"runs: {arguments.shown(one)} is no state of a run. Choose from {known}.")
-    return tuple(RunState(one) for one in named)
-
-
-def _looks_like_a_file(text: str) -> bool:
-    return text.endswith((".yaml", ".yml", ".json"))

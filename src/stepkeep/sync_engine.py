@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 from msgspec.structs import replace
 
 from stepkeep.definition.retry import Duration
-from stepkeep.engine import AsyncEngine, Result, Runnable
+from stepkeep.engine import AsyncEngine, Runnable
 from stepkeep.errors import InvalidInput, StoreUnavailable
 from stepkeep.hosted import HostedWorker, WorkerOptions
 from stepkeep.loop_thread import LoopThread, end_tasks
 from stepkeep.operations import retention
 from stepkeep.operations.start import Started
+from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 
 if TYPE_CHECKING:

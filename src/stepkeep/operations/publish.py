@@ -1,9 +1,11 @@
-"""Publishes a definition: stores it permanently under its name and version, with the queues of its steps.
+"""Publishes a definition: stores it permanently under its name and version, with the queues of its steps; lists them.
 
 It changes no run. The engine and `start` call it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from stepkeep.errors import Conflict, NotFound
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan, queue_specs
 from stepkeep.operations.differences import differences
+from stepkeep.operations.instants import instant
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import StoredDefinition
 
@@ -71,3 +74,22 @@ async def find_plan(transactor: Transactor, name: str, version: int | None, *, t
         which = name if version is None else f"version {version} of {name}"
         raise NotFound(f"there is no published workflow {which}. Publish it first (stepkeep start FILE does).")
     return transactor.plans.add(stored)
+
+
+async def list_published(transactor: Transactor, name: str | None, *, tenant: str) -> dict[str, Any]:
+    """`{"definitions": [...]}`, by name and version; with a name, only its versions."""
+    found = await transactor.store.list_definitions(tenant)
+    return {
+        "definitions": [
+            {
+                "workflow": one.name,
+                "version": one.version,
+                "dialect": one.dialect,
+                "digest": one.digest,
+                "published_at": instant(one.published_at),
+                "published_by": one.published_by,
+            }
+            for one in sorted(found, key=lambda one: (one.name, one.version))
+            if name in (None, one.name)
+        ]
+    }

@@ -140,7 +140,7 @@ class BenchRun:
         self, step: str, outcome: str = "Succeeded", *, output: Any = None, by: str = "operator", notes: str = ""
     ) -> None:
         """Complete a manual step by hand; the workbench kept the token that was issued for it."""
-        from stepkeep.engine import encode_payload
+        from stepkeep.engine_arguments import encode_payload
 
         engine = self._bench.engine
         token = self._bench.token(self.id, step)

@@ -9,8 +9,9 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from stepkeep.engine import AsyncEngine, Result
+from stepkeep.engine import AsyncEngine
 from stepkeep.kernel.plan import Plan
+from stepkeep.result import Result
 from stepkeep_lab.bench.ground import Ground, workers
 from stepkeep_lab.bench.measurement import Figures, percentile
 from stepkeep_lab.bench.resource_usage import spent
