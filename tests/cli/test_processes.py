@@ -93,6 +93,7 @@ def test_a_worker_finishes_what_it_runs_when_it_is_told_to_stop(process: Start, 
     ledger.with_name("hold-middle").unlink()
     said = finish(worker)
     assert said.status == 0, said
+    assert "draining: 1 step has 30 s to finish; a second signal hands them back at once" in said.err
     assert "has drained and stopped" in said.err
     [row] = cli("workers", "--all", "--json").json["workers"]
     assert row["state"] == "shutdown"

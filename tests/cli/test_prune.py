@@ -20,6 +20,8 @@ def test_prune_archives_deletes_and_says_what_it_did(cli: Cli, home: Path) -> No
     [manifest] = home.glob("old/*.manifest.json")
     assert said.out == f"old/{manifest.name}\n2 runs archived, 2 deleted\n"
     assert cli("runs", "--json").json["runs"] == []
+    finished(cli)
+    assert "1 run archived, 1 deleted" in cli("prune", "--keep", "0", "--archive", "old").out
 
 
 def test_prune_answers_programs_with_one_object(cli: Cli) -> None:

@@ -232,6 +232,21 @@ def test_the_bound_is_told_for_inputs_and_for_results(database_url: str) -> None
     on(database_url, body, max_payload_bytes=1_500_000)
 
 
+def test_a_message_is_bounded_and_one_that_is_too_large_is_refused_with_the_bound(database_url: str) -> None:
+    async def body(engine: AsyncEngine) -> None:
+        work = flow()
+        work.wait("paid", "paid", deadline="1h")
+        run_id = (await engine.start(work, {"text": ""})).run_id
+        said = "the payload of the message is 262145 bytes; at most 262144 fit. Keep it elsewhere and pass its name"
+        with pytest.raises(sk.InvalidInput, match=said):
+            await engine.send(run_id, "paid", "x" * (262_145 - len('""')))
+        assert (await engine.show(run_id))["run"]["state"] == "blocked"
+        await engine.send(run_id, "paid", "x" * (262_144 - len('""')))
+        assert (await engine.show(run_id))["run"]["state"] == "succeeded"
+
+    on(database_url, body)
+
+
 def test_a_store_of_the_users_keeps_payloads_by_digest(database_url: str, tmp_path: Path) -> None:
     runs: list[str] = []
 

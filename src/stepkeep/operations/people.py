@@ -111,7 +111,7 @@ async def complete(
         raise InvalidInput(f"{outcome!a} is no outcome. Use Succeeded, Failed or Cancelled.") from None
     if output is not None:
         transactor.payloads.check_size("the output", output)
-    _bound("claim", claim)
+    _bound("claim of the completion", claim)
     if len(evidence) > MAX_EVIDENCE:
         raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
     plan = await plan_of(transactor, tenant, run_id)
@@ -172,7 +172,7 @@ async def send(
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
-    _bound("payload", payload)
+    _bound("payload of the message", payload)
     return await _submit(
         transactor,
         MessageArrived(
@@ -250,7 +250,8 @@ def _number(plan: Plan, run_id: str, step: str) -> int:
 
 def _bound(what: str, payload: bytes | None) -> None:
     if payload is not None and len(payload) > MAX_PAYLOAD_BYTES:
-        raise InvalidInput(f"the {what} is {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} fit. Pass a reference.")
+        said = f"the {what} is {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} fit"
+        raise InvalidInput(f"{said}. Keep it elsewhere and pass its name.")
 
 
 def record_of(accepted: Accepted) -> dict[str, Any]:
