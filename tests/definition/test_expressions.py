@@ -569,7 +569,7 @@ def test_a_text_that_is_one_expression_becomes_the_value_itself() -> None:
 def test_a_template_without_expressions_renders_to_an_equal_value() -> None:
     value = {"a": [1, {"b": "c"}], "d": "e"}
     template = compile_template(value, SCOPE)
-    assert template.is_constant
+    assert not template.expressions
     assert template.render({}) == value
 
 

@@ -233,10 +233,6 @@ def traits_of(tree: Node) -> Traits:
     )
 
 
-def _text_length(node: Node) -> int:
-    return len(node.value) if isinstance(node, Constant) and isinstance(node.value, str) else 0
-
-
 def simple_cost(traits: Traits, weight: Weight) -> int | None:
     """An upper bound without a look at the tree, where there is one: each call goes over all data and all literals."""
     if traits.grows:

@@ -382,11 +382,6 @@ class Template:
         self.uses_input: Final = any(expression.uses_input for expression in expressions)
         self.uses_run: Final = any(expression.uses_run for expression in expressions)
 
-    @property
-    def is_constant(self) -> bool:
-        """Whether it has no expression."""
-        return not self.expressions
-
     def render(self, context: Context, budget: CostBudget | None = None) -> Json:
         """The value with every expression evaluated, all within one budget.
 

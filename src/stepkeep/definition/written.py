@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -16,8 +15,8 @@ from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
 from stepkeep.definition.attempts import Attempts
-from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.definition.template_text import OPENING
+from stepkeep.definition.validators import DurationText, duration, filled, given, within
 
 Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 HandlerName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
@@ -25,46 +24,19 @@ FieldName = Annotated[str, StringConstraints(pattern=f"^{bounds.FIELD_NAME.patte
 Text = Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
 QueueName = Annotated[str, StringConstraints(max_length=63)]
-DurationText = Annotated[str, Field(examples=["30s", "1h30m", "500ms", "PT5M"])]
 JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema that refers to nothing outside itself.")]
 OnFailure = Literal["abort", "skip", "continue", "compensate"]
 
 
-def _filled(value: Any) -> Any:
-    # `retry:` with nothing after it is a mistake, not a request for the default.
-    if value is None:
-        raise PydanticCustomError("empty", "is empty")
-    return value
-
-
-def _given(shape: Any) -> BeforeValidator:
-    """A key that may be omitted, but not empty."""
-    return BeforeValidator(_filled, json_schema_input_type=shape)
-
-
-def _within(limits: tuple[int, int]) -> BeforeValidator:
-    """A duration within bounds, as microseconds."""
-    return BeforeValidator(partial(_duration, limits=limits), json_schema_input_type=DurationText)
-
-
 def _within_or_none(limits: tuple[int, int]) -> BeforeValidator:
     def check(value: Any) -> int | None:
-        return None if value is None else _duration(value, limits)
+        return None if value is None else duration(value, limits)
 
     return BeforeValidator(check, json_schema_input_type=DurationText | None)
 
 
-def _duration(value: Any, limits: tuple[int, int]) -> int:
-    found = parse_duration(_filled(value))
-    least, most = limits
-    if not least <= found <= most:
-        span = {"least": format_duration(least), "most": format_duration(most)}
-        raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
-    return found
-
-
 def _length(value: Any) -> int | str:
-    return value if isinstance(value, str) and OPENING in value else _duration(value, bounds.DEADLINE)
+    return value if isinstance(value, str) and OPENING in value else duration(value, bounds.DEADLINE)
 
 
 _sleep_length = BeforeValidator(_length, json_schema_input_type=DurationText)
@@ -82,7 +54,7 @@ _jitter = BeforeValidator(_as_share, json_schema_input_type=float | Literal["non
 def _as_moment(value: Any) -> int:
     """A moment as microseconds since 1970."""
     try:
-        found = datetime.fromisoformat(_filled(value)) if isinstance(value, str) else None
+        found = datetime.fromisoformat(filled(value)) if isinstance(value, str) else None
     except ValueError:
         found = None
     if found is None or found.tzinfo is None:
@@ -97,7 +69,7 @@ def _short(key: str, shape: Any) -> BeforeValidator:
     """A bare text stands for a block with this one key."""
 
     def widen(value: Any) -> Any:
-        return {key: value} if isinstance(value, str) else _filled(value)
+        return {key: value} if isinstance(value, str) else filled(value)
 
     return BeforeValidator(widen, json_schema_input_type=str | shape)
 
@@ -105,12 +77,12 @@ def _short(key: str, shape: Any) -> BeforeValidator:
 def _program(value: Any) -> Any:
     if isinstance(value, str):
         raise PydanticCustomError("command_text", "is a text")
-    return {"argv": value} if isinstance(value, list) else _filled(value)
+    return {"argv": value} if isinstance(value, list) else filled(value)
 
 
 def _declared(value: Any) -> Any:
     if not isinstance(value, list):
-        return _filled(value)
+        return filled(value)
     if wrong := [name for name in value if not isinstance(name, str)]:
         raise PydanticCustomError("input_name", "{name} is not a name", {"name": repr(wrong[0])})
     if twice := [name for name, count in Counter(value).items() if count > 1]:
@@ -129,7 +101,7 @@ class RetryBlock(Block):
     max_attempts: Attempts = 3
     max_losses: int = Field(default=3, ge=1, le=bounds.MAX_LOSSES)
     backoff: Literal["constant", "linear", "exponential"] = "exponential"
-    initial: Annotated[int | None, _within(bounds.DELAY)] = None
+    initial: Annotated[int | None, within(bounds.DELAY)] = None
     factor: float = Field(default=2.0, ge=1, le=100)
     max: Annotated[int | None, _within_or_none(bounds.DELAY)] = None
     jitter: Annotated[float, _jitter] = Field(default=0.5, ge=0, le=1)
@@ -140,7 +112,7 @@ class RetryBlock(Block):
         "agent",
         "unknown",
     ]
-    max_elapsed: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    max_elapsed: Annotated[int | None, within(bounds.DEADLINE)] = None
 
 
 class CommandBlock(Block):
@@ -148,7 +120,7 @@ class CommandBlock(Block):
 
     argv: list[Text] = Field(min_length=1, max_length=1000)
     env: dict[Word, Text] = {}
-    cwd: Annotated[Text | None, _given(Text)] = None
+    cwd: Annotated[Text | None, given(Text)] = None
 
 
 class HttpBlock(Block):
@@ -167,7 +139,7 @@ class ApprovalBlock(Block):
     roles: list[Word] = []
     quorum: int = Field(default=1, ge=1, le=bounds.MAX_QUORUM)
     excluded: list[Word] = Field(default=[], alias="not")
-    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
     on_deadline: Literal["reject", "fail"] = "reject"
 
 
@@ -175,7 +147,7 @@ class WaitBlock(Block):
     """A wait for a message by name."""
 
     event: Word
-    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
 
 
 class SleepBlock(Block):
@@ -204,7 +176,7 @@ class CompletionBlock(Block):
     """Whether a person completes the step by hand, and until when."""
 
     mode: Literal["auto", "manual"]
-    deadline: Annotated[int | None, _within(bounds.DEADLINE)] = None
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
 
 
 class InputBlock(Block):
@@ -217,12 +189,12 @@ class InputBlock(Block):
 
 Rules = list[Annotated[RuleBlock, _short("check", RuleBlock)]]
 
-Uses = Annotated[HandlerName | None, _given(HandlerName)]
+Uses = Annotated[HandlerName | None, given(HandlerName)]
 Command = Annotated[CommandBlock | None, BeforeValidator(_program, json_schema_input_type=list[str] | CommandBlock)]
-Http = Annotated[HttpBlock | None, _given(HttpBlock)]
-Agent = Annotated[HandlerName | None, _given(HandlerName)]
-Action = Annotated[Text | None, _given(Text)]
-RetryGiven = Annotated[RetryBlock | None, _given(RetryBlock)]
+Http = Annotated[HttpBlock | None, given(HttpBlock)]
+Agent = Annotated[HandlerName | None, given(HandlerName)]
+Action = Annotated[Text | None, given(Text)]
+RetryGiven = Annotated[RetryBlock | None, given(RetryBlock)]
 
 
 class UndoBlock(Block):
@@ -234,10 +206,10 @@ class UndoBlock(Block):
     agent: Agent = None
     action: Action = None
     with_: Any = Field(default=None, alias="with")
-    timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
+    timeout: Annotated[int | None, within(bounds.STEP_TIMEOUT)] = None
     retry: RetryGiven = None
-    capabilities: Annotated[list[Word] | None, _given(list[Word])] = None
-    queue: Annotated[QueueName | None, _given(QueueName)] = None
+    capabilities: Annotated[list[Word] | None, given(list[Word])] = None
+    queue: Annotated[QueueName | None, given(QueueName)] = None
 
 
 class StepBlock(Block):
@@ -253,19 +225,19 @@ class StepBlock(Block):
     wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
     sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
     with_: Any = Field(default=None, alias="with")
-    input_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None
-    output_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = None
+    input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
+    output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     depends_on: Annotated[
         list[Annotated[DependencyBlock, _short("step", DependencyBlock)]] | None,
-        _given(list[str | DependencyBlock]),
+        given(list[str | DependencyBlock]),
     ] = None
-    if_: Annotated[Text | None, _given(Text)] = Field(default=None, alias="if")
-    timeout: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
+    if_: Annotated[Text | None, given(Text)] = Field(default=None, alias="if")
+    timeout: Annotated[int | None, within(bounds.STEP_TIMEOUT)] = None
     retry: RetryGiven = None
-    on_failure: Annotated[OnFailure | None, _given(OnFailure)] = None
+    on_failure: Annotated[OnFailure | None, given(OnFailure)] = None
     on_exhausted: Literal["fail", "hold"] = "fail"
     effect: Annotated[
-        Literal["read", "write", "irreversible"] | None, _given(Literal["read", "write", "irreversible"])
+        Literal["read", "write", "irreversible"] | None, given(Literal["read", "write", "irreversible"])
     ] = None
     undo: Annotated[UndoBlock | None, _short("uses", UndoBlock)] = None
     compensate_when: Literal["succeeded", "attempted"] = "succeeded"
@@ -275,7 +247,7 @@ class StepBlock(Block):
     transactional: bool = False
     capabilities: list[Word] = []
     queue: QueueName = ""
-    order: Annotated[int | None, _given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
+    order: Annotated[int | None, given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
 
 
@@ -285,7 +257,7 @@ class WorkflowBlock(Block):
     workflow: Name
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     description: Text = ""
-    timeout: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    timeout: Annotated[int | None, within(bounds.RUN_TIMEOUT)] = None
     on_failure: Literal["abort", "continue", "compensate"] = "abort"
     hook_failure: Literal["continue", "stop"] = "continue"
     input: Annotated[
@@ -294,8 +266,8 @@ class WorkflowBlock(Block):
     ] = None
     output: Any = None
     rules: Rules = []
-    lease: Annotated[int | None, _within(bounds.LEASE)] = None
-    grace: Annotated[int | None, _within(bounds.GRACE)] = None
+    lease: Annotated[int | None, within(bounds.LEASE)] = None
+    grace: Annotated[int | None, within(bounds.GRACE)] = None
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
     labels: dict[Word, Text] = {}
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.kernel.definition import Completion
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
@@ -144,7 +143,3 @@ def nuisance(planned: PlannedStep) -> Category:
 def is_held(planned: PlannedStep) -> bool:
     """Whether this step waits for people only when no attempt is left."""
     return planned.holds and planned.definition.hold is None
-
-
-def is_by_hand(planned: PlannedStep) -> bool:
-    return planned.phase is Phase.MAIN and planned.definition.completion is Completion.MANUAL

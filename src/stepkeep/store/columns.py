@@ -26,6 +26,19 @@ from stepkeep.store.records import RunRecord, RunStatus
 
 R = TypeVar("R", bound=msgspec.Struct)
 
+DELETE_ORDER = (
+    "delete_steps",
+    "delete_attempts",
+    "delete_evidence",
+    "delete_payload_chunks",
+    "delete_journal",
+    "delete_messages",
+    "delete_outbox",
+    "delete_run_details",
+    "delete_runs",
+)
+"""The statements that delete runs, in an order that respects foreign keys."""
+
 TABLES: Mapping[str, type[msgspec.Struct]] = {
     "runs": Run,
     "run_details": Details,

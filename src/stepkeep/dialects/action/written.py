@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 from stepkeep.definition import bounds, written
 from stepkeep.definition.attempts import SeedAttempts
 from stepkeep.definition.findings import shown
+from stepkeep.definition.validators import given
 
 TIERS = ("Auto", "Assisted", "HumanApprove", "ManualOnly")
 """From the least to the most strict."""
@@ -59,18 +60,6 @@ def is_operation(value: str) -> bool:
     """
     entity, _, verb = value.partition(":")
     return bool(entity and verb and ":" not in verb and bounds.HANDLER_NAME.fullmatch(value))
-
-
-def _filled(value: Any) -> Any:
-    # `"description": null` is a mistake, not a request for the default.
-    if value is None:
-        raise PydanticCustomError("empty", "is empty")
-    return value
-
-
-def _given(shape: Any) -> BeforeValidator:
-    """A key that may be omitted, but not empty."""
-    return BeforeValidator(_filled, json_schema_input_type=shape)
 
 
 def _entity_and_verb(value: str) -> str:
@@ -137,19 +126,19 @@ class Action(Block):
     action_id: Name
     order: int = Field(ge=1, le=bounds.MAX_ORDER)
     port_family: PortFamily
-    operation: Annotated[Operation | None, _given(Operation)] = None
-    capability: Annotated[Operation | None, _given(Operation)] = None
-    input_schema_ref: Annotated[Reference | None, _given(Reference)] = None
-    output_schema_ref: Annotated[Reference | None, _given(Reference)] = None
-    execution_tier_override: Annotated[Tier | None, _given(Tier)] = None
+    operation: Annotated[Operation | None, given(Operation)] = None
+    capability: Annotated[Operation | None, given(Operation)] = None
+    input_schema_ref: Annotated[Reference | None, given(Reference)] = None
+    output_schema_ref: Annotated[Reference | None, given(Reference)] = None
+    execution_tier_override: Annotated[Tier | None, given(Tier)] = None
     inputs: Any = None
-    depends_on: Annotated[list[str] | None, _given(list[str])] = None
+    depends_on: Annotated[list[str] | None, given(list[str])] = None
     retry_policy: RetryPolicy = RetryPolicy()
     timeout_ms: Milliseconds = 300_000
-    completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, _given(Literal["Auto", "ManualOnly"])] = None
-    completion_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
-    approval_deadline_ms: Annotated[LongMilliseconds | None, _given(LongMilliseconds)] = None
-    compensation: Annotated[Compensation | None, _given(Compensation)] = None
+    completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, given(Literal["Auto", "ManualOnly"])] = None
+    completion_deadline_ms: Annotated[LongMilliseconds | None, given(LongMilliseconds)] = None
+    approval_deadline_ms: Annotated[LongMilliseconds | None, given(LongMilliseconds)] = None
+    compensation: Annotated[Compensation | None, given(Compensation)] = None
 
     @property
     def handler(self) -> str:
@@ -179,11 +168,11 @@ class Capability(Block):
     """An entry of the capability matrix: the safety of an operation, and the operation that undoes it."""
 
     safety: Safety
-    side_effecting: Annotated[bool | None, _given(bool)] = None
-    input_schema: Annotated[Schema | None, _given(Schema)] = None
-    output_schema: Annotated[Schema | None, _given(Schema)] = None
-    compensation_operation: Annotated[Operation | None, _given(Operation)] = None
-    compensation_input_schema: Annotated[Schema | None, _given(Schema)] = None
+    side_effecting: Annotated[bool | None, given(bool)] = None
+    input_schema: Annotated[Schema | None, given(Schema)] = None
+    output_schema: Annotated[Schema | None, given(Schema)] = None
+    compensation_operation: Annotated[Operation | None, given(Operation)] = None
+    compensation_input_schema: Annotated[Schema | None, given(Schema)] = None
 
 
 class WorkflowV1(Block):
@@ -198,8 +187,8 @@ class WorkflowV1(Block):
     active: bool
     execution_tier: Tier
     actions: list[Action] = Field(min_length=1, max_length=bounds.MAX_STEPS)
-    edges: Annotated[list[Edge] | None, _given(list[Edge])] = None
-    capabilities: Annotated[dict[CapabilityName, Capability] | None, _given(dict[CapabilityName, Capability])] = None
+    edges: Annotated[list[Edge] | None, given(list[Edge])] = None
+    capabilities: Annotated[dict[CapabilityName, Capability] | None, given(dict[CapabilityName, Capability])] = None
 
 
 def tier_of(workflow_tier: Tier, action: Action, capability: Capability | None) -> Tier:

@@ -16,6 +16,7 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import InvalidDuration, format_duration, parse_duration
 from stepkeep.definition.findings import shown
+from stepkeep.definition.validators import filled, given, within
 from stepkeep.definition.written import JsonSchema
 
 API_VERSION = "ioa.dev/v0.2"
@@ -31,31 +32,6 @@ Name = Annotated[str, StringConstraints(pattern=f"^{bounds.NAME.pattern}$")]
 AgentName = Annotated[str, StringConstraints(pattern=f"^{bounds.HANDLER_NAME.pattern}$")]
 Word = Annotated[str, StringConstraints(min_length=1, max_length=127)]
 DurationText = Annotated[str, Field(examples=["30s", "5m", "24h", "1h30m"])]
-
-
-def _filled(value: Any) -> Any:
-    if value is None:
-        raise PydanticCustomError("empty", "is empty")
-    return value
-
-
-def _given(shape: Any) -> BeforeValidator:
-    """A key that may be omitted, but not empty."""
-    return BeforeValidator(_filled, json_schema_input_type=shape)
-
-
-def _within(limits: tuple[int, int]) -> BeforeValidator:
-    """A duration within limits, as microseconds."""
-
-    def check(value: Any) -> int:
-        found = parse_duration(_filled(value))
-        least, most = limits
-        if not least <= found <= most:
-            span = {"least": format_duration(least), "most": format_duration(most)}
-            raise PydanticCustomError("out_of_bounds", "must be from {least} to {most}", span)
-        return found
-
-    return BeforeValidator(check, json_schema_input_type=DurationText)
 
 
 def _resource_name(value: Any) -> Any:
@@ -81,7 +57,7 @@ def _backoff(value: Any) -> Any:
 
 def _version(value: Any) -> Any:
     """A version as it was written, if it has a number."""
-    number = version_number(_filled(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    number = version_number(filled(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
     if number is None:
         said = "must be a whole number or like 1.4.2, each part at most 999, not {value}"
         raise PydanticCustomError("version", said, {"value": shown(value)})
@@ -104,7 +80,7 @@ def version_number(written: int | str) -> int | None:
 
 
 def _owner(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else _filled(value)
+    return {"name": value} if isinstance(value, str) else filled(value)
 
 
 class Block(BaseModel):
@@ -115,7 +91,7 @@ class OwnerBlock(Block):
     """The owner of the workflow."""
 
     name: Text
-    role: Annotated[Text | None, _given(Text)] = None
+    role: Annotated[Text | None, given(Text)] = None
 
 
 class MetadataBlock(Block):
@@ -128,16 +104,16 @@ class MetadataBlock(Block):
     labels: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
     annotations: dict[Word, Annotated[str, StringConstraints(max_length=bounds.MAX_TEXT)]] = {}
     version: Annotated[int | str, BeforeValidator(_version, json_schema_input_type=int | str)] = 1
-    created_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="createdAt")
-    updated_at: Annotated[Word | None, _given(Word)] = Field(default=None, alias="updatedAt")
+    created_at: Annotated[Word | None, given(Word)] = Field(default=None, alias="createdAt")
+    updated_at: Annotated[Word | None, given(Word)] = Field(default=None, alias="updatedAt")
 
 
 class TriggerBlock(Block):
     """What starts the workflow."""
 
-    event: Annotated[Text | None, _given(Text)] = None
-    condition: Annotated[Text | None, _given(Text)] = None
-    schedule: Annotated[Text | None, _given(Text)] = None
+    event: Annotated[Text | None, given(Text)] = None
+    condition: Annotated[Text | None, given(Text)] = None
+    schedule: Annotated[Text | None, given(Text)] = None
 
 
 class RetryPolicyBlock(Block):
@@ -148,8 +124,8 @@ class RetryPolicyBlock(Block):
         Literal["constant", "linear", "exponential"] | int,
         BeforeValidator(_backoff, json_schema_input_type=Literal["constant", "linear", "exponential"] | DurationText),
     ] = "exponential"
-    initial_delay: Annotated[int | None, _within(bounds.DELAY)] = Field(default=None, alias="initialDelay")
-    max_delay: Annotated[int | None, _within(bounds.DELAY)] = Field(default=None, alias="maxDelay")
+    initial_delay: Annotated[int | None, within(bounds.DELAY, DurationText)] = Field(default=None, alias="initialDelay")
+    max_delay: Annotated[int | None, within(bounds.DELAY, DurationText)] = Field(default=None, alias="maxDelay")
 
 
 class StepBlock(Block):
@@ -159,14 +135,12 @@ class StepBlock(Block):
     agent: AgentName
     action: Text
     depends_on: list[str] = Field(default=[], alias="dependsOn")
-    timeout: Annotated[int | None, _within(bounds.DEADLINE)] = None
-    input_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = Field(default=None, alias="inputSchema")
-    output_schema: Annotated[JsonSchema | None, _given(JsonSchema)] = Field(default=None, alias="outputSchema")
-    retry_policy: Annotated[RetryPolicyBlock | None, _given(RetryPolicyBlock)] = Field(
-        default=None, alias="retryPolicy"
-    )
+    timeout: Annotated[int | None, within(bounds.DEADLINE, DurationText)] = None
+    input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = Field(default=None, alias="inputSchema")
+    output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = Field(default=None, alias="outputSchema")
+    retry_policy: Annotated[RetryPolicyBlock | None, given(RetryPolicyBlock)] = Field(default=None, alias="retryPolicy")
     on_failure: Annotated[
-        Literal["abort", "skip", "compensate"] | None, _given(Literal["abort", "skip", "compensate"])
+        Literal["abort", "skip", "compensate"] | None, given(Literal["abort", "skip", "compensate"])
     ] = Field(default=None, alias="onFailure")
 
 
@@ -183,13 +157,13 @@ class SpecBlock(Block):
 
     description: Text
     domains_involved: list[Word] = Field(alias="domainsInvolved", min_length=1, max_length=1000)
-    trigger: Annotated[TriggerBlock | None, _given(TriggerBlock)] = None
+    trigger: Annotated[TriggerBlock | None, given(TriggerBlock)] = None
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
     compensation: list[CompensationBlock] = Field(default=[], max_length=bounds.MAX_STEPS)
-    timeout: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    timeout: Annotated[int | None, within(bounds.RUN_TIMEOUT, DurationText)] = None
     failure_policy: Annotated[
         Literal["compensate", "retry", "abort"] | None,
-        BeforeValidator(_filled, json_schema_input_type=Literal["compensate", "abort"]),
+        BeforeValidator(filled, json_schema_input_type=Literal["compensate", "abort"]),
     ] = Field(default=None, alias="failurePolicy")
 
 

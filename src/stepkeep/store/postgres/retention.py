@@ -21,19 +21,6 @@ from stepkeep.store.records import RunRecord, WholeRun
 
 T = TypeVar("T")
 
-PARTS = (
-    "delete_steps",
-    "delete_attempts",
-    "delete_evidence",
-    "delete_payload_chunks",
-    "delete_journal",
-    "delete_messages",
-    "delete_outbox",
-    "delete_run_details",
-    "delete_runs",
-)
-"""The statements, in an order that respects foreign keys."""
-
 
 def records_from(found: Sequence[Sequence[Any]], unreadable: list[Unreadable] | None) -> list[RunRecord]:
     """Runs with their details; unreadable ones are noted, or raise."""
@@ -105,6 +92,6 @@ async def delete_runs(connection: Connection, tenant: str, run_ids: Sequence[str
     """Delete the runs that can be locked without waiting."""
     held = [row[0] for row in await fetch(connection, SQL.lock_finished, tenant, ids(run_ids))]
     if held:
-        for part in PARTS:
+        for part in columns.DELETE_ORDER:
             await execute(connection, getattr(SQL, part), tenant, ids(held))
     return held

@@ -21,19 +21,6 @@ from stepkeep.store.sqlite.rows import Row
 
 T = TypeVar("T")
 
-PARTS = (
-    "delete_steps",
-    "delete_attempts",
-    "delete_evidence",
-    "delete_payload_chunks",
-    "delete_journal",
-    "delete_messages",
-    "delete_outbox",
-    "delete_run_details",
-    "delete_runs",
-)
-"""The statements, in an order that respects foreign keys."""
-
 
 def read_records(
     connection: apsw.Connection, tenant: str, run_ids: Sequence[str], unreadable: list[Unreadable] | None
@@ -101,7 +88,7 @@ def _read_whole(
 def delete_runs(connection: apsw.Connection, tenant: str, run_ids: Sequence[str]) -> list[str]:
     """Delete those that are finished."""
     held = [run_id for (run_id,) in connection.execute(SQL.lock_finished, (tenant, json_text(run_ids)))]
-    for part in PARTS:
+    for part in columns.DELETE_ORDER:
         connection.execute(getattr(SQL, part), (tenant, json_text(held)))
     return held
 
