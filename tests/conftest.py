@@ -1,14 +1,14 @@
 """Fixtures that every test may use. Keep it small: what one folder needs belongs in that folder."""
 
-import asyncio
+import gc
 import signal
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from stepkeep.store.connect import migrate
 from stepkeep_lab.postgres import PostgresServer
+from tests.databases import migrate_now, migrated_file
 from tests.reused_databases import ReusedDatabases
 
 # A shell that runs the tests in the background has them ignore SIGINT, and every process they start would inherit that;
@@ -16,25 +16,32 @@ from tests.reused_databases import ReusedDatabases
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Collecting makes many objects that stay. Each full collection of garbage in a test would look at all of them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
+
+
 @pytest.fixture(scope="session")
 def postgres_template() -> Callable[[str], None] | None:
     """Migrates the database that all fresh ones are copied from, given its DSN."""
-
-    def prepare(dsn: str) -> None:
-        # In a thread, because a test that makes a database may have a running loop.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(lambda: asyncio.run(migrate(dsn))).result()
-
-    return prepare
+    return migrate_now
 
 
 @pytest.fixture(scope="session")
 def postgres_server(postgres_template: Callable[[str], None] | None) -> Iterator[PostgresServer]:
     """A running PostgreSQL server.
 
-    Each xdist worker has its own: it starts in half a second, and a test that restarts it disturbs no other.
+    Each xdist worker has its own: it starts in half a second, and a test that restarts it disturbs no other. It does
+    not wait for the disk: a crash of the server loses nothing by that, and no test takes the machine down.
     """
-    with PostgresServer(template=postgres_template) as server:
+    with PostgresServer(template=postgres_template, settings=UNSYNCED) as server:
         yield server
 
 
@@ -71,4 +78,10 @@ def empty_postgres_dsn(empty_databases: ReusedDatabases) -> Iterator[str]:
         yield dsn
 
 
-pytest_plugins = ["tests.databases"]
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """For tests that must hold on both: the URL of a migrated database without runs, SQLite or PostgreSQL."""
+    if request.param == "sqlite":
+        yield migrated_file(tmp_path / "stepkeep.db")
+    else:
+        yield request.getfixturevalue("postgres_dsn")

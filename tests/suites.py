@@ -23,6 +23,11 @@ def short_and_all(short: Any, everything: Any, name: Any = str) -> list[Any]:
     return [pytest.param(one, id=name(one)) if one in kept else in_proof(one, name=name(one)) for one in everything]
 
 
+def every(nth: int) -> pytest.MarkDecorator:
+    """Mark a test of many cases that has the argument `nth`: `make test` takes every nth case, `make proof` all."""
+    return pytest.mark.parametrize("nth", [nth, in_proof(1)], ids="every {}th case".format)
+
+
 def first_on(store: str) -> pytest.MarkDecorator:
     """Mark a test of `database_url`: with `make test` it runs on this store only, with `make proof` on the other."""
     others = [in_proof(other) for other in ("sqlite", "postgres") if other != store]

@@ -68,12 +68,6 @@ def own_server() -> PostgresServer:
     return PostgresServer(environment=OWN)
 
 
-def test_acknowledged_means_durable(postgres_dsn: str) -> None:
-    assert query(postgres_dsn, "show fsync") == "on"
-    assert query(postgres_dsn, "show synchronous_commit") == "on"
-    assert query(postgres_dsn, "show full_page_writes") == "on"
-
-
 def test_text_is_utf8_and_sorted_by_bytes(postgres_dsn: str) -> None:
     assert query(postgres_dsn, "show server_encoding") == "UTF8"
     assert query(postgres_dsn, "select 'Z' < 'a'") is True
@@ -173,8 +167,11 @@ def test_the_template_is_prepared_once_and_copied_every_time() -> None:
 
 @pytest.mark.parametrize("mode", [in_proof(StopMode.FAST), StopMode.IMMEDIATE])
 def test_a_restart_keeps_what_was_committed(own_server: PostgresServer, mode: StopMode) -> None:
+    """The server waits for the disk, as in production, unless a caller asks for other settings."""
     with own_server as server:
         dsn = server.create_database("kept")
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            assert query(dsn, f"show {setting}") == "on"
         query(dsn, "create table mark as select 7 as n")
         before = server.pid
         server.restart(mode)

@@ -68,9 +68,8 @@ from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter
-from stepkeep.worker.loop import Worker, handler_loop
 from stepkeep.worker.outage import Outage
-from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan
+from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
 from stepkeep.worker.settings import Settings as WorkerSettings
@@ -81,6 +80,7 @@ if TYPE_CHECKING:
     from stepkeep.definition.python import Workflow
     from stepkeep.worker.executors.command import CommandPolicy
     from stepkeep.worker.executors.http import HttpPolicy
+    from stepkeep.worker.loop import Worker
 
 log = logging.getLogger("stepkeep.engine")
 
@@ -475,6 +475,8 @@ class AsyncEngine:
 
     def worker(self, *, concurrency: int = 16, app: str = "stepkeep", **options: Any) -> Worker:
         """A worker in this process, for this engine's database and handlers, under its policies."""
+        from stepkeep.worker.loop import Worker  # here, because most programs only start and look
+
         options = {**self.policies, **options}
         if "lifespan" not in options and "loop" not in options:
             if self._home is None:

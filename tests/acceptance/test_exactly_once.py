@@ -10,11 +10,12 @@ import pytest
 from stepkeep.kernel.definition import Definition, Handler
 from stepkeep.kernel.states import RunState
 from tests.acceptance.processes import eventually, fleet
-from tests.suites import in_proof
+from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, benches, task
 
 
 @pytest.mark.parametrize("runs", [8, in_proof(30)])
+@first_on("postgres")
 def test_a_transactional_step_writes_exactly_once_although_workers_are_killed_before_the_commit(
     database_url: str, tmp_path: Path, runs: int
 ) -> None:

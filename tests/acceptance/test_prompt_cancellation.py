@@ -16,7 +16,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, AttemptState, OnFailure, RunSta
 from stepkeep.kernel.stopping import is_in_doubt
 from tests.acceptance.processes import Fleet, eventually, fleet
 from tests.store.raw import PostgresRaw, SqliteRaw
-from tests.suites import first_on
+from tests.suites import first_on, in_proof
 from tests.workbench import SECOND, TENANT, Bench, benches, task
 
 LEASE = 600 * SECOND
@@ -67,9 +67,9 @@ async def time_out(bench: Bench, workers: Fleet, run_id: str) -> None:
     ("trigger", "options", "state"),
     [
         (cancel, {}, RunState.CANCELLED),
-        (cancel_and_undo, {}, RunState.CANCELLED),
+        in_proof(cancel_and_undo, {}, RunState.CANCELLED),
         (fail, {"fails": True}, RunState.FAILED),
-        (time_out, {"timeout": 600 * SECOND}, RunState.FAILED),
+        in_proof(time_out, {"timeout": 600 * SECOND}, RunState.FAILED),
     ],
     ids=["cancel", "cancel-and-undo", "fail-fast", "timeout"],
 )

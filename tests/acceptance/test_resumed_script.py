@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.suites import first_on
+
 SCRIPT = """
 import os, signal, sys
 import stepkeep as sk
@@ -43,6 +45,7 @@ with sk.open(url) as engine:
 """
 
 
+@first_on("sqlite")
 def test_a_killed_script_goes_on_with_the_same_run(database_url: str, tmp_path: Path) -> None:
     def script() -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", SCRIPT, database_url, str(tmp_path)]

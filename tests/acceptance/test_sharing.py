@@ -10,13 +10,14 @@ import pytest
 
 from stepkeep.kernel.states import RunState
 from tests.acceptance.processes import eventually, fleet
-from tests.suites import in_proof
+from tests.suites import first_on, in_proof
 from tests.workbench import TENANT, benches, chain
 
 CALLERS = 200
 
 
 @pytest.mark.parametrize("runs", [1_000, in_proof(10_000)])
+@first_on("sqlite")
 def test_two_worker_processes_share_thousands_of_runs_without_a_double_claim(
     database_url: str, tmp_path: Path, runs: int
 ) -> None:

@@ -12,7 +12,6 @@ import apsw
 import pytest
 from tests.conformance.logs import STORIES, failure, log_of, rollback
 from tests.conformance.tellings import dialects, encoded, resealed, told, toy_among_dialects, walks
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.kernel.driver import World
 from tests.suites import in_proof
 from tests.workbench import chain, gate, task
@@ -124,7 +123,7 @@ SIGNED = Definition(
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_real_run_is_certified_while_it_goes_on_and_after_its_end(database_url: str) -> None:  # noqa: F811
+def test_a_real_run_is_certified_while_it_goes_on_and_after_its_end(database_url: str) -> None:
     async def act(engine: AsyncEngine) -> None:
         started = await engine.start(SIGNED)
         one = await engine.certify(started.run_id)

@@ -57,12 +57,12 @@ def test_equal_expressions_are_compiled_once_and_cost_once() -> None:
     "text",
     [
         workflow(step("s", rules=["output.a == 1"] * 80_000)),
-        workflow(step("s"), rules=["run.id == 'x'"] * 80_000),
+        in_proof(workflow(step("s"), rules=["run.id == 'x'"] * 80_000)),
         workflow(step("s", **{"with": {"v": "${{ 1 }}" * 400_000}})),
-        workflow(step("s", **{"with": {"v": ["${{ 1 }}"] * TOO_MANY}})),
+        in_proof(workflow(step("s", **{"with": {"v": ["${{ 1 }}"] * TOO_MANY}}))),
         workflow({"name": "s", "http": {"url": "http://x/", "method": "POST", "body": ["${{ 1 }}"] * TOO_MANY}}),
-        workflow(step("s"), output=["${{ 1 }}"] * TOO_MANY),
-        workflow(step("s", undo={"uses": "h", "with": ["${{ 1 }}"] * TOO_MANY})),
+        in_proof(workflow(step("s"), output=["${{ 1 }}"] * TOO_MANY)),
+        in_proof(workflow(step("s", undo={"uses": "h", "with": ["${{ 1 }}"] * TOO_MANY}))),
     ],
     ids=["rules of a step", "rules of the run", "one text", "a list", "a request", "the output", "an undo"],
 )

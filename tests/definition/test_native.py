@@ -91,9 +91,9 @@ class TestBadDefinitions:
         [
             in_proof("{ name: sNO, usess: x, depends_on: [tNO] }"),
             '{ name: sNO, uses: x, with: { a: "${{ steps.tNO.output }}", b: "${{ inptu }}" } }',
-            "{ name: same, uses: same, timeout: 5 }",
+            in_proof("{ name: same, uses: same, timeout: 5 }"),
             in_proof("{ name: sNO, uses: x, depends_on: [s1, s2, s3, sNO] }"),
-            "{}",
+            in_proof("{}"),
             "5",
         ],
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.databases import database_url  # noqa: F401 - a fixture
 
 import stepkeep as sk
 from stepkeep.errors import Conflict, InvalidInput
@@ -61,7 +60,7 @@ MADE: dict[str, Signed] = {}
 
 
 @pytest.fixture
-def signed(database_url: str, tmp_path: Path) -> Signed:  # noqa: F811
+def signed(database_url: str, tmp_path: Path) -> Signed:
     store = database_url.partition(":")[0]
     if store not in MADE:
         write_key(tmp_path / "key", new_key())
@@ -105,7 +104,7 @@ def test_a_true_pack_is_verified_by_its_own_script_with_the_standard_library_alo
 
 
 def test_the_same_run_gives_the_same_bytes_and_a_pack_without_payloads_says_so(
-    database_url: str,  # noqa: F811
+    database_url: str,
     tmp_path: Path,
 ) -> None:
     with sk.open(database_url) as engine:

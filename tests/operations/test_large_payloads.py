@@ -19,6 +19,7 @@ from stepkeep.kernel.payloads import PREFIX
 from stepkeep.store.change import CHUNK_BYTES
 from tests.rows import every_row
 from tests.store.raw import PostgresRaw, SqliteRaw
+from tests.suites import in_proof
 
 LARGE = "Grüße " * 500_000
 DIGEST = hashlib.sha256(json.dumps({"text": LARGE}, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
@@ -71,7 +72,7 @@ def payload_columns(url: str) -> Iterator[str]:
         yield from (row.columns[name] for name in ("input", "output", "note") if name in row.columns)
 
 
-@pytest.mark.parametrize("uses", ["grow", "grow_apart", "in_transaction"])
+@pytest.mark.parametrize("uses", ["grow", in_proof("grow_apart"), "in_transaction"])
 def test_large_inputs_and_outputs_are_the_same_values_and_stay_out_of_the_rows(database_url: str, uses: str) -> None:
     async def body(engine: AsyncEngine) -> None:
         work = flow()

@@ -17,6 +17,7 @@ from stepkeep.operations import views
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.records import WholeRun
 from stepkeep_lab.storecheck.live_views import watch
+from tests.suites import first_on
 
 
 def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_grows(database_url: str) -> None:
@@ -26,6 +27,7 @@ def test_views_of_runs_that_go_on_contradict_nothing_and_their_evidence_only_gro
     assert watched.unfinished > 20, "hardly any run was seen while it went on: nothing was shown"
 
 
+@first_on("sqlite")
 def test_a_view_of_two_snapshots_is_found(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: the rows of the run and of its steps are older than its journal and its attempts."""
 

@@ -33,7 +33,6 @@ from stepkeep.operations.people import cancel, decide_gate, send
 from stepkeep.store.records import RunFilter
 from tests.conformance.logs import STORIES, log_of, sealed
 from tests.damage import damage
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.kernel.driver import World, work
 from tests.suites import drawn
 from tests.workbench import ACTOR, TENANT, Bench, benches, chain, gate, task
@@ -63,7 +62,7 @@ def verdict(lines: list[dict[str, Any]]) -> set[Code]:
 
 
 # -- from a real store -----------------------------------------------------------------------------------------------
-def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:  # noqa: F811
+def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED, correlation_id="order-1")
         await send(bench.transactor, run_id, "early", b"{}", tenant=TENANT, actor="shop", message_id="m1")
@@ -94,7 +93,7 @@ def test_the_export_of_a_real_run_verifies_before_and_after_its_end(database_url
     on_a_bench(database_url, act)
 
 
-def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(database_url: str) -> None:  # noqa: F811
+def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         ids = [await bench.start(chain("three", 3)) for _ in range(5)]
         await bench.work_off()
@@ -111,7 +110,7 @@ def test_all_runs_of_a_tenant_are_exported_each_whole_and_a_filter_is_heeded(dat
     on_a_bench(database_url, act)
 
 
-def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:  # noqa: F811
+def test_a_workers_life_is_exported_and_verifies(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         worker = await workers.register(bench.store, tenant=TENANT, app="bench", capacity=1)
         worker = await workers.mark_busy(bench.store, worker)
@@ -152,7 +151,7 @@ async def kept_until_the_error(lines: AsyncIterator[dict[str, Any]]) -> tuple[li
     ids=["row", "journal"],
 )
 def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
-    database_url: str,  # noqa: F811
+    database_url: str,
     statement: str,
     together: bool,
 ) -> None:
@@ -173,7 +172,7 @@ def test_an_export_goes_on_after_an_unreadable_run_and_names_it(
 
 
 def test_a_run_that_is_deleted_while_its_log_is_read_gets_no_closing_line(
-    database_url: str,  # noqa: F811
+    database_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The head of a run that is gone must not close a log that lacks its entries."""
@@ -378,7 +377,7 @@ def test_the_judge_rebuilds_every_entry_byte_for_byte(entry: Entry) -> None:
 
 # -- the definition --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dialect", [None, "ioa", "run", "linear", "action", "workstream"])
-def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url: str, dialect: str | None) -> None:  # noqa: F811
+def test_a_log_begins_with_the_definition_and_its_digest_is_checked(database_url: str, dialect: str | None) -> None:
     async def act(bench: Bench) -> None:
         run_id = await bench.start(SIGNED, correlation_id="order-1")
         await bench.work_off()
@@ -442,7 +441,7 @@ def test_a_certificate_compares_stored_payloads_with_their_digests(
     asyncio.run(go())
 
 
-def test_stored_payloads_have_their_digests_on_both_stores(database_url: str) -> None:  # noqa: F811
+def test_stored_payloads_have_their_digests_on_both_stores(database_url: str) -> None:
     workflow = Workflow("packing")
     workflow.step("pack", packed)
 

@@ -31,7 +31,6 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, Pruned, first_id_at, prune, require_kept
 from stepkeep.operations.start import StartRequest
 from stepkeep.store.records import RunFilter
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, on_several, task
 
 DAY = 86_400 * SECOND
@@ -77,7 +76,7 @@ def accepted(folder: Path) -> bool:
 
 # -- archive, then delete --------------------------------------------------------------------------------------------
 def test_an_archive_holds_the_log_that_was_exported_before_and_the_judge_accepts_it(
-    database_url: str,  # noqa: F811
+    database_url: str,
     tmp_path: Path,
 ) -> None:
     async def act(bench: Bench) -> None:
@@ -92,7 +91,7 @@ def test_an_archive_holds_the_log_that_was_exported_before_and_the_judge_accepts
     assert accepted(tmp_path / "archive")
 
 
-def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> str:
         run = await bench.start(SIGNED, b'{"email": "a@b.c"}', business_key="order-7", labels=b'{"team":"x"}')
         await bench.work_off()
@@ -111,7 +110,7 @@ def test_an_archive_also_has_what_the_log_does_not(database_url: str, tmp_path: 
     assert [message["payload"] for message in kept["messages"]] == [{"amount": 12}]
 
 
-def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> list[str]:
         runs = await finished(bench, 4)
         await pruned(bench, EVERYTHING, tmp_path / "archive")
@@ -130,7 +129,7 @@ def test_a_manifest_counts_what_is_there(database_url: str, tmp_path: Path) -> N
 
 
 # -- what goes -------------------------------------------------------------------------------------------------------
-def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         first = await finished(bench, 2)
         waiting = await bench.start(SIGNED)
@@ -147,7 +146,7 @@ def test_runs_go_by_the_age_of_their_end(database_url: str, tmp_path: Path) -> N
     on(database_url, act)
 
 
-def test_the_newest_are_spared_by_count(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_the_newest_are_spared_by_count(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         runs = await finished(bench, 5)
         live = await bench.start(SIGNED)
@@ -158,7 +157,7 @@ def test_the_newest_are_spared_by_count(database_url: str, tmp_path: Path) -> No
     on(database_url, act)
 
 
-def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         old = await finished(bench, 3)
         bench.store.clock_offset += 40 * DAY
@@ -171,7 +170,7 @@ def test_a_run_goes_only_when_every_limit_lets_it_go(database_url: str, tmp_path
     on(database_url, act)
 
 
-def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         others = await finished(bench, 2, "audit")
         mine = await finished(bench, 3, "noisy")
@@ -183,7 +182,7 @@ def test_one_workflow_is_pruned_and_counted_alone(database_url: str, tmp_path: P
     on(database_url, act)
 
 
-def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         plan = await bench.publish(chain("work", 2))
         idle = await bench.start(plan, start_now=False)
@@ -198,7 +197,7 @@ def test_what_is_not_finished_never_goes(database_url: str, tmp_path: Path) -> N
     on(database_url, act)
 
 
-def test_a_dry_run_counts_and_changes_nothing(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_dry_run_counts_and_changes_nothing(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         runs = await finished(bench, 5)
         done = await pruned(bench, EVERYTHING, tmp_path / "never", dry_run=True, batch=2)
@@ -209,7 +208,7 @@ def test_a_dry_run_counts_and_changes_nothing(database_url: str, tmp_path: Path)
     on(database_url, act)
 
 
-def test_without_an_archive_runs_just_go(database_url: str) -> None:  # noqa: F811
+def test_without_an_archive_runs_just_go(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         await finished(bench, 5)
         done = await pruned(bench, EVERYTHING, None, batch=2)
@@ -229,7 +228,7 @@ def test_a_policy_that_says_nothing_sensible_is_refused(policy: Policy, tmp_path
     on(f"sqlite:///{tmp_path}/a.db", act)
 
 
-def test_archives_end_with_the_day_on_which_their_runs_were_started(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_archives_end_with_the_day_on_which_their_runs_were_started(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         for _ in range(3):
             await finished(bench, 2)
@@ -264,7 +263,7 @@ MOMENTS: dict[str, Callable[[Pruned], bool]] = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_pass_that_dies_loses_nothing_and_the_next_one_ends_it(
-    database_url: str,  # noqa: F811
+    database_url: str,
     tmp_path: Path,
     moment: str,
 ) -> None:
@@ -284,7 +283,7 @@ def test_a_pass_that_dies_loses_nothing_and_the_next_one_ends_it(
     assert accepted(tmp_path)
 
 
-def test_the_same_runs_archived_again_make_the_same_files(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_the_same_runs_archived_again_make_the_same_files(database_url: str, tmp_path: Path) -> None:
     folder = tmp_path / "archive"
 
     async def act(bench: Bench) -> None:
@@ -318,7 +317,7 @@ def test_a_killed_process_leaves_every_run_in_the_database_or_in_an_archive(tmp_
     assert accepted(folder)
 
 
-def test_two_passes_at_once_do_no_harm(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_two_passes_at_once_do_no_harm(database_url: str, tmp_path: Path) -> None:
     async def act(opened: list[Bench]) -> None:
         runs = await finished(opened[0], 30)
         both = await asyncio.gather(*(pruned(bench, EVERYTHING, tmp_path, batch=4) for bench in opened))
@@ -354,7 +353,7 @@ def test_a_run_with_a_flawed_journal_is_evidence_and_stays(tmp_path: Path, kind:
     on(f"sqlite:///{tmp_path}/a.db", act)
 
 
-def test_a_folder_that_cannot_be_written_keeps_everything(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_folder_that_cannot_be_written_keeps_everything(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
     async def act(bench: Bench) -> None:
@@ -368,7 +367,7 @@ def test_a_folder_that_cannot_be_written_keeps_everything(database_url: str, tmp
 
 # -- what others still ask for ---------------------------------------------------------------------------------------
 def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key_is_forgotten(
-    database_url: str,  # noqa: F811
+    database_url: str,
     tmp_path: Path,
 ) -> None:
     async def act(bench: Bench) -> None:
@@ -392,7 +391,7 @@ def test_a_repeated_start_is_answered_for_a_run_that_is_gone_until_its_key_is_fo
     on(database_url, act)
 
 
-def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         [old] = await finished(bench, 1)
         new = await rerun(bench.transactor, bench.starter, old, tenant=TENANT, actor=ACTOR)
@@ -406,7 +405,7 @@ def test_a_rerun_outlives_the_run_it_names(database_url: str, tmp_path: Path) ->
     on(database_url, act)
 
 
-def test_a_tenant_prunes_its_own_runs_alone(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_tenant_prunes_its_own_runs_alone(database_url: str, tmp_path: Path) -> None:
     async def act(bench: Bench) -> None:
         runs = await finished(bench, 2)
         await prune(bench.transactor, EVERYTHING, tenant="another", folder=tmp_path)
@@ -462,7 +461,7 @@ def test_the_first_id_of_a_moment_is_below_every_id_given_from_then_on() -> None
 
 
 def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
-    database_url: str,  # noqa: F811
+    database_url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -482,7 +481,7 @@ def test_a_disk_that_fails_while_an_archive_is_written_keeps_everything(
     on(database_url, act)
 
 
-def test_host_programs_prune_with_a_word(database_url: str, tmp_path: Path) -> None:  # noqa: F811
+def test_host_programs_prune_with_a_word(database_url: str, tmp_path: Path) -> None:
     on(database_url, lambda bench: finished(bench, 3))
     with stepkeep.open(database_url) as engine:
         assert engine.prune(archive=None, keep=1, dry_run=True).found == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from tests.seeds.ioa_stage import Stage, stage_on
 
 import stepkeep as sk
+from stepkeep.cli.main import main
 from stepkeep.definition.apps import load_app
 from stepkeep.definition.registry import default_registry
 from stepkeep.dialects.ioa.story import latency
@@ -275,12 +275,10 @@ class TestExamples:
         assert view["status"]["currentStep"] == "approve-production"
 
 
-def test_show_on_the_command_line_has_status_and_events(tmp_path: Path) -> None:
+def test_show_on_the_command_line_has_status_and_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def stepkeep(*words: str) -> dict[str, Any]:
-        told = [sys.executable, "-m", "stepkeep.cli", *words, "--db", f"sqlite:///{tmp_path}/db", "--json"]
-        ran = subprocess.run(told, capture_output=True, text=True, check=False)
-        assert ran.returncode in (0, 4), ran.stderr
-        found: dict[str, Any] = json.loads(ran.stdout)
+        assert main([*words, "--db", f"sqlite:///{tmp_path}/db", "--json"]) in (0, 4)
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
     app = str(EXAMPLES / "ioa_handlers.py")

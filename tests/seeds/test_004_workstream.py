@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.seeds.workstream import (
     BROKEN,
     DOES_NOT_HOLD,
@@ -48,7 +47,7 @@ DIAMOND = workstream(
 
 
 # -- task: the way that succeeds -------------------------------------------------------------------------------------
-def test_a_task_goes_from_pending_through_queued_running_and_validating_to_completed(database_url: str) -> None:  # noqa: F811
+def test_a_task_goes_from_pending_through_queued_running_and_validating_to_completed(database_url: str) -> None:
     """Task Lifecycle, Transitions: the way without a failure, on both databases."""
 
     async def act(floor: Floor) -> None:
@@ -289,7 +288,7 @@ def test_dependents_of_a_failed_task_are_cancelled_with_the_reason_down_the_whol
     on_floor(url, act)
 
 
-def test_a_critical_failure_cancels_what_remains_and_fails_the_workstream(database_url: str) -> None:  # noqa: F811
+def test_a_critical_failure_cancels_what_remains_and_fails_the_workstream(database_url: str) -> None:
     """executing → failed: critical_task_failed, remaining tasks cancelled, severity="critical"."""
 
     async def act(floor: Floor) -> None:

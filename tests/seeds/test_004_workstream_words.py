@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.seeds.workstream import BROKEN, RULE, Floor, judged, on_floor, task, workstream
 
+from stepkeep.cli.main import main
 from stepkeep.definition.registry import Registry
 from stepkeep.dialects.workstream.planning import critical_path, stages_of, topological_order
 from stepkeep.dialects.workstream.words import WORDS
@@ -53,7 +51,7 @@ def test_ten_thousand_tasks_in_a_row_need_no_stack() -> None:
 
 
 # -- the shapes --------------------------------------------------------------------------------------------------------
-def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str) -> None:  # noqa: F811
+def test_a_run_is_shown_with_its_workstream_tasks_dag_and_plan(database_url: str) -> None:
     """planned → ready, actions: generate the DAG file, create the execution plan."""
 
     async def act(floor: Floor) -> None:
@@ -257,10 +255,14 @@ def test_the_example_does_what_it_says(url: str, mode: str, monkeypatch: pytest.
     json.dumps(shown)
 
 
-def test_the_command_line_shows_a_run_in_these_words_and_verifies_its_log(url: str, tmp_path: Path) -> None:
+def test_the_command_line_shows_a_run_in_these_words_and_verifies_its_log(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+
     def stepkeep(*arguments: str) -> str:
-        command = [sys.executable, "-m", "stepkeep.cli", *arguments, "--db", url]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        assert main([*arguments, "--db", url]) == 0
+        return capsys.readouterr().out
 
     run = json.loads(stepkeep("run", "examples/workstream.yaml", "--json"))["run"]["id"]
     shown = json.loads(stepkeep("show", run, "--as", "workstream", "--json"))

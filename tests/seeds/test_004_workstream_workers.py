@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.databases import database_url  # noqa: F401 - a fixture
 from tests.seeds.workstream import Floor, Line, broken_by, judged, lines_of, on_floor, task, together, workstream
 from tests.workbench import SECOND, TENANT
 
@@ -66,7 +65,7 @@ async def row_of(floor: Floor, worker_id: str) -> Row:
 
 
 # -- idle and busy -----------------------------------------------------------------------------------------------------
-def test_a_worker_registers_works_and_rests(database_url: str) -> None:  # noqa: F811
+def test_a_worker_registers_works_and_rests(database_url: str) -> None:
     """initializing → idle → busy → idle: registration_complete, task_assigned, task_completed."""
 
     async def act(floor: Floor) -> None:
@@ -113,7 +112,7 @@ def test_a_worker_that_cannot_start_is_shut_down_at_once(url: str) -> None:
 
 
 # -- silence -----------------------------------------------------------------------------------------------------------
-def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_task(database_url: str) -> None:  # noqa: F811
+def test_three_missed_heartbeats_make_a_busy_worker_unresponsive_and_free_its_task(database_url: str) -> None:
     """busy → unresponsive: missed N consecutive health checks; its task is given to another, severity="error"."""
 
     async def act(floor: Floor) -> None:
@@ -182,7 +181,7 @@ def test_a_worker_that_is_heard_again_is_a_new_incarnation_and_its_old_claims_ar
     on_floor(url, act)
 
 
-def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url: str) -> None:  # noqa: F811
+def test_a_worker_silent_for_three_minutes_is_given_up_and_stays_so(database_url: str) -> None:
     """unresponsive → shutdown: max_timeout_exceeded; shutdown is terminal, and nobody hears its heartbeats."""
 
     async def act(floor: Floor) -> None:
@@ -298,7 +297,7 @@ def test_a_task_waits_for_a_worker_with_its_capabilities(url: str) -> None:
     on_floor(url, act)
 
 
-def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:  # noqa: F811
+def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifies(database_url: str) -> None:
     """Capacity Limit, on the logs of a run and of its worker together; a smaller limit would have been broken."""
 
     async def act(floor: Floor) -> None:
@@ -325,7 +324,7 @@ def test_a_real_worker_never_holds_more_than_its_capacity_and_its_journal_verifi
     on_floor(database_url, act)
 
 
-def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(database_url: str) -> None:  # noqa: F811
+def test_workers_and_tasks_are_exported_as_one_log_on_which_capacity_is_judged(database_url: str) -> None:
     async def act(floor: Floor) -> None:
         runs = [await floor.start(workstream(*(task(f"t{n}") for n in range(4)))) for _ in range(2)]
 

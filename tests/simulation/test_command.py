@@ -56,20 +56,21 @@ def test_planted_bugs_are_listed_with_their_score(capsys: pytest.CaptureFixture[
 
 
 def campaign_in(folder: Path, *more: str) -> int:
-    return main(["lab", "campaign", "--runs", "3", "--no-mutants", "--report", str(folder), *more])
+    return main(["lab", "campaign", "--runs", "1", "--no-mutants", "--report", str(folder), *more])
 
 
 def test_a_campaign_leaves_a_report_that_says_what_was_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab_campaign, "commit", lambda: "c0ffee")
+    monkeypatch.setattr(campaign, "BATCH", 2)
     assert campaign_in(tmp_path) == 0
     assert capsys.readouterr().out.endswith("no violation\n")
     told = json.loads((tmp_path / "simulation.json").read_text())
     page = (tmp_path / "simulation.md").read_text()
     assert told["ok"] is True
     assert told["commit"] == "c0ffee"
-    assert told["simulation"]["runs"] >= 3
+    assert told["simulation"]["runs"] >= 1
     assert told["simulation"]["digest"] == run_campaign(told["simulation"]["seeds"]).digest
     assert "Commit `c0ffee`" in page
     assert "Verdict: **no violation**" in page
@@ -84,17 +85,18 @@ def test_a_campaign_that_was_interrupted_goes_on_and_only_with_the_same_code(
         pass
 
     def interrupt(progress: long_campaign.Progress) -> None:
-        if progress.campaign.seeds > 10:
+        if progress.campaign.seeds > 2:
             raise Interrupted
 
     monkeypatch.setattr(long_campaign, "SAVED_EVERY", 0.0)
+    monkeypatch.setattr(campaign, "BATCH", 2)
     with pytest.raises(Interrupted):
         long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=10_000, with_mutants=False, told=interrupt)
     monkeypatch.setattr(lab_campaign, "commit", lambda: "facade")
     assert campaign_in(tmp_path) == 2
     assert "was left off at commit c0ffee" in capsys.readouterr().err
-    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=3, with_mutants=False)
-    assert report.campaign.seeds == 10
+    report = long_campaign.explore(tmp_path, commit="c0ffee", machine={}, runs=1, with_mutants=False)
+    assert report.campaign.seeds == 2
     assert report.campaign.digest == run_campaign(report.campaign.seeds).digest
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.databases import migrated_file
 from tests.simulation.model import ModelRaw, model_store
 from tests.store.raw import PostgresRaw, Raw, SqliteRaw
 
@@ -42,12 +43,12 @@ def is_on_the_model(item: pytest.Item) -> bool:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres), "model"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a database without runs is, or will be; the PostgreSQL one is migrated."""
+    """Where a migrated database without runs is; the model store needs no tables."""
     if request.param == "model":
         return f"model:{tmp_path}"
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres_dsn"))
-    return f"sqlite:///{tmp_path}/made/on/the/way/stepkeep.db"
+    return migrated_file(tmp_path / "stepkeep.db")
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

@@ -24,9 +24,7 @@ from stepkeep_lab.storecheck.planting import SqlMutant, planted
 
 QUICK = (
     "sqlite-counter-not-written",
-    "sqlite-due-missed",
     "postgres-no-lock",
-    "postgres-claim-waits",
     "postgres-renewal-without-lock",
     "postgres-counter-not-written",
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.databases import migrated_file
 from tests.workbench import TENANT, benches
 
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -116,7 +117,7 @@ def on_sqlite(tmp_path: Path, body: Body) -> None:
     """Run a test's body on a fresh file."""
 
     async def whole() -> None:
-        async with bed_on(f"sqlite:///{tmp_path}/test.db") as bed:
+        async with bed_on(migrated_file(tmp_path / "test.db")) as bed:
             await body(bed)
 
     asyncio.run(whole())

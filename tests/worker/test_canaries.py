@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.rows import Row, every_row, raw_bytes
+from tests.suites import first_on
 from tests.worker import canary_handlers
 from tests.worker.bed import QUICK
 from tests.worker.loopback import Answer, Server
@@ -174,6 +175,7 @@ def owner_of(row: Row, runs: dict[str, str]) -> str | None:
     return runs.get(row.columns["id"] if table == "runs" else row.columns.get("run_id", ""))
 
 
+@first_on("postgres")
 def test_no_value_of_one_run_is_found_with_another(
     database_url: str, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -144,7 +144,8 @@ def test_a_step_whose_time_ran_out_during_its_commit_is_not_judged_in_a_place_th
             if propose is None and not answered.is_set():
                 timed_out.set()
                 await answered.wait()
-                await asyncio.sleep(0.05)
+                for _ in range(100):  # turns of the loop, in which the attempt goes on
+                    await asyncio.sleep(0)
                 room.append(worker._shared.slots.free.total)
             await change(wants, decide, propose)
 

@@ -32,13 +32,13 @@ class Crowd:
 
     def __init__(self, bed: Bed) -> None:
         self._let_go, self._lock = threading.Event(), threading.Lock()
+        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self.inside = {"patient": 0, "blocking": 0}
         self.most = {"patient": 0, "blocking": 0, "all": 0}
 
         async def patient() -> None:
             self._count("patient", 1)
-            while not self._let_go.is_set():  # noqa: ASYNC110 - threads wait for the same event
-                await asyncio.sleep(0.01)
+            await self._wait()
             self._count("patient", -1)
 
         def blocking() -> None:
@@ -60,11 +60,23 @@ class Crowd:
             self.most[kind] = max(self.most[kind], self.inside[kind])
             self.most["all"] = max(self.most["all"], sum(self.inside.values()))
 
+    async def _wait(self) -> None:
+        gone = asyncio.Event()
+        with self._lock:
+            if self._let_go.is_set():
+                return
+            self._waiting.append((asyncio.get_running_loop(), gone))
+        await gone.wait()
+
     def is_inside(self, **counts: int) -> Callable[[], bool]:
         return lambda: self.inside == {"patient": 0, "blocking": 0} | counts
 
     def let_go(self) -> None:
-        self._let_go.set()
+        with self._lock:
+            self._let_go.set()
+            waiting, self._waiting = self._waiting, []
+        for loop, gone in waiting:
+            loop.call_soon_threadsafe(gone.set)
 
 
 async def start_many(bed: Bed, uses: str, count: int) -> list[str]:

@@ -20,7 +20,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from stepkeep.definition import arguments
 from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput, StoreError
 from stepkeep.kernel.decision import Claimer
@@ -33,7 +32,6 @@ from stepkeep.operations.services import Service
 from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.workers import retire_silent
-from stepkeep.safe_text import type_name
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
@@ -43,7 +41,7 @@ from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
-from stepkeep.worker.pools.handler_loop import HandlerLoop, HostLoop, Lifespan
+from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.progress import PUBLISH_SECONDS
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
@@ -73,23 +71,6 @@ NEWS = 0.5
 """A list of queues younger than this (seconds) is not read again for a notification without a queue."""
 
 Chore = Callable[[], Awaitable[None]]
-
-
-def handler_loop(
-    registry: Registry, lifespan: Lifespan | None = None, loop: Literal["own", "mine"] = "own"
-) -> HandlerLoop:
-    """The loop for async handlers: in a thread of its own, or the one that runs here."""
-    if lifespan is not None and not callable(lifespan):
-        raise InvalidInput(
-            f"lifespan is an async function with one `yield`, not a value of type {type_name(lifespan)}."
-        )
-    opened = (*registry.lifespans, *(() if lifespan is None else (lifespan,)))
-    if arguments.choice("loop", loop, ("own", "mine")) == "own":
-        return HandlerLoop(opened)
-    try:
-        return HostLoop(asyncio.get_running_loop(), opened)
-    except RuntimeError:
-        raise InvalidInput('loop="mine" needs a running event loop: create the engine\'s worker inside it.') from None
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.reused_databases import CLEANER
 from tests.store.postgres.conftest import session
 from tests.store.test_upgrade import at_version
 
@@ -84,7 +85,10 @@ def test_a_program_without_a_loop_is_refused_alike(empty_postgres_dsn: str) -> N
 
 async def test_migrating_by_a_function_closes_its_connections(empty_postgres_dsn: str) -> None:
     assert (await migrate(empty_postgres_dsn)).pending == ()
-    others = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    others = (
+        "select count(*) from pg_stat_activity where datname = current_database()"
+        f" and pid <> pg_backend_pid() and application_name <> '{CLEANER}'"
+    )
     async with session(empty_postgres_dsn) as connection, asyncio.timeout(10):
         while await connection.fetchval(others):  # noqa: ASYNC110 - a session ends a moment after its connection
             await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ import apsw
 import pytest
 from tests.store.test_contract_change import increment
 from tests.store.values import details, key, load, new_run, ready, save, want, writes
+from tests.workbench import until
 
 from stepkeep.errors import StoreError, StoreUnavailable
 from stepkeep.store.change import Loaded, Write
@@ -111,32 +112,43 @@ async def test_a_file_that_stays_locked_is_reported_and_nothing_is_lost(
         assert (await load(store, want(1))).runs[key(1)].priority == 1
 
 
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Every try of a connection to take a lock that another one holds."""
+    made: list[int] = []
+    really = connection._Patience.__call__
+
+    def noted(self: connection._Patience, number: int) -> bool:
+        made.append(number)
+        return really(self, number)
+
+    monkeypatch.setattr(connection._Patience, "__call__", noted)
+    return made
+
+
 async def test_a_long_wait_for_a_lock_is_logged_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tries: list[int]
 ) -> None:
-    monkeypatch.setattr(connection, "TOLD_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "TOLD_SECONDS", 0.0)
     async with opened(tmp_path / "app.db") as store:
         await save(store, new_run(1))
         holder = apsw.Connection(str(tmp_path / "app.db"))
         holder.execute("begin immediate")
         waiting = asyncio.ensure_future(store.change([want(1)], increment(1)))
-        async with asyncio.timeout(20):
-            while "is locked by another transaction; waiting" not in caplog.text:  # noqa: ASYNC110 - logs set no events
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await until(lambda: len(tries) > 10)
         assert caplog.text.count("is locked by another transaction") == 1
         holder.execute("commit")
         holder.close()
         await waiting
 
 
-async def test_a_short_lock_is_waited_for(tmp_path: Path) -> None:
+async def test_a_short_lock_is_waited_for(tmp_path: Path, tries: list[int]) -> None:
     async with opened(tmp_path / "app.db") as store:
         await save(store, new_run(1))
         holder = apsw.Connection(str(tmp_path / "app.db"))
         holder.execute("begin immediate")
         waiting = asyncio.ensure_future(store.change([want(1)], increment(1)))
-        await asyncio.sleep(0.05)
+        await until(lambda: len(tries) > 3)
         assert not waiting.done()
         holder.execute("commit")
         holder.close()

@@ -19,8 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from stepkeep.definition import arguments
+from stepkeep.definition.registry import Registry
 from stepkeep.errors import InvalidInput
 from stepkeep.safe_text import exception_text, inert_line, type_name
 from stepkeep.worker.forks import end_copy
@@ -286,6 +288,23 @@ class HostLoop(HandlerLoop):
 
     def close(self) -> None:
         """Nothing: the program ends its loop itself, and `aclose` has closed what handlers share."""
+
+
+def handler_loop(
+    registry: Registry, lifespan: Lifespan | None = None, loop: Literal["own", "mine"] = "own"
+) -> HandlerLoop:
+    """The loop for async handlers: in a thread of its own, or the one that runs here."""
+    if lifespan is not None and not callable(lifespan):
+        raise InvalidInput(
+            f"lifespan is an async function with one `yield`, not a value of type {type_name(lifespan)}."
+        )
+    opened = (*registry.lifespans, *(() if lifespan is None else (lifespan,)))
+    if arguments.choice("loop", loop, ("own", "mine")) == "own":
+        return HandlerLoop(opened)
+    try:
+        return HostLoop(asyncio.get_running_loop(), opened)
+    except RuntimeError:
+        raise InvalidInput('loop="mine" needs a running event loop: create the engine\'s worker inside it.') from None
 
 
 class _Selector(selectors.DefaultSelector):
