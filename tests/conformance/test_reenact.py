@@ -30,6 +30,7 @@ from stepkeep.conformance.verify import verify_lines
 from stepkeep.kernel.definition import (
     SECOND,
     Completion,
+    HookFailure,
     OnExhausted,
     Retry,
     Rule,
@@ -100,10 +101,24 @@ def reissued() -> World:
     return world
 
 
-def lost() -> World:
+def cancelled_while_idle() -> World:
+    world = World(work("a"), start=False)
+    world.cancel()
+    return world
+
+
+def with_message_again(world: World) -> Told:
+    """The message that the run waited for is recorded once more, and nothing consumes it."""
+    entries = entries_of(world)
+    at = next(at for at, entry in enumerate(entries) if entry.causes[0].event == "message_arrived")
+    again = replace(entries[at], causes=(*entries[at].causes, entries[at].causes[0]))
+    return [*entries[:at], again, *entries[at + 1 :]]
+
+
+def lost(**settings: Any) -> World:
     """A step lost its lease and waited for its next attempt when the run stopped; the run was rolled back in part."""
     failing = work("c", "a", on_failure=OnFailure.COMPENSATE)
-    world = World(work("a", undo=True), work("b", "a", undo=True), failing)
+    world = World(work("a", undo=True), work("b", "a", undo=True), failing, **settings)
     world.finish("a")
     world.lose("b")
     world.fail("c")
@@ -221,6 +236,21 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         lambda: ruled_out(False),
         lambda world: with_hop(world, "run", "undo_failed", trigger=RunTrigger.UNDONE, target=RunState.ROLLED_BACK),
         Code.UNDO,
+    ),
+    "a rollback without its undo steps beside the effect of a lost lease": (
+        lambda: lost(hook_failure=HookFailure.STOP),
+        lambda world: without_step(world, "undo:a"),
+        Code.UNDO,
+    ),
+    "a message that arrives twice": (
+        success,
+        lambda world: with_message_again(world),
+        Code.CAUSE,
+    ),
+    "a cancel that does not say whether to compensate": (
+        cancelled_while_idle,
+        lambda world: with_cause(world, "cancel_requested", detail=None),
+        Code.CAUSE,
     ),
     "a gate with a deadline that it does not have": (
         unfinished,

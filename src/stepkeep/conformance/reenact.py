@@ -95,10 +95,11 @@ class Reenactment:
         self.blamed: int | None = None
         self.cause: str | None = None
         self.policy = ""
-        self.is_partial = self.may_be_partial = False
+        self.is_partial = self.may_be_partial = self.has_hook_failed = False
         self.category: str | None = None
         self.error: str | None = None
         self.arrived: Counter[str] = Counter()
+        self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
         self._cause: tuple[object, ...] = ()
 
@@ -113,7 +114,7 @@ class Reenactment:
         self._cause = line.seq, line.by
         self.asked = {} if line.detail is None else json.loads(line.detail)
         self._note_start(line)
-        self._check_voucher(line, say)
+        self._check_asked(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
             (line.about, line.trigger) in FOLLOWING if begins is None else line.trigger != begins
@@ -122,10 +123,6 @@ class Reenactment:
         if line.about == "note" and line.event not in NOTED:
             say(Code.CAUSE, wrong_field("event", line.event, " or ".join(NOTED), "nothing else moves nothing"))
         if line.event == "message_arrived":
-            for name in ("id", "name"):
-                if not isinstance(self.asked.get(name), str):
-                    said = wrong_field(f"detail.{name}", self.asked.get(name), "a text", "a message has one")
-                    say(Code.CAUSE, said)
             self.arrived[str(self.asked.get("name"))] += 1
 
     def _note_start(self, line: Line) -> None:
@@ -139,10 +136,25 @@ class Reenactment:
         if line.detail is not None:
             self.asked = json.loads(line.detail)
             self._note_start(line)
-            self._check_voucher(line, say)
+            self._check_asked(line, say)
         elif self._cause[:3] != known or (line.event == "step_reported" and self._cause[3] not in (-1, line.no)):
             self.asked = {}
         self._cause = (*known, line.no)
+
+    def _check_asked(self, line: Line, say: Say) -> None:
+        """The detail of a cause, as far as its event determines it."""
+        self._check_voucher(line, say)
+        if line.event == "cancel_requested" and type(self.asked.get("compensate")) is not bool:
+            found = self.asked.get("compensate")
+            say(Code.CAUSE, wrong_field("detail.compensate", found, "true or false", "a cancel says which"))
+        if line.event == "message_arrived":
+            for name in ("id", "name"):
+                if not isinstance(self.asked.get(name), str):
+                    said = wrong_field(f"detail.{name}", self.asked.get(name), "a text", "a message has one")
+                    say(Code.CAUSE, said)
+            place = line.seq, line.by
+            if self.message_ids.setdefault(str(self.asked.get("id")), place) != place:
+                say(Code.CAUSE, f"message {quoted(self.asked.get('id'))} arrives again; a message is recorded once")
 
     def _check_voucher(self, line: Line, say: Say) -> None:
         """A program vouches for another name than its own, and only on what people ask for."""
@@ -247,7 +259,7 @@ class Reenactment:
         now_stopping = self.stopped_in == line.seq and not step.leased
         self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)
         if run_state == "compensating":
-            if self.contract.document.hook_failure != "stop" or not self.is_partial or place.phase != "undo":
+            if self.contract.document.hook_failure != "stop" or not self.has_hook_failed or place.phase != "undo":
                 tell(Code.POLICY, "it is cancelled during a rollback that the definition does not stop")
         elif run_state == "stopping":
             if line.event == "time_came" and step.leased and self._in_grace(line) and not self._lost(step, line):
@@ -303,6 +315,7 @@ class Reenactment:
     def _hook_ended(self, place: Place, line: Line) -> None:
         failed = line.target != "succeeded"
         self.is_partial |= failed
+        self.has_hook_failed |= failed
         if place.no in self.hooks:
             self.hooks.remove(place.no)
         if failed and self.contract.document.hook_failure == "stop":
@@ -381,7 +394,7 @@ class Reenactment:
         elif line.trigger in ("stopped_failed", "stopped_cancelled", "undo_started"):
             self._end_stopping(line, say)
         elif line.trigger in ("undone", "undo_failed"):
-            if self.hooks and not (document.hook_failure == "stop" and self.is_partial):
+            if self.hooks and not (document.hook_failure == "stop" and self.has_hook_failed):
                 say(Code.UNDO, f"the rollback ends, but {quoted(self._name(self.hooks[0]))} has not run")
             if (self.are_hooks_unseen or self.may_be_partial) and not self.is_partial:
                 pass
