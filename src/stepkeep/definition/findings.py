@@ -6,7 +6,7 @@ calls of a workflow) turns them into problems with a position. Nothing here deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from stepkeep.definition.document import nearest
@@ -90,3 +90,16 @@ def shown(value: Any) -> str:
     text = str(value) if not isinstance(value, int) or value.bit_length() < 256 else "a very long number"
     cut = text if len(text) <= 60 else f"{text[:60]}…"
     return f"`{' '.join(cut.split())}`" if isinstance(value, str) else cut
+
+
+def texts_in(value: Any) -> Iterator[tuple[Path, str]]:
+    """Every text in a value with its path, the last one first. A value may be nested deeper than Python recurses."""
+    waiting: list[tuple[Path, Any]] = [((), value)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, dict):
+            waiting.extend(((*path, key), inner) for key, inner in part.items())
+        elif isinstance(part, list):
+            waiting.extend(((*path, number), inner) for number, inner in enumerate(part))
+        elif isinstance(part, str):
+            yield path, part

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from stepkeep.definition.findings import Finding, Path
+from stepkeep.definition.findings import Finding, Path, texts_in
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import StepBlock, UndoBlock
 
@@ -44,14 +44,8 @@ def literal_secrets(step: StepBlock, path: Path) -> Iterator[Finding]:
 
 
 def _suspicious(value: Any) -> Iterator[tuple[Path, str]]:
-    waiting: list[tuple[Path, Any]] = [((), value)]
-    while waiting:
-        path, part = waiting.pop()
-        if isinstance(part, dict):
-            waiting.extend(((*path, key), inner) for key, inner in part.items())
-        elif isinstance(part, list):
-            waiting.extend(((*path, number), inner) for number, inner in enumerate(part))
-        elif isinstance(part, str) and OPENING not in part and path:
+    for path, part in texts_in(value):
+        if OPENING not in part and path:
             name = next((str(key) for key in reversed(path) if isinstance(key, str)), "")
             if _FORMS.search(part) or _has_password(part) or (_NAMES.search(name) and _is_value(part)):
                 yield path, name

@@ -12,7 +12,7 @@ from typing import Any
 from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
-from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
+from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import StepBlock, UndoBlock
@@ -137,16 +137,7 @@ def _too_early(name: str, path: Path, who: str) -> Finding:
 
 def _place_of(name: str, value: Any, scope: Scope) -> Path:
     """The path in a value at which a step is read."""
-    waiting: list[tuple[Path, Any]] = [((), value)]
-    while waiting:
-        path, part = waiting.pop()
-        if isinstance(part, dict):
-            waiting.extend(((*path, key), inner) for key, inner in part.items())
-        elif isinstance(part, list):
-            waiting.extend(((*path, number), inner) for number, inner in enumerate(part))
-        elif isinstance(part, str) and OPENING in part and _reads(part, name, scope):
-            return path
-    return ()
+    return next((path for path, text in texts_in(value) if OPENING in text and _reads(text, name, scope)), ())
 
 
 def _reads(text: str, name: str, scope: Scope) -> bool:
