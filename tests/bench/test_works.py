@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from tests.suites import short_and_all
+from tests.suites import in_proof, short_and_all
 
 from stepkeep.errors import InvalidInput
 from stepkeep_lab.bench import backlog, bound, cancelling, idle, judging, latency, throughput
@@ -106,8 +106,9 @@ def test_a_worker_without_notifications_finds_its_work(on_a_server: Ground) -> N
     assert "all_us" in sound(asyncio.run(throughput.without_notifications(on_a_server, steps=1, runs=5)))
 
 
-def test_the_server_that_is_measured_is_durable(postgres_server: PostgresServer) -> None:
-    facts = asyncio.run(server_facts(postgres_server))
+def test_the_server_that_is_measured_is_durable() -> None:
+    with PostgresServer() as server:
+        facts = asyncio.run(server_facts(server))
     assert {name: facts[name] for name in DURABLE} == dict.fromkeys(DURABLE, "on")
 
 
@@ -145,7 +146,9 @@ def test_rounds_cut_short_unless_a_work_is_asked_for_by_name() -> None:
     assert Ask().rounds_of(3) == 3
 
 
-@pytest.mark.parametrize("measure", [cancelling.after_cancel, cancelling.after_failure, cancelling.after_timeout])
+@pytest.mark.parametrize(
+    "measure", [cancelling.after_cancel, in_proof(cancelling.after_failure), in_proof(cancelling.after_timeout)]
+)
 def test_the_end_of_a_handler_in_another_process_is_timed(
     ground: Ground, measure: Callable[..., Coroutine[Any, Any, Figures]]
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Cli
 from tests.cli.test_explain import Town, town  # noqa: F401 - a fixture
+from tests.suites import first_on
 
 VALUE = "CANARY-0815-4711"
 FLOW = """
@@ -66,6 +67,7 @@ def test_run_refuses_to_begin_without_the_secrets_of_its_run(cli: Cli, flow: str
     assert "reads the secret TOKEN, which is not here: set STEPKEEP_SECRET_TOKEN, or give --secrets-dir" in said.err
 
 
+@first_on("sqlite")
 def test_a_secret_that_no_worker_has(town: Town, home: Path, flow: str, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     run = town.start_file(flow)
     town.worker()

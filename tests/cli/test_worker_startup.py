@@ -16,6 +16,7 @@ from stepkeep.errors import LoginRefused, Unreachable
 from stepkeep.store.connect import connect
 from stepkeep_lab.postgres import PostgresServer, StopMode
 from tests.cli.conftest import HANDLERS, Cli, finish, wait_until
+from tests.suites import in_proof
 
 pytestmark = pytest.mark.postgres
 Start = Callable[..., subprocess.Popen[str]]
@@ -83,8 +84,15 @@ def test_a_server_that_says_it_is_starting_up_is_waited_for(process: Start) -> N
     assert "stopped before it served" in said.err
 
 
-@pytest.mark.parametrize("which", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("where", ["refused", "unknown host"])
+@pytest.mark.parametrize(
+    ("where", "which"),
+    [
+        ("refused", signal.SIGTERM),
+        in_proof("refused", signal.SIGINT),
+        in_proof("unknown host", signal.SIGTERM),
+        ("unknown host", signal.SIGINT),
+    ],
+)
 def test_a_worker_that_waits_ends_when_it_is_told_to(process: Start, where: str, which: signal.Signals) -> None:
     host = f"127.0.0.1:{refused_port()}" if where == "refused" else "no-such-host.invalid"
     worker = process("worker", "--db", f"postgresql://u:CANARY@{host}/d")

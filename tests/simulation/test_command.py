@@ -37,10 +37,10 @@ def test_a_scenario_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]
 
 def test_a_failing_seed_comes_with_the_command_that_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
     with planted(next(mutant for mutant in MUTANTS if mutant.name == "fence-stays")):
-        assert main(["lab", "simulate", "--seeds", "1", "--from", "1"]) == 1
+        assert main(["lab", "simulate", "--seeds", "1", "--from", "5"]) == 1
     said = capsys.readouterr().out
-    assert "seed 1 FAILED; play it again:  stepkeep lab simulate --seeds 1 --from 1\n" in said
-    assert "  smaller:  stepkeep lab simulate --seeds 1 --from 1 --with '" in said
+    assert "seed 5 FAILED; play it again:  stepkeep lab simulate --seeds 1 --from 5\n" in said
+    assert "  smaller:  stepkeep lab simulate --seeds 1 --from 5 --with '" in said
     assert "I3 fences grow by one: " in said
 
 
