@@ -29,6 +29,7 @@ from stepkeep.conformance.report import Code, Finding
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.kernel.definition import (
     SECOND,
+    CompensateWhen,
     Completion,
     HookFailure,
     OnExhausted,
@@ -39,8 +40,8 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry
-from stepkeep.kernel.outcomes import Completed, RulesFailed, Stopped
-from stepkeep.kernel.states import OnFailure, RunState
+from stepkeep.kernel.outcomes import Completed, Failed, RulesFailed, Stopped
+from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.operations.log import canonical_machines
 
@@ -60,7 +61,7 @@ def findings(world: World, entries: Sequence[Entry]) -> list[str]:
 
 
 def test_every_run_that_the_kernel_makes_is_reenacted_without_a_finding() -> None:
-    for world in [*stories(), reissued(), lost(), ruled_out(True), ruled_out(False), *walks(80, seed=5)]:
+    for world in [*stories(), reissued(), lost(), ruled_out(True), ruled_out(False), unrun(), *walks(80, seed=5)]:
         report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
         assert report.ok, report.findings[:3]
 
@@ -148,11 +149,38 @@ def ruled_out(failed: bool) -> World:
     return world
 
 
+def unrun() -> World:
+    """Rules before the handler of a step failed, so that the step is not undone although its attempts count."""
+    rules = (Rule(expression="true"),)
+    counts = {"compensate_when": CompensateWhen.ATTEMPTED, "on_failure": OnFailure.COMPENSATE, "pre": rules}
+    world = World(work("a", undo=True), work("b", "a", undo=True, **counts))  # type: ignore[arg-type]
+    world.finish("a")
+    world.claim("b")
+    world.report("b", Failed(category=Category.VALIDATION, error="not clean", final=True, unrun=True))
+    world.finish("undo:a")
+    return world
+
+
 LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
     "a backoff that the definition does not give": (
         retry,
         lambda world: with_hop(world, "a", "retry_scheduled", due_at=world_due(world) + 1),
         Code.TIMER,
+    ),
+    "a handler that ran is said not to have run": (
+        failure,
+        lambda world: with_hop(world, "a", "failed", category="validation", error="NOT_RUN: not clean"),
+        Code.POLICY,
+    ),
+    "a handler that did not run is said to have run": (
+        unrun,
+        lambda world: with_hop(world, "b", "failed", error="not clean"),
+        Code.UNDO,
+    ),
+    "a rule before the handler that fails as something else": (
+        unrun,
+        lambda world: with_hop(world, "b", "failed", category="auth"),
+        Code.POLICY,
     ),
     "a step cut out": (failure, lambda world: without_step(world, "c"), Code.DEFINITION),
     "a fence that skips a number": (

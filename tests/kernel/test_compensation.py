@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kernel.driver import World, sequence, work
 
+from stepkeep.errors import Conflict
 from stepkeep.kernel.definition import SECOND, CompensateWhen, Completion, Effect, HookFailure, Rule
-from stepkeep.kernel.outcomes import Completed, Released, RulesFailed, Waiting
+from stepkeep.kernel.outcomes import Completed, Failed, Released, RulesFailed, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState, StepState
 
 S = StepState
@@ -72,6 +75,37 @@ def test_an_effect_that_may_have_happened_is_undone_where_the_step_says_so() -> 
     world.finish("undo:b", "undo:a")
     assert world.run.state is RunState.ROLLED_BACK
     assert "undo:c" not in world.states()
+
+
+def test_a_step_whose_rules_kept_its_handler_from_running_is_not_undone_unless_it_was_claimed_before() -> None:
+    """Rules before a handler fail the step without a trace of its effect; an earlier claim may have left one."""
+    maybe: dict[str, Any] = {
+        "undo": True,
+        "on_failure": OnFailure.COMPENSATE,
+        "compensate_when": CompensateWhen.ATTEMPTED,
+        "pre": (Rule(expression="true"),),
+    }
+    unrun = Failed(category=Category.TRANSIENT, error="not clean", unrun=True)
+    for released in (False, True):
+        world = World(*sequence(work("a", undo=True), work("b", **maybe)))
+        world.finish("a")
+        world.claim("b")
+        if released:
+            world.report("b", Released())
+            world.claim("b")
+        world.report("b", unrun)
+        row = world.row("b")
+        assert (row.state, row.category, row.error) == (S.FAILED, Category.VALIDATION, "NOT_RUN: not clean")
+        assert world.ready() == (["undo:b"] if released else ["undo:a"])
+
+
+def test_only_rules_say_that_a_handler_did_not_run() -> None:
+    world = World(work("a"))
+    world.claim("a")
+    (reply,) = world.send(world.reporting("a", Failed(category=Category.AUTH, error="no", unrun=True)))
+    assert isinstance(reply, Conflict)
+    world.report("a", Failed(category=Category.AUTH, error="NOT_RUN: I say so"))
+    assert world.row("a").error == "failed: NOT_RUN: I say so"
 
 
 def test_a_hook_is_retried_twice_by_default() -> None:

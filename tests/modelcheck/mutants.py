@@ -205,7 +205,12 @@ def _work_before_failed_rules_is_forgotten(patch: Patch) -> None:
     patch.setattr(compensation, "is_completed", lambda step: False)
 
 
+def _steps_that_never_ran_are_undone(patch: Patch) -> None:
+    patch.setattr(compensation, "may_have_run", lambda step: step.fence > 0)
+
+
 MUTANTS = (
+    Mutant("steps that never ran are undone", "rules first", UNDO, _steps_that_never_ran_are_undone),
     Mutant("late claims are granted", "diamond", "a late claim meets the run's deadline", _late_claims_are_granted),
     Mutant("doubt is not told", "crowd", "no effect without a trace", _cancelled_in_flight_without_a_trace),
     Mutant("effects of lost leases are forgotten", "diamond", UNDO, _effects_of_lost_leases_are_forgotten),

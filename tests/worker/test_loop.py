@@ -173,7 +173,7 @@ def test_rules_judge_a_result_before_it_counts(on_store: On) -> None:
         bad = await bed.start_again(plan, {"n": 0})
         assert await bed.finish(good, bad) is RunState.SUCCEEDED
         failed = await bed.run(bad)
-        assert (failed.state, failed.error) == (RunState.FAILED, "nothing was counted")
+        assert (failed.state, failed.error) == (RunState.FAILED, "nothing was counted (output.rows = 0)")
 
     on_store(body)
 

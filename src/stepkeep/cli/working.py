@@ -97,12 +97,15 @@ async def work_on(
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
     """Refuse to work on a run without its handlers: it would wait forever."""
     from stepkeep.definition.fit import misfit
+    from stepkeep.definition.rule_words import handlers_among
     from stepkeep.definition.secrets import secrets_among
     from stepkeep.kernel.definition import Agent, Command, Handler, Http
     from stepkeep.kernel.states import STEP_TERMINAL, Phase
     from stepkeep.worker.secrets import VARIABLE, SecretReader, Secrets
 
     missing: dict[str, None] = {}
+    final = handlers_among(plan.definition.check_capabilities or ())
+    missing.update({name: None for name in final if engine.registry.get(name) is None})
     secrets = SecretReader(engine.policies.get("secrets", Secrets()))
     closed = [
         kind
@@ -118,6 +121,7 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
         asked = planned.definition.capabilities
         if planned.phase is Phase.UNDO and undo is not None and undo.capabilities is not None:
             asked = undo.capabilities
+        missing.update({name: None for name in handlers_among(asked) if engine.registry.get(name) is None})
         absent = [name for name in secrets_among(asked) if not secrets.has(name)]
         if absent:
             raise InvalidInput(

@@ -122,6 +122,7 @@ class StepRule(msgspec.Struct, frozen=True):
     condition: str | None = None
     undo: HookRule | None = None
     rules: tuple[msgspec.Raw, ...] = ()
+    pre: tuple[msgspec.Raw, ...] = ()
     completion_deadline: int | None = None
     on_exhausted: str = "fail"
 

@@ -13,7 +13,7 @@ from stepkeep.conformance.contract import Contract, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
-from stepkeep.conformance.texts import IN_DOUBT, LOST, wordings
+from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, wordings
 
 Problem = tuple[Code, str]
 FREE = object()
@@ -195,6 +195,8 @@ def _waited(hop: Hop) -> Iterator[Problem]:
 
 
 def _retried(hop: Hop) -> Iterator[Problem]:
+    if (hop.line.error or "").startswith(NOT_RUN):
+        yield Code.POLICY, "it is retried, but a rule failed before its handler: that is final"
     if hop.asked.get("final") is True:
         yield Code.POLICY, "it is retried, but its handler ruled out another attempt"
     if hop.line.due_at is not None and hop.is_in_time(hop.line.due_at) is False:
@@ -215,6 +217,9 @@ def _lost(hop: Hop) -> Iterator[Problem]:
 
 def _failed(hop: Hop) -> Iterator[Problem]:
     line, retry = hop.line, hop.place.retry
+    if (line.error or "").startswith(NOT_RUN):
+        yield from _unrun(hop)
+        return
     if line.event == "time_came":
         counted = hop.counted if line.source == "running" else hop.counted - 1
         if hop.step.is_timer_known and (hop.step.due_at is None or line.at <= hop.step.due_at):
@@ -230,6 +235,16 @@ def _failed(hop: Hop) -> Iterator[Problem]:
     elif retry.allows(line.category, hop.counted) and hop.is_in_time(line.at + _pause_us(hop)):
         said = f"attempt {hop.counted} of {retry.max_attempts} failed as {quoted(line.category)}"
         yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
+
+
+def _unrun(hop: Hop) -> Iterator[Problem]:
+    """A rule that fails before the handler is final, and only a step with such rules has one."""
+    if hop.rule is None or not hop.rule.pre:
+        yield Code.POLICY, "its handler is said not to have run, but the definition gives it no rules before that"
+    if hop.line.category != "validation":
+        yield Code.POLICY, wrong_field("category", hop.line.category, "validation", "a rule failed before its handler")
+    if hop.line.source != "running" or hop.line.event != "step_reported":
+        yield Code.CAUSE, "its handler is said not to have run, but no worker reports that about a running step"
 
 
 def _slept(hop: Hop) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step, ends_attempt
-from stepkeep.conformance.texts import IN_DOUBT, LOST, RUN_TIMED_OUT, asked_by
+from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, asked_by
 
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
@@ -486,7 +486,8 @@ class Reenactment:
             step, rule = self.steps.get(no), self.contract.places[no].rule
             if step is None or rule is None:
                 continue
-            if step.state != "succeeded" and not (step.fence and rule.compensate_when == "attempted"):
+            ran = step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
+            if step.state != "succeeded" and not (ran and rule.compensate_when == "attempted"):
                 if rule.undo is not None or rule.effect != "read":
                     self.is_partial |= step.is_unsure is True
                     self.may_be_partial |= step.is_unsure is None

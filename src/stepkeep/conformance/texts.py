@@ -15,6 +15,7 @@ from stepkeep.conformance.steps import Step
 
 LOST = "LEASE_EXPIRED: the worker was not heard of in time"
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
+NOT_RUN = "NOT_RUN: "
 RUN_TIMED_OUT = "the run did not end within its timeout"
 UNDECIDED = "no decision came before the deadline"
 UNCOMPLETED = "the step was not completed before the deadline"

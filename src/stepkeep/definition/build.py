@@ -15,6 +15,7 @@ from stepkeep.definition.attempts import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
+from stepkeep.definition.rule_words import rule_capabilities
 from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
@@ -61,6 +62,10 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         else:
             after = tuple(_dependency(edge) for edge in step.depends_on or ())
         steps.append(_step(step, place + 1, after, policy, handlers))
+    final = _rules(written.rules, WHOLE_INPUT if written.output is None else "${{ output }}")
+    if written.output_schema is not None:
+        final = (*final, kernel.Rule(name="output_schema", schema=written.output_schema))
+    asked = tuple(sorted(rule_capabilities(final)))
     return kernel.Definition(
         name=written.workflow,
         version=written.version,
@@ -69,7 +74,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         timeout=written.timeout,
         on_failure=policy,
         hook_failure=kernel.HookFailure(written.hook_failure),
-        rules=_rules(written.rules),
+        rules=final,
         output=written.output,
         input_fields=None if written.input is None else tuple(written.input),
         input_types={
@@ -84,6 +89,8 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         grace=GRACE if written.grace is None else written.grace,
         priority=written.priority,
         labels=dict(sorted(written.labels.items())),
+        input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
+        check_capabilities=asked or msgspec.UNSET,
     )
 
 
@@ -95,7 +102,10 @@ def _step(
     handlers: Registry | None,
 ) -> kernel.StepDefinition:
     spec = _spec(step, handlers)
-    undo = _undo(step, spec, handlers)
+    given = step.with_ if "with_" in step.model_fields_set else WHOLE_INPUT
+    pre, post = _rules(step.pre, given), _rules([*step.rules, *step.validate_, *step.post], own_output(step.name))
+    of_rules = rule_capabilities((*pre, *post))
+    undo = _undo(step, spec, handlers, inherits=not of_rules)
     effect = step.effect or (spec.effect if spec else None) or _assumed_effect(step, undo)
     completion = step.completion
     return kernel.StepDefinition(
@@ -113,18 +123,26 @@ def _step(
         effect=kernel.Effect(effect),
         undo=undo,
         compensate_when=kernel.CompensateWhen(step.compensate_when),
-        rules=_rules([*step.rules, *step.validate_]),
+        rules=post,
         completion=kernel.Completion(completion.mode if completion else "auto"),
         completion_deadline=completion.deadline if completion else None,
         transactional=step.transactional or (spec is not None and spec.transactional),
         capabilities=tuple(
-            sorted({*step.capabilities, *(spec.capabilities if spec else ()), *_secret_capabilities(step)})
+            sorted(
+                {
+                    *step.capabilities,
+                    *(spec.capabilities if spec else ()),
+                    *_secret_capabilities(step),
+                    *of_rules,
+                }
+            )
         ),
         queue=step.queue or (spec.queue if spec else ""),
         description=step.description,
         input_schema=msgspec.UNSET if step.input_schema is None else step.input_schema,
         output_schema=msgspec.UNSET if step.output_schema is None else step.output_schema,
         on_exhausted=kernel.OnExhausted.HOLD if step.on_exhausted == "hold" else msgspec.UNSET,
+        pre=pre or msgspec.UNSET,
     )
 
 
@@ -136,7 +154,9 @@ def _assumed_effect(step: StepBlock, undo: kernel.Undo | None) -> kernel.Effect:
     return kernel.Effect.READ if reads else kernel.Effect.UNKNOWN
 
 
-def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) -> kernel.Undo | None:
+def _undo(
+    step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None, *, inherits: bool
+) -> kernel.Undo | None:
     block = step.undo
     if block is None and spec is not None and spec.undo is not None:
         block = UndoBlock(uses=spec.undo)
@@ -152,19 +172,22 @@ def _undo(step: StepBlock, spec: HandlerSpec | None, handlers: Registry | None) 
         inputs=_inputs(block, otherwise),
         timeout=block.timeout or (hook.timeout if hook else None) or STEP_TIMEOUT,
         retry=_retry(block.retry, (hook.retry if hook else None) or NATIVE_HOOK_RETRY),
-        capabilities=_own_capabilities(block, hook, step, spec),
+        capabilities=_own_capabilities(block, hook, step, spec, inherits=inherits),
         queue=block.queue if block.queue is not None else (hook.queue if hook and hook.queue else None),
     )
 
 
 def _own_capabilities(
-    block: UndoBlock, hook: HandlerSpec | None, step: StepBlock, spec: HandlerSpec | None
+    block: UndoBlock, hook: HandlerSpec | None, step: StepBlock, spec: HandlerSpec | None, *, inherits: bool
 ) -> tuple[str, ...] | None:
-    """What the undo step requires of a worker by itself: as written, or as its handler declares, and its secrets."""
+    """What the undo step requires of a worker by itself: as written, or as its handler declares, and its secrets.
+
+    It inherits what its step requires, unless that includes what the step's rules require.
+    """
     declared = hook.capabilities if hook else ()
     secrets = _secret_capabilities(block)
     if block.capabilities is None and not declared:
-        if secrets == _secret_capabilities(step):
+        if inherits and secrets == _secret_capabilities(step):
             return None
         return tuple(sorted({*step.capabilities, *(spec.capabilities if spec else ()), *secrets}))
     return tuple(sorted({*(block.capabilities or ()), *declared, *secrets}))
@@ -189,15 +212,17 @@ def _spec(block: StepBlock | UndoBlock, handlers: Registry | None) -> HandlerSpe
     return handlers.agent(block.agent) if block.agent is not None else None
 
 
-def _executor(block: StepBlock | UndoBlock) -> kernel.Executor | None:
+def _executor(block: StepBlock | UndoBlock | RuleBlock) -> kernel.Executor | None:
     if block.uses is not None:
         return kernel.Handler(name=block.uses)
-    if block.agent is not None:
-        return kernel.Agent(name=block.agent, action=block.action or "")
     if block.command is not None:
         command = block.command
         env = dict(sorted(command.env.items()))
         return kernel.Command(argv=tuple(command.argv), env=env, cwd=command.cwd)
+    if isinstance(block, RuleBlock):
+        return None
+    if block.agent is not None:
+        return kernel.Agent(name=block.agent, action=block.action or "")
     if block.http is not None:
         http = block.http
         headers = dict(sorted(http.headers.items()))
@@ -256,5 +281,25 @@ def _sleep(block: SleepBlock) -> kernel.Wait:
     return kernel.Wait(event="sleep", deadline=block.for_, sleeps=True, until=until)
 
 
-def _rules(blocks: Sequence[RuleBlock]) -> tuple[kernel.Rule, ...]:
-    return tuple(kernel.Rule(expression=block.check, message=block.message) for block in blocks)
+def _rules(blocks: Sequence[RuleBlock], given: Any) -> tuple[kernel.Rule, ...]:
+    """Rules as they are written. `given` is what a handler without `with` is called with."""
+    return tuple(_rule(block, given) for block in blocks)
+
+
+def _rule(block: RuleBlock, given: Any) -> kernel.Rule:
+    unset = msgspec.UNSET
+    name = unset if block.name is None else block.name
+    timeout = unset if block.timeout is None else block.timeout
+    if block.check is not None:
+        return kernel.Rule(expression=block.check, message=block.message, name=name)
+    executor = _executor(block)
+    assert isinstance(executor, kernel.Handler | kernel.Command)
+    inputs = block.with_ if "with_" in block.model_fields_set else given if block.uses is not None else unset
+    return kernel.Rule(
+        message=block.message,
+        name=name,
+        program=executor,
+        inputs=inputs,
+        timeout=timeout,
+        silent=True if block.silent else unset,
+    )

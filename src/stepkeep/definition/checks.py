@@ -6,17 +6,22 @@ it for every step that has the right shape.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.http_headers import complaints
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import OPENING
-from stepkeep.definition.written import CommandBlock, HttpBlock, StepBlock, UndoBlock, WorkflowBlock
+from stepkeep.definition.written import CommandBlock, HttpBlock, RuleBlock, StepBlock, UndoBlock, WorkflowBlock
 
 _WORK = ("uses", "command", "http", "agent")
+_RULE_KINDS = ("check", "command", "uses")
+_RULE_KEYS = {"with": ("command", "uses"), "timeout": ("command", "uses"), "silent": ("command",)}
+"""Which kinds of rules a key applies to."""
+
 _KINDS = (*_WORK, "approval", "wait", "sleep")
 
 # Keys that only apply to a step with a handler.
@@ -27,6 +32,8 @@ _FOR_WORK = {
     "undo": "There is nothing to take back.",
     "compensate_when": "There is nothing to take back.",
     "effect": "It changes nothing in the world.",
+    "pre": "Use `if`, or check in a step before it.",
+    "post": "Check what it brought in a step after it.",
     "rules": "Check what it brought in a step after it.",
     "validate": "Check what it brought in a step after it.",
     "completion": "It already waits.",
@@ -55,6 +62,8 @@ def check_step(step: StepBlock, path: Path) -> Iterator[Finding]:
         at = (*path, "undo")
         yield from _one_of(hooks, _WORK, at, f"The undo of `{step.name}`")
         yield from _work(step.undo, at)
+    for key, rules in rules_of(step).items():
+        yield from check_rules(rules, (*path, key), longest=step.timeout)
     yield from _schemas(step, path)
     yield from _plain(_unevaluated(step), path)
     yield from _event_name(step, path)
@@ -69,6 +78,33 @@ def _schemas(step: StepBlock, path: Path) -> Iterator[Finding]:
     if step.input_schema is not None and not has_inputs:
         said = "`input_schema` has nothing to check: a `command` or `http` step without `with` has no inputs."
         yield Finding((*path, "input_schema"), said, "Add `with`, or remove this.", key=True)
+
+
+def rules_of(step: StepBlock) -> dict[str, list[RuleBlock]]:
+    """All rules of a step, by the key they are written under."""
+    return {"pre": step.pre, "post": step.post, "rules": step.rules, "validate": step.validate_}
+
+
+def check_rules(rules: Sequence[RuleBlock], path: Path, longest: int | None = None) -> Iterator[Finding]:
+    """Every problem of rules that is visible without the rest; `longest` is the timeout of their step."""
+    for place, rule in enumerate(rules):
+        at = (*path, place)
+        given = [kind for kind in _RULE_KINDS if getattr(rule, kind) is not None]
+        if not given:
+            yield Finding(at, "A rule needs one of `check`, `command`, `uses`.", "Say what must hold.")
+        for other in given[1:]:
+            said = f"A rule has both `{given[0]}` and `{other}`; it can be only one of them."
+            yield Finding((*at, other), said, "Make two rules of it.", key=True)
+        if rule.command is not None:
+            yield from _command(rule.command, (*at, "command"))
+        for key, kinds in _RULE_KEYS.items():
+            name = "with_" if key == "with" else key
+            if name in rule.model_fields_set and given and given[0] not in kinds:
+                said = f"`{key}` means nothing for a rule with `{given[0]}`."
+                yield Finding((*at, key), said, "Remove it.", key=True)
+        if longest is not None and rule.timeout is not None and rule.timeout > longest:
+            said = f"This rule may take longer ({format_duration(rule.timeout)}) than its step."
+            yield Finding((*at, "timeout"), said, f"The step ends it after {format_duration(longest)}.", key=True)
 
 
 def check_edges(steps: Mapping[str, StepBlock], paths: Mapping[str, Path]) -> Iterator[Finding]:
@@ -86,6 +122,10 @@ def check_workflow(written: WorkflowBlock) -> Iterator[Finding]:
     """Top-level texts that are shown unchanged."""
     texts = [(("labels", name), text) for name, text in written.labels.items()]
     yield from _plain(texts, ())
+    yield from check_rules(written.rules, ("rules",))
+    for key, schema in (("input_schema", written.input_schema), ("output_schema", written.output_schema)):
+        if schema is not None:
+            yield from schema_findings(schema, (key,))
 
 
 def check_handlers(
@@ -95,9 +135,11 @@ def check_handlers(
 
     `declared` are the fields of the run's input, which a step without `with` is given.
     """
-    blocks: list[tuple[Path, StepBlock | UndoBlock]] = [(path, step)]
+    blocks: list[tuple[Path, StepBlock | UndoBlock | RuleBlock]] = [(path, step)]
     if step.undo is not None:
         blocks.append(((*path, "undo"), step.undo))
+    for key, rules in rules_of(step).items():
+        yield from check_rule_handlers(rules, (*path, key), handlers, all_known=all_known)
     for at, block in blocks:
         if all_known:
             yield from _known(block, at, handlers)
@@ -106,6 +148,23 @@ def check_handlers(
             yield from _fits(spec, block, at)
         if spec is not None and block is step and declared is not None and "with_" not in step.model_fields_set:
             yield from _fits_input(spec, step, at, declared)
+
+
+def check_rule_handlers(
+    rules: Sequence[RuleBlock], path: Path, handlers: Registry, *, all_known: bool
+) -> Iterator[Finding]:
+    """Whether the functions that rules name exist (if all are known), can be rules, and accept their inputs."""
+    for place, rule in enumerate(rules):
+        at = (*path, place)
+        if all_known:
+            yield from _known(rule, at, handlers)
+        spec = handlers.get(rule.uses) if rule.uses is not None else None
+        if spec is None:
+            continue
+        yield from _fits(spec, rule, at)
+        if spec.runs_in == "process" or spec.transactional:
+            said = f"Handler `{spec.name}` cannot be a rule: it runs in a process or a transaction of its own."
+            yield Finding((*at, "uses"), said, "Name a function that runs in a thread or on the event loop.")
 
 
 def _one_of(given: list[str], possible: tuple[str, ...], path: Path, what: str) -> Iterator[Finding]:
@@ -189,11 +248,11 @@ def _plain(texts: Any, path: Path) -> Iterator[Finding]:
             yield Finding((*path, *local), said, "Expressions are not evaluated here; remove `${{ }}`.")
 
 
-def _known(block: StepBlock | UndoBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
+def _known(block: StepBlock | UndoBlock | RuleBlock, path: Path, handlers: Registry) -> Iterator[Finding]:
     if block.uses is not None and handlers.get(block.uses) is None:
         hint = did_you_mean(block.uses, handlers.names) or "Load the code that registers it (--app FILE.py)."
         yield Finding((*path, "uses"), f"There is no handler `{block.uses}`.", hint)
-    if block.agent is not None and handlers.agent(block.agent) is None:
+    if not isinstance(block, RuleBlock) and block.agent is not None and handlers.agent(block.agent) is None:
         hint = did_you_mean(block.agent, handlers.agents) or "Load the code that registers it (--app FILE.py)."
         yield Finding((*path, "agent"), f"There is no agent `{block.agent}`.", hint)
 
@@ -204,7 +263,7 @@ def _fits_input(spec: HandlerSpec, step: StepBlock, path: Path, declared: Collec
         yield Finding((*path, "uses"), said, f"Declare it in `input`, or give step `{step.name}` a `with`.")
 
 
-def _fits(spec: HandlerSpec, block: StepBlock | UndoBlock, path: Path) -> Iterator[Finding]:
+def _fits(spec: HandlerSpec, block: StepBlock | UndoBlock | RuleBlock, path: Path) -> Iterator[Finding]:
     if not isinstance(block.with_, dict):
         return
     takes = ", ".join(f"`{name}`" for name in spec.signature.names) or "no inputs"

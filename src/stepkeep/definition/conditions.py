@@ -52,12 +52,13 @@ def own_output_if_any(name: str) -> str:
 
 class Scopes(NamedTuple):
     """Names by kind of expression: a condition may read states, a rule the result, a template outputs alone, and inputs
-    also secrets."""
+    also secrets; the inputs of a rule that is a program may read the result too."""
 
     condition: Scope
     rule: Scope
     template: Scope
     inputs: Scope
+    rule_inputs: Scope
 
 
 def scopes_of(
@@ -82,6 +83,7 @@ def scopes_of(
         rule=scope(("output", "state"), output=True),
         template=scope(("output",)),
         inputs=scope(("output",), secrets=True),
+        rule_inputs=scope(("output",), output=True, secrets=True),
     )
 
 
@@ -135,29 +137,38 @@ class CompiledCondition:
         """Whether it is true for this view; raises ExpressionError if it cannot be evaluated."""
         if not self._is_rule:
             view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
-        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
         budget = CostBudget(self._max_cost, is_condition=not self._is_rule)
-        if self._own is not None:
-            context["output"] = self._own.render(context, budget)
-        found = self._expression.evaluate(context, budget)
+        found = self._expression.evaluate(self._given(view, budget), budget)
         if not isinstance(found, bool):
             raise ExpressionError(f"`{self._expression.source}` comes to {shown(found)}, not to true or false.")
         return found
 
+    def seen(self, view: ConditionView) -> list[tuple[str, Any]]:
+        """The values that it read, each with its path."""
+        return self._expression.seen(self._given(view, CostBudget(self._max_cost)))
+
+    def _given(self, view: ConditionView, budget: CostBudget) -> dict[str, Any]:
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input, kept=view.decoded)
+        if self._own is not None:
+            context["output"] = self._own.render(context, budget)
+        return context
+
 
 class CompiledTemplate:
     """Inputs, arguments or outputs with expressions. `reads` names the steps whose outputs they read, `secrets` the
-    secrets."""
+    secrets. `own` creates what they call `output`."""
 
-    def __init__(self, template: Template, definition: Definition) -> None:
-        self._template, self._definition = template, definition
-        self.reads: frozenset[str] = template.references
-        self.reads_input: bool = template.uses_input
+    def __init__(self, template: Template, definition: Definition, own: Template | None = None) -> None:
+        self._template, self._definition, self._own = template, definition, own
+        self.reads: frozenset[str] = template.references | (own.references if own else frozenset())
+        self.reads_input: bool = template.uses_input or (own is not None and own.uses_input)
         self.secrets: frozenset[str] = template.secrets
 
     def render(self, view: ConditionView, secrets: Mapping[str, str] | None = None) -> Any:
         """The value for this view; raises ExpressionError if an expression has none."""
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        if self._own is not None:
+            context["output"] = self._own.render(context)
         return self._template.render(context if secrets is None else {**context, "secret": secrets})
 
 
@@ -225,14 +236,28 @@ def compile_rule(source: str, definition: Definition, step: str, among: int = 1)
     except InvalidExpression:
         # It reads `output`, or it is wrong: the wider scope tells which.
         expression = compile_truth(source, scopes.rule)
-    value = definition.output if step not in scopes.rule.steps else own_output(step)
-    own = compile_template(value, scopes.template)
+    own = _own(definition, step)
     return CompiledCondition(expression, definition, own, max_cost=max_cost, is_rule=True)
 
 
-def compile_inputs(inputs: Any, definition: Definition) -> CompiledTemplate:
-    """Compile the inputs of a step, or the texts of its executor."""
-    return CompiledTemplate(compile_template(inputs, _scopes(definition).inputs), definition)
+def _own(definition: Definition, step: str) -> Template:
+    """What rules of a step call `output`; for the final check, the output of the run."""
+    scopes = _scopes(definition)
+    value = definition.output if step not in scopes.rule.steps else own_output(step)
+    return compile_template(value, scopes.template)
+
+
+def compile_inputs(inputs: Any, definition: Definition, rule_of: str | None = None) -> CompiledTemplate:
+    """Compile the inputs of a step, or the texts of its executor; or those of a rule of the named step."""
+    scopes = _scopes(definition)
+    try:
+        return CompiledTemplate(compile_template(inputs, scopes.inputs), definition)
+    except InvalidExpression:
+        if rule_of is None:
+            raise
+        # It reads `output`, or it is wrong: the wider scope tells which.
+        own = _own(definition, rule_of)
+        return CompiledTemplate(compile_template(inputs, scopes.rule_inputs), definition, own)
 
 
 def render_output(

@@ -75,7 +75,7 @@ class InvalidExpression(ExpressionError):
 class Expression:
     """A compiled expression. Immutable, and safe to evaluate from several threads at once."""
 
-    __slots__ = ("_evaluate", "path", "reads", "references", "result_type", "roots", "source")
+    __slots__ = ("_evaluate", "_seen", "path", "reads", "references", "result_type", "roots", "source")
 
     def __init__(self, source: str, resolved: Resolved, result_type: str, evaluate: _Evaluate) -> None:
         self.source: Final = source
@@ -89,7 +89,27 @@ class Expression:
         """The names it begins with: `input`, `steps`, `run` and so on."""
         self.result_type: Final = result_type
         """CEL's name of the result type (`bool`, `string`, …); `dyn` if that depends on the data."""
-        self._evaluate = evaluate
+        self._evaluate, self._seen = evaluate, (resolved.tree, resolved.spellings)
+
+    def seen(self, context: Context) -> list[tuple[str, Any]]:
+        """The values of this context that it reads, each with its path; absent values are left out.
+
+        >>> compile_expression("input.n < 3", Scope()).seen({"input": {"n": 5, "m": 1}})
+        [('input.n', 5)]
+        """
+        tree, names = self._seen
+        found: list[tuple[str, Any]] = []
+        waiting: list[tuple[str, Any, Tree | None]] = [(root, context.get(root), below) for root, below in tree.items()]
+        while waiting:
+            path, value, below = waiting.pop(0)
+            if below is None or not isinstance(value, Mapping):
+                found += [] if value is None and path not in context else [(path, value)]
+                continue
+            for key, deeper in below.items():
+                known = names.get(key, key) if path == "steps" else key
+                if known in value:
+                    waiting.append((f"{path}.{known}", value[known], deeper))
+        return found
 
     @property
     def uses_input(self) -> bool:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+from stepkeep.definition.checks import rules_of
 from stepkeep.definition.findings import Finding, Path, texts_in
 from stepkeep.definition.template_text import OPENING
-from stepkeep.definition.written import StepBlock, UndoBlock
+from stepkeep.definition.written import RuleBlock, StepBlock, UndoBlock
 
 SHORTEST = 8
 HINT = "Write `${{ secret.NAME }}` and give the value to the worker: it is then stored nowhere."
@@ -29,14 +30,15 @@ _FORMS = re.compile(
 
 def literal_secrets(step: StepBlock, path: Path) -> Iterator[Finding]:
     """One finding for each text of a step and its undo that looks like a secret."""
-    blocks: list[tuple[Path, StepBlock | UndoBlock]] = [(path, step)]
+    blocks: list[tuple[Path, StepBlock | UndoBlock | RuleBlock]] = [(path, step)]
     if step.undo is not None:
         blocks.append(((*path, "undo"), step.undo))
+    blocks += [((*path, key, place), rule) for key, rules in rules_of(step).items() for place, rule in enumerate(rules)]
     for at, block in blocks:
         parts: dict[str, Any] = {"with": block.with_}
         if block.command is not None:
             parts["command"] = {"argv": block.command.argv, "env": block.command.env}
-        if block.http is not None:
+        if not isinstance(block, RuleBlock) and block.http is not None:
             parts["http"] = {"url": block.http.url, "headers": block.http.headers, "body": block.http.body}
         for where, name in _suspicious(parts):
             said = f"`{name}` of step `{step.name}` looks like a secret, and a definition is stored and shown."

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from stepkeep.definition.advice import advised, tell
 from stepkeep.definition.build import build
-from stepkeep.definition.checks import check_edges, check_handlers, check_step, check_workflow
+from stepkeep.definition.checks import check_edges, check_handlers, check_rule_handlers, check_step, check_workflow
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.document import Syntax, parse_document, read_document
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
@@ -89,6 +89,8 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
     ancestry = None if tangles else Ancestry({node.name: [name for name, _ in node.after] for node in nodes})
     findings += _findings(data, written, steps, ancestry, {node.name for node in nodes})
     if handlers is not None:
+        final = [] if written is None else written.rules
+        findings += check_rule_handlers(final, ("rules",), handlers, all_known=all_known)
         for path, step in steps.items():
             declared = None if written is None else written.input
             findings += check_handlers(step, path, handlers, all_known=all_known, declared=declared)

@@ -34,7 +34,7 @@ MAX_DEPTH = 100
 
 Policy = Literal["abort", "skip", "continue", "compensate"]
 Condition = str | Expr
-Rule = Condition | Mapping[str, Any]
+Rule = Condition | Function | Mapping[str, Any]
 
 
 class StepRef(msgspec.Struct, frozen=True):
@@ -79,6 +79,8 @@ class WorkOptions(StepOptions, total=False):
     undo: Function | str | Mapping[str, Any]
     effect: Literal["read", "write", "irreversible"]
     compensate_when: Literal["succeeded", "attempted"]
+    pre: Sequence[Rule]
+    post: Sequence[Rule]
     rules: Sequence[Rule]
     on_exhausted: Literal["fail", "hold"]
     completion: Literal["auto", "manual"] | Mapping[str, Any]
@@ -123,7 +125,9 @@ class Workflow:
         on_failure: Literal["abort", "continue", "compensate"] = "abort",
         hook_failure: Literal["continue", "stop"] = "continue",
         input: Sequence[str] | Mapping[str, Any] | None = None,  # noqa: A002 - the word of the format
+        input_schema: Mapping[str, Any] | None = None,
         output: Any = None,
+        output_schema: Mapping[str, Any] | None = None,
         rules: Sequence[Rule] = (),
         lease: Duration | None = None,
         grace: Duration | None = None,
@@ -134,7 +138,14 @@ class Workflow:
         self.registry = registry_of(registry)
         self._calls = _Calls(_caller())
         self._steps: list[dict[str, Any]] = []
-        optional = {"timeout": timeout, "lease": lease, "grace": grace, "input": input}
+        optional = {
+            "timeout": timeout,
+            "lease": lease,
+            "grace": grace,
+            "input": input,
+            "input_schema": input_schema,
+            "output_schema": output_schema,
+        }
         self._head = {
             "workflow": name,
             "version": version,
@@ -142,7 +153,7 @@ class Workflow:
             "on_failure": on_failure,
             "hook_failure": hook_failure,
             "output": output,
-            "rules": arguments.items("rules", rules),
+            "rules": self._rules("rules", rules),
             "priority": priority,
             "labels": {} if labels is None else arguments.mapping("labels", labels),
             **{key: value for key, value in optional.items() if value is not None},
@@ -299,6 +310,8 @@ class Workflow:
                         f"retry= takes a stepkeep.Retry, not {arguments.shown(value)}. "
                         "Write retry=stepkeep.Retry(max_attempts=5)."
                     )
+                case "pre" | "post" | "rules" if isinstance(value, Sequence) and not isinstance(value, str):
+                    step[key] = self._rules(key, value)
                 case "undo":
                     step["undo"] = name_of(value, self.registry) if callable(value) else value
                 case "depends_on" | "if" | "with" | "uses":
@@ -309,6 +322,16 @@ class Workflow:
         self._steps.append({key: _plain(value) for key, value in step.items()})
         self._calls.steps.append(_caller())
         return StepRef(name)
+
+    def _rules(self, key: str, rules: Sequence[Rule]) -> list[Any]:
+        """Rules as YAML would give them: a function, alone or in `uses`, is named."""
+        return [self._rule(rule) for rule in arguments.items(key, rules)]
+
+    def _rule(self, rule: Any) -> Any:
+        if isinstance(rule, Mapping) and callable(rule.get("uses")):
+            return {**rule, "uses": name_of(rule["uses"], self.registry)}
+        is_function = callable(rule) and not isinstance(rule, Expr | Mapping)
+        return {"uses": name_of(rule, self.registry)} if is_function else rule
 
 
 def workflows_in(module: ModuleType) -> tuple[Workflow, ...]:

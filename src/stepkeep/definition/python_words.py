@@ -40,6 +40,8 @@ OPTIONS = (
     "on_failure",
     "order",
     "output_schema",
+    "post",
+    "pre",
     "queue",
     "retry",
     "rules",

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
+from stepkeep.definition.checks import rules_of
 from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.template_text import OPENING
-from stepkeep.definition.written import StepBlock, UndoBlock
+from stepkeep.definition.written import RuleBlock, StepBlock, UndoBlock
 
 MayRead = Callable[[str], bool]
 
@@ -37,7 +40,7 @@ def check_expressions(
         # Limit the findings: each one compares a name with all known names.
         if found > MAX_PROBLEMS or budget.is_spent:
             return
-    yield from _rules(data.get("rules"), ("rules",), scopes, output="output" in data)
+    yield from _final_rules(data.get("rules"), scopes, output="output" in data)
     if budget.is_spent:
         return
     yield from _template(data.get("output"), ("output",), scopes.template, "The output", lambda _: True)
@@ -63,21 +66,29 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
     if step.sleep is not None and isinstance(step.sleep.for_, str):
         yield from _template(step.sleep.for_, (*path, "sleep", "for"), scopes.condition, who, earlier)
     yield from _work(step, path, scopes.inputs, who, earlier)
-    for key, rules in (("rules", step.rules), ("validate", step.validate_)):
+    for key, rules in rules_of(step).items():
+        is_first = key == "pre"
         for number, rule in enumerate(rules):
-            yield from _truth(rule.check, (*path, key, number, "check"), scopes.rule, who, earlier_or_own)
+            at, may_read = (*path, key, number), earlier if is_first else earlier_or_own
+            if rule.check is not None:
+                yield from _truth(
+                    rule.check, (*at, "check"), scopes.condition if is_first else scopes.rule, who, may_read
+                )
+            yield from _work(rule, at, scopes.inputs if is_first else scopes.rule_inputs, who, may_read)
     if step.undo is not None:
         yield from _work(step.undo, (*path, "undo"), scopes.inputs, f"The undo of `{step.name}`", earlier_or_own)
 
 
-def _work(block: StepBlock | UndoBlock, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:
+def _work(
+    block: StepBlock | UndoBlock | RuleBlock, path: Path, scope: Scope, who: str, may_read: MayRead
+) -> Iterator[Finding]:
     yield from _template(block.with_, (*path, "with"), scope, who, may_read)
     if block.command is not None:
         at = (*path, "command")
         texts = {"argv": block.command.argv[1:], "env": block.command.env, "cwd": block.command.cwd}
         for finding in _template(texts, at, scope, who, may_read):
             yield finding._replace(path=_argument(finding.path, len(at)))
-    if block.http is not None:
+    if not isinstance(block, RuleBlock) and block.http is not None:
         texts = {"url": block.http.url, "headers": block.http.headers, "body": block.http.body}
         yield from _template(texts, (*path, "http"), scope, who, may_read)
 
@@ -90,12 +101,18 @@ def _argument(path: Path, depth: int) -> Path:
     return path
 
 
-def _rules(written: Any, path: Path, scopes: Scopes, *, output: bool) -> Iterator[Finding]:
-    for number, rule in enumerate(written if isinstance(written, list) else ()):
-        text = rule.get("check") if isinstance(rule, dict) else rule
-        if isinstance(text, str):
-            at = (*path, number, "check")
-            yield from _truth(text, at, scopes.rule if output else scopes.condition, "A rule", lambda _: True)
+def _final_rules(written: Any, scopes: Scopes, *, output: bool) -> Iterator[Finding]:
+    """The rules of the run, as far as they are valid on their own."""
+    for number, given in enumerate(written if isinstance(written, list) else ()):
+        try:
+            rule = RuleBlock.model_validate({"check": given} if isinstance(given, str) else given)
+        except ValidationError:
+            continue
+        at: Path = ("rules", number)
+        if rule.check is not None:
+            scope = scopes.rule if output else scopes.condition
+            yield from _truth(rule.check, (*at, "check"), scope, "A rule", lambda _: True)
+        yield from _work(rule, at, scopes.rule_inputs if output else scopes.inputs, "A rule", lambda _: True)
 
 
 def _truth(text: str, path: Path, scope: Scope, who: str, may_read: MayRead) -> Iterator[Finding]:

@@ -166,10 +166,18 @@ class DependencyBlock(Block):
 
 
 class RuleBlock(Block):
-    """An expression that must hold, and what to say when it does not."""
+    """What must hold: an expression, a program that ends with 0, or a handler that returns true."""
 
-    check: Text
+    check: Annotated[Text | None, given(Text)] = None
+    command: Annotated[
+        CommandBlock | None, BeforeValidator(_program, json_schema_input_type=list[str] | CommandBlock)
+    ] = None
+    uses: Annotated[HandlerName | None, given(HandlerName)] = None
+    with_: Any = Field(default=None, alias="with")
+    name: Annotated[Name | None, given(Name)] = None
     message: Text = ""
+    timeout: Annotated[int | None, within(bounds.STEP_TIMEOUT)] = None
+    silent: bool = False
 
 
 class CompletionBlock(Block):
@@ -241,6 +249,8 @@ class StepBlock(Block):
     ] = None
     undo: Annotated[UndoBlock | None, _short("uses", UndoBlock)] = None
     compensate_when: Literal["succeeded", "attempted"] = "succeeded"
+    pre: Rules = []
+    post: Rules = []
     rules: Rules = []
     validate_: Rules = Field(default=[], alias="validate")
     completion: Annotated[CompletionBlock | None, _short("mode", CompletionBlock)] = None
@@ -264,7 +274,9 @@ class WorkflowBlock(Block):
         dict[FieldName, InputBlock] | None,
         BeforeValidator(_declared, json_schema_input_type=list[FieldName] | dict[FieldName, InputBlock]),
     ] = None
+    input_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     output: Any = None
+    output_schema: Annotated[JsonSchema | None, given(JsonSchema)] = None
     rules: Rules = []
     lease: Annotated[int | None, within(bounds.LEASE)] = None
     grace: Annotated[int | None, within(bounds.GRACE)] = None

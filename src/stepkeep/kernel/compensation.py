@@ -10,7 +10,7 @@ from stepkeep.kernel.definition import CompensateWhen, Effect, StepDefinition
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.rows import Note, Step, is_completed
 from stepkeep.kernel.states import OnFailure, Rollback, StepState, StopCause
-from stepkeep.kernel.stopping import is_effect_unknown
+from stepkeep.kernel.stopping import is_effect_unknown, may_have_run
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 
@@ -71,7 +71,7 @@ def _may_remain(step: Step) -> bool:
 
 def _happened(step: Step, definition: StepDefinition) -> bool:
     """Whether the step had its effect, or may have had it and the definition counts that."""
-    attempted = step.fence > 0 and definition.compensate_when is CompensateWhen.ATTEMPTED
+    attempted = definition.compensate_when is CompensateWhen.ATTEMPTED and may_have_run(step)
     return step.state is StepState.SUCCEEDED or attempted
 
 

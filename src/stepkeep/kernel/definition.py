@@ -175,10 +175,20 @@ class Wait(_Value, frozen=True, kw_only=True):
 
 
 class Rule(_Value, frozen=True, kw_only=True):
-    """A condition that must hold before a result counts, and the error if it does not."""
+    """What must hold before a handler runs or before a result counts, and the error if it does not.
 
-    expression: str
+    It is an `expression`; or a `program` (a command or a handler) with its `inputs`; or a `schema` that the output of
+    the run must match. `silent`: the command must also print nothing. `timeout` ends the program, which then fails.
+    """
+
+    expression: str = ""
     message: str = ""
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    program: Handler | Command | msgspec.UnsetType = msgspec.UNSET
+    inputs: Any = msgspec.UNSET
+    timeout: int | msgspec.UnsetType = msgspec.UNSET
+    silent: bool | msgspec.UnsetType = msgspec.UNSET
+    schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
 class InputType(StrEnum):
@@ -230,6 +240,8 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     output_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     """JSON Schemas that the inputs match before the handler runs, and that the output matches before it counts."""
     on_exhausted: OnExhausted | msgspec.UnsetType = msgspec.UNSET
+    pre: tuple[Rule, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Rules that must hold before the handler runs, under its claim."""
 
 
 class Definition(_Value, frozen=True, kw_only=True):
@@ -258,6 +270,12 @@ class Definition(_Value, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     trigger: Any = None
     about: dict[str, Any] = {}
+    input_schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    """A JSON Schema that the input of a run matches before the run is created."""
+    check_capabilities: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What the final check requires of a worker."""
+    schemas: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    """The digests of the schemas that were taken from the registry, by reference."""
 
     @property
     def compensates(self) -> bool:

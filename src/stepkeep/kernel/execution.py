@@ -35,7 +35,7 @@ from stepkeep.kernel.progress import settle, wake
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
-from stepkeep.kernel.stopping import LEASE_EXPIRED
+from stepkeep.kernel.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 CLAIMABLE_PHASES = {
@@ -107,9 +107,9 @@ def _asked_for(outcome: Outcome) -> dict[str, Any] | None:
         return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
         return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
-    if not isinstance(outcome, Failed) or (outcome.delay is None and not outcome.final):
+    if not isinstance(outcome, Failed) or (outcome.delay is None and not outcome.final and not outcome.unrun):
         return None
-    return {"final": True} if outcome.final else {"retry_in_us": outcome.delay}
+    return {"final": True} if outcome.final or outcome.unrun else {"retry_in_us": outcome.delay}
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:
@@ -118,9 +118,11 @@ def _said_before(step: Step, outcome: Outcome) -> bool:
 
 
 def _fits(planned: PlannedStep, step: Step, outcome: Outcome) -> bool:
-    """Reports of rules need a validating step, all others a running one."""
+    """Reports of rules need a validating step, all others a running one; only rules keep a handler from running."""
     if step.state is StepState.VALIDATING:
         return isinstance(outcome, ABOUT_CHECKED_STEPS)
+    if isinstance(outcome, Failed) and outcome.unrun:
+        return planned.has_pre
     return not isinstance(outcome, ABOUT_RULES) or planned.phase is Phase.CHECK
 
 
@@ -188,8 +190,14 @@ def _no_wait(phase: Phase, outcome: Waiting) -> str | None:
 
 
 def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
-    draft.close_attempt(step, AttemptState.FAILED, outcome, category=outcome.category, error=outcome.error)
-    return _after_failure(draft, step, outcome.category, outcome.error, outcome.delay, outcome.final)
+    category, error = outcome.category, outcome.error
+    if outcome.unrun:
+        category, error = Category.VALIDATION, f"{NOT_RUN}{error}"
+    elif error.startswith(NOT_RUN):
+        # The words of a handler, which did run.
+        error = f"failed: {error}"
+    draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
+    return _after_failure(draft, step, category, error, outcome.delay, outcome.final or outcome.unrun)
 
 
 def _timed_out(draft: Draft, step: Step, outcome: TimedOut) -> Settled | None:

@@ -35,12 +35,16 @@ class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
 
 
 class Failed(Outcome, frozen=True, kw_only=True, gc=False):
-    """The attempt failed. `delay` is the backoff that the handler asked for; `final` rules out another attempt."""
+    """The attempt failed. `delay` is the backoff that the handler asked for; `final` rules out another attempt.
+
+    `unrun`: a rule before the handler did not hold, so that the handler did not run.
+    """
 
     category: Category
     error: str
     delay: int | None = None
     final: bool = False
+    unrun: bool = False
 
 
 class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):

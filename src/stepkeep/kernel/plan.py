@@ -94,6 +94,7 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition | None = None
     sleep_length: SleepLength | None = None
     has_rules: bool = False
+    has_pre: bool = False
     by_hand: bool = False
     holds: bool = False
     sleeps: bool = False
@@ -155,7 +156,7 @@ def queue_specs(definition: Definition) -> tuple[QueueSpec | None, ...]:
     steps = laid_out(definition)
     main = [_spec(step.executor, step.capabilities, step.queue) for step in steps]
     undo = [_undo_spec(step.undo, step) if step.undo else None for step in steps]
-    check = QueueSpec(kind="rules") if definition.rules else None
+    check = QueueSpec(kind="rules", capabilities=definition.check_capabilities or ()) if definition.rules else None
     return (*main, *undo, check)
 
 
@@ -206,6 +207,7 @@ def build_plan(
             condition=None if step.condition is None else compile_condition(step.condition, definition),
             sleep_length=_length(step, definition, compile_length),
             has_rules=bool(step.rules),
+            has_pre=bool(step.pre),
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted is OnExhausted.HOLD,
@@ -254,6 +256,7 @@ def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:
 
 def _check(definition: Definition, no: int, queue: int) -> PlannedStep:
     rules = StepDefinition(name="check:run", order=no, executor=Rules(), rules=definition.rules)
+    own = sum(rule.timeout for rule in definition.rules if rule.timeout is not msgspec.UNSET)
     return PlannedStep(
         no=no,
         name=rules.name,
@@ -261,7 +264,7 @@ def _check(definition: Definition, no: int, queue: int) -> PlannedStep:
         definition=rules,
         executor=rules.executor,
         queue=queue,
-        timeout=rules.timeout,
+        timeout=max(rules.timeout, own),
         retry=HOOK_RETRY,
         on_failure=OnFailure.ABORT,
         has_rules=True,

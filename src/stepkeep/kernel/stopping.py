@@ -23,6 +23,8 @@ from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
 IN_DOUBT = "IN_DOUBT: its handler was still running when the attempt was closed; it may have had its effect"
 LEASE_EXPIRED = "LEASE_EXPIRED: the worker was not heard of in time"
+NOT_RUN = "NOT_RUN: "
+"""How the error of a step begins whose rules failed before its handler ran."""
 
 
 def is_in_doubt(error: str | None) -> bool:
@@ -41,6 +43,11 @@ def is_effect_unknown(error: str | None) -> bool:
     (True, True, False)
     """
     return is_in_doubt(error) or (error is not None and error.startswith("LEASE_EXPIRED"))
+
+
+def may_have_run(step: Step) -> bool:
+    """Whether a handler of this step may have begun: it was claimed, and not only for rules that failed before it."""
+    return step.fence > 1 or (step.fence == 1 and not (step.error or "").startswith(NOT_RUN))
 
 
 def stop(

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from stepkeep.definition.secrets import CAPABILITY, secrets_among
+from stepkeep.definition.rule_words import COMMANDS, given_words, handlers_among
+from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.rows import Worker
 from stepkeep.kernel.states import WorkerState
@@ -75,6 +76,9 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def has_secret(self, name: str) -> bool:
         return name not in self.lacking_secrets and (self.secrets is None or name in self.secrets)
+
+    def has_rule_handlers(self, spec: QueueSpec) -> bool:
+        return all(name in self.handlers for name in handlers_among(spec.capabilities))
 
     def has_room_for(self, spec: QueueSpec) -> bool:
         return self.free > 0 and (spec.name in self.coroutines or spec.kind == "rules" or self.free_threads > 0)
@@ -142,7 +146,11 @@ class Known(msgspec.Struct, frozen=True):
             found += [] if spec.name in names else [Lack.HANDLER]
         elif spec.kind not in offer.kinds:
             found.append(Lack.KIND)
-        if any(word not in self.row.capabilities for word in spec.capabilities if not word.startswith(CAPABILITY)):
+        if Lack.HANDLER not in found and not offer.has_rule_handlers(spec):
+            found.append(Lack.HANDLER)
+        if Lack.KIND not in found and COMMANDS in spec.capabilities and "command" not in offer.kinds:
+            found.append(Lack.KIND)
+        if any(word not in self.row.capabilities for word in given_words(spec.capabilities)):
             found.append(Lack.CAPABILITY)
         if not all(map(offer.has_secret, secrets_among(spec.capabilities))):
             found.append(Lack.SECRET)

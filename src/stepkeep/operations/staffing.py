@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from stepkeep.definition.document import nearest
-from stepkeep.definition.secrets import CAPABILITY, secrets_among
+from stepkeep.definition.rule_words import given_words, handlers_among, in_words
+from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations.causes import ATTENTION, Cause, Explanation, Why, listed, span
 from stepkeep.operations.services import Known, Lack, Service, Wanted
@@ -48,7 +49,8 @@ def judge(
     match _decisive(lacks.values()):
         case Lack.HANDLER:
             names = [name for known in live if known.service is not None for name in known.service.handlers]
-            close = nearest(spec.name, names)
+            lacking = [name for name in (spec.name, *handlers_among(spec.capabilities)) if name not in names]
+            close = nearest(lacking[0], names) if lacking else None
             meant = f"; the nearest name is {close}" if close else ""
             return Why.NO_HANDLER, f"it needs {needs}, and no live worker has that handler ({count}{meant})", start
         case Lack.KIND:
@@ -100,18 +102,20 @@ def _decisive(lacks: Iterable[tuple[Lack, ...]]) -> Lack:
 def start_command(spec: QueueSpec | None, offers: Iterable[Service]) -> tuple[str, ...]:
     """The command for a worker that serves a queue, with the code that a known worker has for it."""
     apps: tuple[str, ...] = ()
-    if spec is None or spec.kind in ("python", "agent"):
-        has = [
-            one
-            for one in offers
-            if spec is None or spec.name in (one.handlers if spec.kind == "python" else one.agents)
-        ]
+    if spec is None or spec.kind in ("python", "agent") or handlers_among(spec.capabilities):
+        has = [one for one in offers if spec is None or _has_code(one, spec)]
         apps = next((one.apps for one in has if one.apps), (MODULE,))
     code = tuple(word for app in apps for word in ("--app", app))
-    asked = [word for word in (spec.capabilities if spec else ()) if not word.startswith(CAPABILITY)]
+    asked = given_words(spec.capabilities if spec else ())
     skills = tuple(word for skill in asked for word in ("--capability", skill))
     group = ("--queue", spec.group) if spec is not None and spec.group else ()
     return ("worker", *code, *skills, *group)
+
+
+def _has_code(offer: Service, spec: QueueSpec) -> bool:
+    """Whether a worker has the handlers that a queue asks for."""
+    names = {"python": offer.handlers, "agent": offer.agents}.get(spec.kind, (spec.name,))
+    return spec.name in names and offer.has_rule_handlers(spec)
 
 
 def title(spec: QueueSpec) -> str:
@@ -123,7 +127,7 @@ def title(spec: QueueSpec) -> str:
             spec.kind, "any worker"
         )
     if spec.capabilities:
-        said += f" with {', '.join(word.replace(CAPABILITY, 'secret ') for word in spec.capabilities)}"
+        said += f" with {in_words(spec.capabilities)}"
     return f"{said} in queue {spec.group}" if spec.group else said
 
 

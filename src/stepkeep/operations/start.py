@@ -15,7 +15,7 @@ import msgspec
 from uuid_utils import uuid7
 
 from stepkeep.definition.bounds import MAX_PRIORITY
-from stepkeep.definition.run_input import check_input
+from stepkeep.definition.run_input import check_input, is_declared
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, StoreUnavailable
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Claimer, Decision
@@ -226,7 +226,7 @@ class Starter:
 
 def accept(request: StartRequest) -> StartRequest:
     """Refuse input that cannot be stored or is not declared; assign the run id."""
-    if request.plan.definition.input_fields is not None:
+    if is_declared(request.plan.definition):
         check_input(request.plan.definition, msgspec.json.decode(request.input))
     for name, key in (
         ("the actor", request.actor),

@@ -1,7 +1,8 @@
 """What may happen to each part of a run, with its text for reports. Data only.
 
-A fate belongs to a part (`Place`): a step's handler, gate, hold, wait, manual completion, rules or condition, the
-attempts in flight when the run stops, or the run as a whole. The first fate of each part is success.
+A fate belongs to a part (`Place`): a step's handler, gate, hold, wait, manual completion, condition, rules before or
+after its handler, the attempts in flight when the run stops, or the run as a whole. The first fate of each part is
+success.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Part(StrEnum):
     HOLD = "hold"
     WAIT = "wait"
     HAND = "hand"
+    FIRST = "first"
     RULES = "rules"
     CONDITION = "condition"
     FLIGHT = "flight"
@@ -75,6 +77,7 @@ WORDS = {
     (Part.HAND, Fate.COMPLETED_FAILED): "{step} is completed as Failed",
     (Part.HAND, Fate.COMPLETED_CANCELLED): "{step} is completed as Cancelled",
     (Part.HAND, Fate.EXPIRES): "{step} is not completed",
+    (Part.FIRST, Fate.BREAKS_RULES): "a rule before {step} does not hold",
     (Part.RULES, Fate.BREAKS_RULES): "{step} breaks its rules",
     (Part.RULES, Fate.LOSES_WORKERS): "{step} loses the workers that judge its rules",
     (Part.CONDITION, Fate.IS_FALSE): "{step} is false",
@@ -108,6 +111,8 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
         case StepState.RUNNING if planned.phase is Phase.CHECK:
             yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
         case StepState.RUNNING:
+            if planned.has_pre:
+                yield Place(Part.FIRST, no), Fate.BREAKS_RULES
             yield from ((Place(Part.WORK, no), fate) for fate in _work(planned))
         case StepState.VALIDATING:
             yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))

@@ -153,6 +153,9 @@ def _in_flight(world: World, row: Step) -> Happening | None:
     if rules:
         broken = RulesFailed(error="a rule does not hold")
         return Happening(world.now, _report(row, broken if fate is Fate.BREAKS_RULES else RulesPassed()))
+    if planned.has_pre and _fate(world, row, Part.FIRST) is Fate.BREAKS_RULES:
+        unrun = Failed(category=Category.VALIDATION, error="a rule does not hold", final=True, unrun=True)
+        return Happening(world.now, _report(row, unrun))
     took, outcome = _attempt(world, row, planned, fate)
     return Happening((row.claimed_at or 0) + took, _report(row, outcome))
 

@@ -18,7 +18,7 @@ from stepkeep.errors import Refused
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.definition import SECOND, Agent, Handler
 from stepkeep.kernel.events import StepReported, TimeCame
-from stepkeep.kernel.outcomes import Completed, Outcome, Released, RulesFailed, RulesPassed, TimedOut
+from stepkeep.kernel.outcomes import Completed, Outcome, RulesPassed, TimedOut
 from stepkeep.kernel.states import Phase, StepState
 from stepkeep.operations import workers
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
@@ -27,12 +27,13 @@ from stepkeep.store.change import Lease
 from stepkeep.testing.replacements import Replacement, Silence
 from stepkeep.worker import results
 from stepkeep.worker.classify import BindingError, failure_of
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.guard import without_secrets
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.pools.handler_loop import Shared
 from stepkeep.worker.prepared import PreparedSteps
+from stepkeep.worker.reporting import of_rules, of_rules_before
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import SecretReader, Secrets
 from stepkeep.worker.settings import Settings
@@ -118,6 +119,9 @@ class BenchWorker:
             job.completion_token = self._runtime.token()
             self.tokens[claim.run_id, claim.planned.name] = job.completion_token
         await self._prepare(job)
+        if code.pre is not None and (refused := await self._first(job, code.pre)) is not None:
+            await self._report(claim, refused)
+            return
         if code.is_transactional and replacement is None:
             outcome, reply = await attempt_in_transaction(
                 self._transactor, self._hand.start, job, lambda said: self._event(claim, said), lambda: True
@@ -131,6 +135,22 @@ class BenchWorker:
         else:
             await self._take_time(claim, 0 if replacement is None else replacement.takes)
             await self._tell(job, self._late(claim, replacement) or said)
+
+    async def _first(self, job: Job, pre: Prepared) -> Outcome | None:
+        """The rules before the handler: the outcome of the attempt if they do not hold."""
+        found = await self._judge(rules_job(job, pre))
+        return None if isinstance(found, RulesPassed) else of_rules_before(found)
+
+    async def _judge(self, job: Job) -> Outcome:
+        for check in () if self._outside else job.prepared.rules:
+            if check.program is not None and check.spec is None:
+                raise AssertionError(
+                    f"a rule of step {job.claim.planned.name} runs {check.title}, a command that a test should not "
+                    "really run. Give the workbench outside=True, or test the step without the rule."
+                )
+        found = await self._run(job, None)
+        assert isinstance(found, Outcome)
+        return found
 
     async def _run(self, job: Job, replacement: Replacement | None) -> Outcome | Silence:
         known = None if replacement is None else self._known(job.claim)
@@ -151,13 +171,10 @@ class BenchWorker:
         judged = Job(claim, self._codes.rules_of(claim))
         judged.own_output = (outcome.output,)
         await self._prepare(judged)
-        found = await self._run(judged, None)
-        assert isinstance(found, Outcome)
-        await self._report(claim, found, judging=True)
+        await self._report(claim, await self._judge(judged), judging=True)
 
     async def _report(self, claim: Claim, outcome: Outcome, *, judging: bool = False) -> Accepted | Refused:
-        if judging and not isinstance(outcome, RulesPassed | RulesFailed | Released):
-            outcome = RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
+        outcome = of_rules(outcome) if judging else outcome
         [reply], _ = await self._transactor.report([self._event(claim, outcome)], None)
         if not isinstance(reply, Accepted | Refused):
             raise reply

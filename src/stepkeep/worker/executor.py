@@ -16,9 +16,8 @@ import msgspec
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec
 from stepkeep.kernel.definition import Executor as Defined
-from stepkeep.kernel.definition import Rule
 from stepkeep.kernel.outcomes import Outcome
-from stepkeep.kernel.plan import Condition, ConditionView, PlannedStep
+from stepkeep.kernel.plan import ConditionView, PlannedStep
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.worker.cancellation import Cancellation
@@ -27,6 +26,7 @@ from stepkeep.worker.context import Context, Outputs, Woken
 if TYPE_CHECKING:
     from stepkeep.operations.transact import Claim
     from stepkeep.worker.pools.fitness import Fitness
+    from stepkeep.worker.rule_checks import Check
 
 
 class PoolKind(StrEnum):
@@ -105,8 +105,10 @@ class Prepared(Protocol):
     executor: Executor
     spec: HandlerSpec | None
     pool: PoolKind
-    rules: tuple[tuple[Rule, Condition], ...]
+    rules: tuple[Check, ...]
     is_rules: bool
+    pre: Prepared | None
+    """The rules that are evaluated before the handler runs."""
     is_manual: bool
     is_transactional: bool
     checks_inputs: bool
@@ -152,6 +154,7 @@ class Job(msgspec.Struct, eq=False):
     `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
     `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
     `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
+    `first` are the rules before its handler, as a job of their own, while they are evaluated.
     """
 
     claim: Claim
@@ -181,6 +184,7 @@ class Job(msgspec.Struct, eq=False):
     run_deadline: float = float("inf")
     progressed: Callable[[], None] | None = None
     checks_seal: bool = False
+    first: Job | None = None
 
     @property
     def needs_details(self) -> bool:
@@ -254,3 +258,21 @@ class Job(msgspec.Struct, eq=False):
             progressed=self.progressed,
         )
         return self.context
+
+
+def rules_job(job: Job, rules: Prepared) -> Job:
+    """The rules before a handler as a job of their own, with everything that was loaded for the attempt."""
+    return Job(
+        job.claim,
+        rules,
+        job.attempt_deadline,
+        job.renewed_at,
+        job.fetch,
+        job.lane,
+        cancelled=job.cancelled,
+        details=job.details,
+        outputs=job.outputs,
+        states=job.states,
+        secrets=job.secrets,
+        opened=job.opened,
+    )

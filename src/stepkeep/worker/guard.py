@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Waiting
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesFailed, Waiting
 from stepkeep.kernel.states import Category
 from stepkeep.secret_values import Redactor
 from stepkeep.worker.executor import Job
@@ -29,6 +29,8 @@ def without_secrets(outcome: Outcome, job: Job) -> Outcome:
         case FailedWithTraceback():
             outcome = replace(outcome, traceback=redactor.text(outcome.traceback))
             return replace(outcome, error=redactor.text(outcome.error), cost=_cost(outcome, redactor))
+        case RulesFailed():
+            return replace(outcome, error=redactor.text(outcome.error))
         case Failed():
             return replace(outcome, error=redactor.text(outcome.error), cost=_cost(outcome, redactor))
         case Completed():

@@ -7,27 +7,27 @@ handler's side, where a slow one delays no heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from stepkeep.definition.conditions import compile_rule
 from stepkeep.definition.fit import misfit
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Completion, Rule
 from stepkeep.kernel.definition import Executor as Defined
-from stepkeep.kernel.plan import Condition, Plan, PlannedStep
+from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.states import Category, Phase, StepState
 from stepkeep.worker.classify import BindingError
-from stepkeep.worker.executor import Executor, Job, PoolKind
+from stepkeep.worker.executor import Executor, Job, PoolKind, Prepared
 from stepkeep.worker.executors.agent import AgentExecutor
 from stepkeep.worker.executors.command import CommandExecutor
 from stepkeep.worker.executors.http import HttpExecutor
 from stepkeep.worker.executors.python import PythonExecutor
 from stepkeep.worker.executors.rules import RulesExecutor
 from stepkeep.worker.misfits import MisfitError
+from stepkeep.worker.rule_checks import Check, checks_of
 from stepkeep.worker.settings import Settings
 from stepkeep.worker.templates import Template, compiled
 
@@ -39,8 +39,7 @@ class PreparedStep:
     """One step of one definition, prepared for attempts."""
 
     is_rules = False
-    needs_states = False
-    rules: tuple[tuple[Rule, Condition], ...] = ()
+    rules: tuple[Check, ...] = ()
 
     def __init__(
         self,
@@ -50,8 +49,10 @@ class PreparedStep:
         spec: HandlerSpec | None,
         *,
         runs_alone: bool = False,
+        pre: PreparedRules | None = None,
     ) -> None:
         self.plan, self.planned, self.executor, self.spec = plan, planned, executor, spec
+        self.pre: Prepared | None = pre
         self.pool: PoolKind = executor.pool(planned)
         kind = planned.executor
         self.default_category: Category = Category.AGENT if isinstance(executor, AgentExecutor) else Category.UNKNOWN
@@ -77,15 +78,22 @@ class PreparedStep:
             self.checks_inputs or spec is None or not isinstance(executor, PythonExecutor) or _takes_inputs(spec)
         )
         read = (*(self._inputs.steps if takes_inputs else ()), *self._executor.steps)
-        self.needs_outputs = tuple(sorted({(name, plan.numbers[name]) for name in read}))
+        first = () if pre is None else pre.needs_outputs
+        self.needs_outputs = tuple(sorted({*((name, plan.numbers[name]) for name in read), *first}))
+        self.needs_states = pre is not None and pre.needs_states
         self.needs_details = (
-            spec is None
+            (pre is not None and pre.needs_details)
+            or spec is None
             or not isinstance(executor, PythonExecutor)
             or spec.signature.takes_context
             or (takes_inputs and self._inputs.reads_run)
         )
         self.needs_secrets = self._executor.secrets | (self._inputs.secrets if takes_inputs else frozenset())
-        self.needs_anything = self.needs_details or bool(self.needs_outputs) or bool(self.needs_secrets)
+        if pre is not None:
+            self.needs_secrets |= pre.needs_secrets
+        self.needs_anything = (
+            self.needs_details or self.needs_states or bool(self.needs_outputs) or bool(self.needs_secrets)
+        )
         self.runs_alone = runs_alone
         self._upstream: tuple[str, ...] | None = None
 
@@ -107,7 +115,7 @@ class PreparedStep:
 
 
 class PreparedRules:
-    """The rules of a step (or of the run), which run after its handler."""
+    """The rules of a step before or after its handler, or those of the run."""
 
     is_rules = True
     runs_alone = False
@@ -118,18 +126,30 @@ class PreparedRules:
     default_category: Category = Category.UNKNOWN
     needs_secrets: frozenset[str] = frozenset()
     spec: HandlerSpec | None = None
+    pre: Prepared | None = None
 
-    def __init__(self, plan: Plan, planned: PlannedStep, executor: Executor) -> None:
+    def __init__(
+        self, plan: Plan, planned: PlannedStep, executor: Executor, rules: Sequence[Rule], registry: Registry
+    ) -> None:
         self.plan, self.planned, self.executor = plan, planned, executor
-        self.pool: PoolKind = PoolKind.RULES
-        self.rules: tuple[tuple[Rule, Condition], ...] = tuple(
-            (rule, compile_rule(rule.expression, plan.definition, planned.name, len(planned.definition.rules)))
-            for rule in planned.definition.rules
+        self.rules: tuple[Check, ...] = checks_of(rules, plan, planned.name, registry)
+        programs = [check for check in self.rules if check.program is not None]
+        self.pool: PoolKind = PoolKind.LOOP if programs else PoolKind.RULES
+        conditions = [check.condition for check in self.rules if check.condition is not None]
+        templates = [template for check in self.rules for template in check.templates]
+        stated = {name for condition in conditions for name in condition.reads}
+        read = stated | {name for template in templates for name in template.steps}
+        if any(check.shape is not None and check.shaped is None for check in self.rules):
+            read |= {plan.steps[no].name for no in plan.results}
+        self.needs_outputs = tuple((name, plan.numbers[name]) for name in sorted(read))
+        # A program is told about its run.
+        self.needs_details = (
+            bool(programs)
+            or any(condition.reads_input for condition in conditions)
+            or any(template.reads_run for template in templates)
         )
-        read = sorted({name for _, condition in self.rules for name in condition.reads})
-        self.needs_outputs = tuple((name, plan.numbers[name]) for name in read)
-        self.needs_details = any(condition.reads_input for _, condition in self.rules)
-        self.needs_states = any(name != planned.name for name in read)
+        self.needs_states = any(name != planned.name for name in stated)
+        self.needs_secrets = frozenset(name for template in templates for name in template.secrets)
         self.needs_anything = self.needs_states or self.needs_details or bool(self.needs_outputs)
 
     @property
@@ -158,10 +178,10 @@ class PreparedSteps:
     """The prepared steps so far."""
 
     def __init__(self, registry: Registry, settings: Settings, shared: Mapping[str, Any] | None = None) -> None:
-        self._rules = RulesExecutor()
         self._http = HttpExecutor(settings.http)
         self._python, self._agent = PythonExecutor(registry, shared), AgentExecutor(registry, shared)
         self._command = CommandExecutor(settings.commands)
+        self._rules, self._registry = RulesExecutor(self._command, shared), registry
         self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
         self._known_rules: dict[tuple[int, int], PreparedRules] = {}
         self._sequences: dict[int, bool] = {}
@@ -180,7 +200,10 @@ class PreparedSteps:
         key = (claim.plan.definition_id, claim.step.no)
         found = self._known_rules.get(key)
         if found is None:
-            found = self._known_rules[key] = PreparedRules(claim.plan, claim.planned, self._rules)
+            rules = claim.planned.definition.rules
+            found = self._known_rules[key] = PreparedRules(
+                claim.plan, claim.planned, self._rules, rules, self._registry
+            )
         return found
 
     def unprepared(self, claim: Claim) -> PreparedRules:
@@ -198,15 +221,19 @@ class PreparedSteps:
         plan, planned = claim.plan, claim.planned
         assert planned.executor is not None
         alone = self._is_sequence(plan)
+        first = planned.definition.pre if planned.has_pre else None
+        pre = PreparedRules(plan, planned, self._rules, first, self._registry) if first else None
         match planned.executor.__struct_config__.tag:
             case "python":
-                return PreparedStep(plan, planned, self._python, self._python.spec(planned), runs_alone=alone)
+                spec = self._python.spec(planned)
+                return PreparedStep(plan, planned, self._python, spec, runs_alone=alone, pre=pre)
             case "agent":
-                return PreparedStep(plan, planned, self._agent, self._agent.spec(planned), runs_alone=alone)
+                spec = self._agent.spec(planned)
+                return PreparedStep(plan, planned, self._agent, spec, runs_alone=alone, pre=pre)
             case "command":
-                return PreparedStep(plan, planned, self._command, None, runs_alone=alone)
+                return PreparedStep(plan, planned, self._command, None, runs_alone=alone, pre=pre)
             case "http":
-                return PreparedStep(plan, planned, self._http, None, runs_alone=alone)
+                return PreparedStep(plan, planned, self._http, None, runs_alone=alone, pre=pre)
             case _:
                 return self.rules_of(claim)
 

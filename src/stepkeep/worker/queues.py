@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from stepkeep.definition.registry import HandlerSpec, Registry
+from stepkeep.definition.rule_words import COMMANDS, HANDLER
 from stepkeep.definition.secrets import CAPABILITY
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.worker.executor import PoolKind
@@ -60,7 +61,11 @@ def served_queues(
     """
 
     def can(word: str) -> bool:
-        return has_secret(word.removeprefix(CAPABILITY)) if word.startswith(CAPABILITY) else word in capabilities
+        if word.startswith(CAPABILITY):
+            return has_secret(word.removeprefix(CAPABILITY))
+        if word.startswith(HANDLER):
+            return registry.get(word.removeprefix(HANDLER)) is not None
+        return settings.commands.enabled if word == COMMANDS else word in capabilities
 
     served = {
         number: _is_async(spec, registry)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from stepkeep.errors import InvalidInput, Refused, StoreError, Unreadable
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.fitting import outcome_bytes
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed, Stopped
 from stepkeep.kernel.states import Category, StepState
 from stepkeep.operations.batch import Answer
 from stepkeep.operations.group_commit import GroupCommit
@@ -71,7 +71,9 @@ class Reporting:
 
     def _recorded(self, job: Job, outcome: Outcome) -> Outcome:
         """The outcome to report; its evidence is kept apart."""
-        return _of_rules(outcome) if job.prepared.is_rules else self.evidence.take(job, outcome)
+        if job.prepared.is_rules:
+            return of_rules(outcome)
+        return self.evidence.take(job, outcome if job.first is None else of_rules_before(outcome))
 
     # -- one commit --------------------------------------------------------------------------------------------------
     async def _commit(self, batch: list[Report]) -> int:
@@ -183,11 +185,19 @@ class Reporting:
         self._shared.let_go(job)
 
 
-def _of_rules(outcome: Outcome) -> Outcome:
+def of_rules(outcome: Outcome) -> Outcome:
     """Rules are not retried: any error in their evaluation fails the step."""
     if isinstance(outcome, RulesPassed | RulesFailed | Released):
         return outcome
     return RulesFailed(error=getattr(outcome, "error", "the rules could not be judged"))
+
+
+def of_rules_before(outcome: Outcome) -> Outcome:
+    """The same for rules before a handler: the attempt fails for good, and its handler did not run."""
+    if isinstance(outcome, Released | Stopped):
+        return outcome
+    said = getattr(outcome, "error", "the rules could not be judged")
+    return Failed(category=Category.VALIDATION, error=said, final=True, unrun=True, cost=outcome.cost)
 
 
 def _frees_slot(job: Job, outcome: Outcome) -> bool:

@@ -6,12 +6,13 @@ job came to goes to `report`. `attempts` calls it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from stepkeep.errors import PayloadSealed, StoreError
-from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed
+from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, RulesFailed, RulesPassed
 from stepkeep.kernel.plan import queue_specs
 from stepkeep.kernel.states import Category
 from stepkeep.operations.batch import Answer
@@ -19,7 +20,7 @@ from stepkeep.operations.transact import Claim
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.cancellation import Why
 from stepkeep.worker.classify import failure_of
-from stepkeep.worker.executor import Job
+from stepkeep.worker.executor import Job, Prepared, rules_job
 from stepkeep.worker.inputs import Inputs
 from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.payloads import storable_text
@@ -99,6 +100,7 @@ class Running:
         self._shared.let_go(job)
         checked = Job(claim, self._prepared.rules_of(claim), now + claim.planned.timeout / SECOND, job.renewed_at)
         checked.details, checked.own_output, checked.lane = job.details, (outcome.output,), job.lane
+        checked.opened = job.opened
         self._shared.hold([checked])
         self._begin([checked])
 
@@ -194,6 +196,17 @@ class Running:
 
     # -- handlers ----------------------------------------------------------------------------------------------------
     def _start(self, jobs: list[Job]) -> None:
+        """Start these jobs: first the rules before a handler, where a step has them."""
+        ready = []
+        for job in jobs:
+            if job.prepared.pre is None:
+                ready.append(job)
+            else:
+                job.running = True
+                self._shared.spawn(self._check_first(job, job.prepared.pre))
+        self._run(ready)
+
+    def _run(self, jobs: list[Job]) -> None:
         apart = []
         for job in jobs:
             job.running = True
@@ -204,12 +217,33 @@ class Running:
         if apart:
             self._shared.runner.start(apart)
 
+    async def _check_first(self, job: Job, pre: Prepared) -> None:
+        """Evaluate the rules before the handler, in the slot and under the claim of the attempt; then run it."""
+        shared = self._shared
+        first = job.first = rules_job(job, pre)
+        first.waiter = asyncio.get_running_loop().create_future()
+        first.running = True
+        shared.runner.start([first])
+        outcome = await first.waiter
+        job.running = False
+        if job in shared.slots.orphaned:
+            shared.slots.orphaned.discard(job)
+            shared.signals.changed()
+        elif job in shared.leases and not job.reported:
+            if isinstance(outcome, RulesPassed):
+                job.first = None
+                self._run([job])
+            else:
+                self._report(job, outcome)
+
     def stop(self, job: Job, why: Why) -> None:
         """Ask the handler to end. Coroutines, processes and commands are ended; a thread cannot be."""
         job.cancelled.set(why)
         if not job.running:
             return
-        if why is Why.RUN_STOPPING and job.context is not None and job.prepared.spec is not None:
+        if job.first is not None:
+            self._shared.runner.stop(job.first)
+        elif why is Why.RUN_STOPPING and job.context is not None and job.prepared.spec is not None:
             self._shared.spawn(self._stop_soon(job))
         else:
             self._shared.runner.stop(job)

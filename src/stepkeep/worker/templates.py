@@ -94,8 +94,8 @@ class WholeInput:
 class Rendered:
     """A value with expressions."""
 
-    def __init__(self, value: Any, plan: Plan) -> None:
-        self._compiled = compile_inputs(value, plan.definition)
+    def __init__(self, value: Any, plan: Plan, rule_of: str | None = None) -> None:
+        self._compiled = compile_inputs(value, plan.definition, rule_of)
         self.steps = tuple(sorted(self._compiled.reads))
         self.reads_run, self.secrets = self._compiled.reads_input, self._compiled.secrets
 
@@ -106,9 +106,9 @@ class Rendered:
 class RenderedExecutor:
     """An executor whose texts hold expressions: arguments, environment, URL, headers, body, an agent's action."""
 
-    def __init__(self, executor: Executor, plan: Plan) -> None:
+    def __init__(self, executor: Executor, plan: Plan, rule_of: str | None = None) -> None:
         self._kind = type(executor)
-        self._template = Rendered(_fields(executor), plan)
+        self._template = Rendered(_fields(executor), plan, rule_of)
         self.steps, self.reads_run = self._template.steps, self._template.reads_run
         self.secrets = self._template.secrets
 
@@ -127,20 +127,20 @@ class RenderedExecutor:
         return Agent(name=fields["name"], action=as_text(fields["action"]))
 
 
-def compiled(value: Any, plan: Plan) -> Template:
-    """The template of inputs, or of an executor's own texts."""
+def compiled(value: Any, plan: Plan, rule_of: str | None = None) -> Template:
+    """The template of inputs, or of an executor's own texts; a rule of the named step may read its output."""
     if isinstance(value, msgspec.Struct):
         fields = _fields(value)
         if not _holds_expressions(_encode(fields)):
             return ConstantExecutor(value) if isinstance(value, Command | Http) else Constant(value)
         if isinstance(value, Command) and OPENING in value.argv[0]:
             raise BindingError("the program of a command is fixed: an expression may fill its arguments only")
-        return RenderedExecutor(value, plan)  # type: ignore[arg-type]
+        return RenderedExecutor(value, plan, rule_of)  # type: ignore[arg-type]
     if value == WHOLE_INPUT:
         return WholeInput()
     encoded = _encode(value)
     if _holds_expressions(encoded):
-        return Rendered(value, plan)
+        return Rendered(value, plan, rule_of)
     return ConstantJson(encoded) if isinstance(value, dict | list) else Constant(value)
 
 

@@ -62,7 +62,8 @@ def done(plan: Plan, rows: Rows) -> list[Step]:
 
 def _is_done(plan: Plan, row: Step) -> bool:
     attempted = plan.steps[row.no].definition.compensate_when is CompensateWhen.ATTEMPTED
-    return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0)
+    unrun = row.fence == 1 and (row.error or "").startswith("NOT_RUN")
+    return row.state is StepState.SUCCEEDED or (attempted and row.fence > 0 and not unrun)
 
 
 def _is_unknown(plan: Plan, row: Step) -> bool:

@@ -168,6 +168,8 @@ class Actions:
             yield RulesPassed()
             yield RulesFailed(error="broken")
             return
+        if planned.has_pre:
+            yield Failed(category=Category.VALIDATION, error="broken", unrun=True)
         by_hand = planned.definition.completion is Completion.MANUAL
         yield Completed(token=TOKEN if by_hand else None)
         yield Failed(category=Category.TRANSIENT, error="no")

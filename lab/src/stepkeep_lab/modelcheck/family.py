@@ -203,6 +203,14 @@ def cases() -> tuple[Case, ...]:
             timeout=60 * SECOND,
         ),
         _case(
+            "rules first",
+            "rules before handlers whose attempts count for a rollback, beside handlers that fail or lose their lease",
+            _work("a", undo=ONCE, **undoing),
+            _work("b", undo=ONCE, compensate_when=CompensateWhen.ATTEMPTED, retry=TWICE, pre=RULE, **undoing),
+            _work("c", "a", "b", pre=RULE, **tolerant),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
             "undo stops",
             "hooks that fail and stop the rollback, effects that may have happened, effects that cannot be undone",
             _work("a", undo=TWICE, compensate_when=CompensateWhen.ATTEMPTED, retry=TWICE, **undoing),

@@ -22,7 +22,7 @@ from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Message, Note, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
-from stepkeep.kernel.stopping import IN_DOUBT, is_effect_unknown
+from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
 
 NOW = 1_000_000_000
 LATER = NOW + 1_000_000_000
@@ -158,7 +158,11 @@ def _spelled(plan: Plan, rows: dict[int, Step], changed: Container[int]) -> dict
     for no, row in rows.items():
         place = None if row.settled is None else ranks.get(row.settled, 0)
         if no in changed:
-            spelled[no] = _canonical_step(row, _fences(row), place, IN_DOUBT if _is_unknown(plan, row) else None)
+            counts_first = _counts_first_claim(plan, row)
+            error = IN_DOUBT if _is_unknown(plan, row) else None
+            if counts_first and row.fence == 1 and (row.error or "").startswith(NOT_RUN):
+                error = NOT_RUN
+            spelled[no] = _canonical_step(row, _fences(row, counts_first), place, error)
         elif place != row.settled:
             spelled[no] = replace(row, settled=place)
     return spelled
@@ -180,7 +184,16 @@ def holds(row: Step, fence: int) -> bool:
     return row.worker is not None and row.fence == fence and row.due_at != RAN_OUT
 
 
-def _fences(row: Step) -> dict[int, int]:
+def _counts_first_claim(plan: Plan, row: Step) -> bool:
+    """Whether it matters that a step was claimed once only: then its handler may never have run."""
+    if row.no >= plan.size or not plan.steps[row.no].has_pre:
+        return False
+    return plan.steps[row.no].definition.compensate_when is CompensateWhen.ATTEMPTED
+
+
+def _fences(row: Step, counts_first: bool) -> dict[int, int]:
+    if counts_first and row.fence == 1:
+        return {0: 0, 1: 1}
     checked = None if row.note is None else row.note.checked
     known = {row.fence} - {0} | ({checked} if checked is not None else set())
     return {0: 0} | {fence: place for place, fence in enumerate(sorted(known), OLDEST)}

@@ -59,6 +59,7 @@ RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing 
 SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
 POLICIES = (OnFailure.ABORT, OnFailure.SKIP, OnFailure.CONTINUE, OnFailure.COMPENSATE, OnFailure.COMPENSATE)
 RETRIED = tuple(sorted(RETRIED_BY_DEFAULT))
+NEVER_HOLDS = "1 == 2"
 
 
 def maybe(random: Random, chance: float) -> bool:
@@ -166,6 +167,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
         timeout=random.choice((3, 8, 30)) * SECOND,
         rules=rules if maybe(random, bias["rules"]) else (),
+        pre=_pre(_beside(random)),
         completion=Completion.MANUAL if manual else Completion.AUTO,
         completion_deadline=random.choice(DEADLINES),
         undo=hook,
@@ -180,6 +182,13 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
 def _beside(random: Random) -> Random:
     """A generator that follows from this one and takes no number from it: later draws stay as they were."""
     return Random(str(random.getstate()[1][-9:]))  # noqa: S311 - chaos, not a secret
+
+
+def _pre(random: Random) -> tuple[Rule, ...] | msgspec.UnsetType:
+    """Rules before the handler, which mostly hold."""
+    if not maybe(random, 0.2):
+        return msgspec.UNSET
+    return (Rule(expression=random.choice(("1 == 1", "1 == 1", NEVER_HOLDS))),)
 
 
 def _approval(random: Random) -> Approval:

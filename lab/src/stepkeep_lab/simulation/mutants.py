@@ -149,6 +149,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "if planned.has_rules:",
         "if planned.has_rules and False:",
     ),
+    _in_kernel(
+        "unrun-undone",
+        "a step whose rules kept its handler from running is undone",
+        "compensation:_happened",
+        "may_have_run(step)",
+        "step.fence > 0",
+    ),
+    _in_kernel(
+        "unrun-retried",
+        "a step whose rules failed before its handler is tried again",
+        "execution:_failed",
+        "outcome.final or outcome.unrun",
+        "False",
+    ),
+    _one(
+        "pre-ignored",
+        "a handler runs although a rule before it does not hold",
+        "worker.running:Running._check_first",
+        "isinstance(outcome, RulesPassed)",
+        "outcome is not None",
+    ),
     # -- work that has a thread or a transaction to itself
     _one(
         "blocking-unlimited",

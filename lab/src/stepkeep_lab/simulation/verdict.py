@@ -25,6 +25,7 @@ from stepkeep.operations.log import canonical_machines, export_run, export_worke
 from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
@@ -232,6 +233,10 @@ class Verdict:
         for run_id, no in keys:
             step = self._tables.steps[TENANT, run_id].get(no)
             self._must(step is not None and step.fence > 0, f"step {no} of {run_id} acted without ever being claimed")
+            plan = self._plan(run_id)
+            first = plan.at(no).definition.pre if no < plan.size else ()
+            kept = any(rule.expression == NEVER_HOLDS for rule in first or ())
+            self._must(not kept, f"step {no} of {run_id} acted although a rule before it does not hold")
 
     def _exactly_once(self) -> None:
         """Promise 4: what a transactional step wrote is there once if it succeeded, and else not at all."""

@@ -86,7 +86,11 @@ class CommandExecutor:
     async def run(self, job: Job) -> Any:
         command = job.prepared.render_executor(job)
         assert isinstance(command, Command)
-        given = encode(job.prepared.render(job), what="the input of the command", limit=MAX_PAYLOAD_BYTES)
+        return await self.execute(job, command, job.prepared.render(job))
+
+    async def execute(self, job: Job, command: Command, inputs: Any) -> Any:
+        """Run one program for this attempt: its result, or the failure."""
+        given = encode(inputs, what="the input of the command", limit=MAX_PAYLOAD_BYTES)
         if refusal := self._refusal(command):
             return refusal
         if not self._policy.private_cwd or command.cwd is not None:

@@ -1,0 +1,55 @@
+"""What rules that are programs ask of a worker, as words among the capabilities of a queue.
+
+A worker has the word of a handler if the handler is registered, and that of commands if it may run them. The front ends
+write the words; the worker, `explain` and the command line read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from stepkeep.definition.secrets import CAPABILITY, secret_capability, secrets_read
+from stepkeep.kernel.definition import Handler, Rule
+
+HANDLER: Final = "handler:"
+COMMANDS: Final = "runs:commands"
+
+
+def rule_capabilities(rules: Iterable[Rule]) -> set[str]:
+    """The words of these rules, with those of the secrets that they read."""
+    words: set[str] = set()
+    for rule in rules:
+        program = rule.program
+        if program is msgspec.UNSET:
+            continue
+        texts = [None if rule.inputs is msgspec.UNSET else rule.inputs]
+        if isinstance(program, Handler):
+            words.add(f"{HANDLER}{program.name}")
+        else:
+            words.add(COMMANDS)
+            texts += [list(program.argv), program.env, program.cwd]
+        words.update(secret_capability(name) for name in secrets_read(texts))
+    return words
+
+
+def handlers_among(capabilities: Iterable[str]) -> tuple[str, ...]:
+    """The handlers of rules among the capabilities of a queue."""
+    return tuple(word.removeprefix(HANDLER) for word in capabilities if word.startswith(HANDLER))
+
+
+def given_words(capabilities: Iterable[str]) -> list[str]:
+    """The capabilities that a worker is given; the others follow from its handlers, policies and secrets."""
+    return [word for word in capabilities if word != COMMANDS and not word.startswith((HANDLER, CAPABILITY))]
+
+
+def in_words(capabilities: Iterable[str]) -> str:
+    """What a queue asks of a worker besides its executor, for people."""
+    own = {HANDLER: "the rule's handler ", CAPABILITY: "secret "}
+    told = []
+    for word in capabilities:
+        prefix = next((known for known in own if word.startswith(known)), "")
+        told.append("commands as rules" if word == COMMANDS else own.get(prefix, "") + word.removeprefix(prefix))
+    return ", ".join(told)
