@@ -146,16 +146,16 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "update_worker",
         "no-worker-version",
         "a worker is written wherever it has got to meanwhile",
-        "and seq = $12",
-        "and seq >= $12",
+        "and seq = $13",
+        "and seq >= $13",
     ),
     _on(
         SQLITE,
         "update_worker",
         "no-worker-version",
         "a worker is written wherever it has got to meanwhile",
-        "and seq = ?12",
-        "and seq >= ?12",
+        "and seq = ?13",
+        "and seq >= ?13",
     ),
     # -- leases
     _on(
