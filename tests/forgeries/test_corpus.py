@@ -120,6 +120,32 @@ def test_a_wait_does_not_carry_the_detail_of_a_message() -> None:
     assert any("'waited' comes with one" in found for found in _changed(log, "detail", tell))
 
 
+def test_a_run_that_waits_has_the_cause_of_the_hop_that_led_to_it() -> None:
+    """Seed 46000 and after: another worker reports that the gate was reached."""
+
+    def blame(line: dict[str, Any]) -> bool:
+        said = line["metadata"]
+        is_wait = said.get("because") == "waiting" and said.get("event") == "step_reported"
+        said |= {"actor": "w9.9:9"} if is_wait else {}
+        return is_wait
+
+    log = next(
+        log
+        for log in true_logs(range(46000, 46006))
+        if log.words == "run" and any(b'"waiting"' in raw and b'"step_reported"' in raw for raw in log.lines)
+    )
+    assert any("another event or actor than the hop before it" in found for found in _changed(log, "actor", blame))
+
+
+def test_the_time_of_a_sweep_is_excused_and_the_time_of_a_report_is_not(logs: list[TrueLog]) -> None:
+    log = next(log for log in logs if log.words == CANONICAL and any(b'"time_came"' in raw for raw in log.lines))
+    for event, excused in (("time_came", "sweep"), ("step_reported", None)):
+        forged = log.parsed()
+        line = next(line for line in forged if line["metadata"].get("event") == event)
+        line["metadata"]["at"] += 1
+        assert class_of("step.metadata.at", CANONICAL, log.parsed(), forged) == excused
+
+
 def test_a_run_is_started_once() -> None:
     """Seed 904: the line of a decision claims the start of the run as its event."""
 

@@ -38,6 +38,9 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Triggers of the run that follow from the hop of a step in the same entry, and have its cause."""
 
+NEVER_FIRST = FOLLOWING | {"waiting", "undo_started", "rules_failed"}
+"""Triggers of the run that never are the first hop of a cause."""
+
 DETAILED = {
     "cancel_requested": {"compensate"},
     "gate_decided": {"decision", "step"},
@@ -84,16 +87,19 @@ class Causes:
             self._check_detail(line, say)
         if told.kind == "run":
             self._check_run(told, line, say)
-            if before is not None and before[1].seq == line.seq and self._follows(before[1], line):
+            if before is not None and before[1].seq == line.seq and self._follows(before, line, hop):
                 self._check_same_cause(before[1], line, say)
         elif line.trigger not in EVENTS:
             self._check_event(line, ("run_created",) if _is_created(line) else SETTLING, say)
         if before is not None and before[1].seq == line.seq and before[2] == hop:
             self._check_echo(before, told, line, say)
 
-    def _follows(self, before: Line, line: Line) -> bool:
+    def _follows(self, before: tuple[str, Line, int], line: Line, hop: int) -> bool:
+        """Whether the hop of the line before led to this one: its trigger tells, or no hop is hidden between them."""
+        if line.trigger in NEVER_FIRST and hop == before[2] + 1:
+            return True
         if line.trigger == "undo_started":
-            return before.about == "step" and before.trigger in STOPPING
+            return before[1].about == "step" and before[1].trigger in STOPPING
         return line.trigger in FOLLOWING and not self._is_checked
 
     def _check_origin(self, line: Line, say: Say) -> None:

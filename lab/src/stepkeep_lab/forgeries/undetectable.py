@@ -112,6 +112,15 @@ def _claims(words: str, change: Change) -> bool:
     return change.only(*counted)
 
 
+def _handed_back(words: str, change: Change) -> bool:
+    _, after = change.metadata("duration_seconds")
+    return change.only("metadata.duration_seconds") and after is None and change.because == "cancelled"
+
+
+def _sweep(words: str, change: Change) -> bool:
+    return change.only("metadata.at", "timestamp") and change.before["metadata"].get("event") == "time_came"
+
+
 def _stop(words: str, change: Change) -> bool:
     return change.only("metadata.category", "metadata.error") and "step" not in change.before["metadata"]
 
@@ -189,6 +198,20 @@ CLASSES: tuple[Undetectable, ...] = (
         HIDING,
         "the dialect hides claims that were lost or released, so their number is unknown",
         _claims,
+    ),
+    Undetectable(
+        "handed-back",
+        "no duration of a cancelled step",
+        DIALECTS,
+        "the dialect hides that a worker handed the step back while its rules were to run",
+        _handed_back,
+    ),
+    Undetectable(
+        "sweep",
+        "another time of a sweep",
+        None,
+        "a sweep comes at any time from the moment a timer is due, and nothing is measured from it",
+        _sweep,
     ),
     Undetectable(
         "stop",
