@@ -108,6 +108,20 @@ def cancelled_while_idle() -> World:
     return world
 
 
+def stopped() -> World:
+    """A run stops for its cancel, and the worker then says that its handler has stopped."""
+    world = World(work("a"), grace=SECOND)
+    world.claim("a")
+    world.cancel(compensate=True)
+    world.report("a", Stopped())
+    return world
+
+
+def with_last_actor(world: World, actor: str) -> Told:
+    *entries, last = entries_of(world)
+    return [*entries, replace(last, causes=(replace(last.causes[0], actor=actor),))]
+
+
 def with_message_again(world: World) -> Told:
     """The message that the run waited for is recorded once more, and nothing consumes it."""
     entries = entries_of(world)
@@ -269,6 +283,16 @@ LIES: dict[str, tuple[Callable[[], World], Callable[[World], Told], Code]] = {
         lambda: lost(hook_failure=HookFailure.STOP),
         lambda world: without_step(world, "undo:a"),
         Code.UNDO,
+    ),
+    "a report in the detail of a creation": (
+        success,
+        lambda world: with_cause(world, "step_reported", detail={"input": "0" * 64}),
+        Code.CAUSE,
+    ),
+    "a worker that reports the cancelled step of another": (
+        stopped,
+        lambda world: with_last_actor(world, "w9"),
+        Code.CAUSE,
     ),
     "a message that arrives twice": (
         success,

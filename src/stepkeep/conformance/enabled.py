@@ -68,7 +68,8 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     if events is not None and line.event not in events:
         said = wrong_field("event", line.event, " or ".join(events), f"only that leads to {quoted(line.trigger)}")
         yield Code.CAUSE, said
-    if line.event == "step_reported" and line.trigger in REPORTED and hop.step.holder not in (None, line.actor):
+    is_own = line.trigger in REPORTED or (line.trigger == "cancelled" and line.took is not None)
+    if line.event == "step_reported" and is_own and hop.step.holder not in (None, line.actor):
         yield Code.CAUSE, wrong_field("actor", line.actor, hop.step.holder, "only the worker that claimed it reports")
     if line.of is not None and line.trigger not in WITH_OF:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")

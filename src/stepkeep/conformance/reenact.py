@@ -62,6 +62,18 @@ VOUCHED = frozenset(
 )  # fmt: skip
 """Events that a program may bring in the name of a person."""
 
+BRINGS: Mapping[str, tuple[str, ...]] = {
+    "definition": ("run_created",),
+    "input": ("run_created",),
+    "compensate": ("cancel_requested",),
+    "decision": ("gate_decided", "hold_decided"),
+    "outcome": ("completion_signalled",),
+    "waits_for": ("step_reported",),
+    "takes_timeouts": ("step_reported",),
+    "retry_in_us": ("step_reported",),
+}
+"""The events that bring a part of a detail; a part without a row may come with any."""
+
 NOTED = ("message_arrived",)
 """Events that may be on record without a hop."""
 
@@ -144,6 +156,9 @@ class Reenactment:
     def _check_asked(self, line: Line, say: Say) -> None:
         """The detail of a cause, as far as its event determines it."""
         self._check_voucher(line, say)
+        for name in self.asked:
+            if line.event not in BRINGS.get(name, (line.event,)):
+                say(Code.CAUSE, wrong_field(f"detail.{name}", self.asked[name], None, f"no {line.event} brings one"))
         if line.event == "cancel_requested" and type(self.asked.get("compensate")) is not bool:
             found = self.asked.get("compensate")
             say(Code.CAUSE, wrong_field("detail.compensate", found, "true or false", "a cancel says which"))
