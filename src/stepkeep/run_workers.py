@@ -78,21 +78,16 @@ class RunWorkers:
         await asyncio.gather(*(self._stop(one, grace) for one in tuple(self._all)))
 
     async def _take(self, able: Ability) -> _RunWorker:
-        loop, version = asyncio.get_running_loop(), self._handlers()
+        version = self._handlers()
         for one in tuple(self._resting):
-            if not one.is_running or one.task.get_loop() is not loop:
-                # It ended by itself, or with its loop.
-                self._resting.remove(one)
-                self._all.discard(one)
-            elif one.version != version:
-                self._resting.remove(one)
+            if one.version != version or not one.is_here:
                 await self._stop(one, None)
         for one in self._resting:
             if one.able == able:
                 self._resting.remove(one)
                 return one
         # In a context of its own: it outlives the caller.
-        made = loop.create_task(self._begin(able, version), context=Context())
+        made = asyncio.get_running_loop().create_task(self._begin(able, version), context=Context())
         try:
             return await asyncio.shield(made)
         except asyncio.CancelledError:
@@ -119,9 +114,10 @@ class RunWorkers:
     async def _stop(self, one: _RunWorker, grace: float | None) -> None:
         with suppress(ValueError):
             self._resting.remove(one)
-        one.ask_to_stop(grace)
-        # An error that ended it has been logged.
-        await asyncio.wait({one.task})
+        if one.is_here:
+            one.ask_to_stop(grace)
+            # An error that ended it has been logged.
+            await asyncio.wait({one.task})
         self._all.discard(one)
 
 
@@ -131,3 +127,8 @@ class _RunWorker(AsyncHostedWorker):
     def __init__(self, worker: Worker, able: Ability, version: int) -> None:
         super().__init__(worker)
         self.worker, self.able, self.version = worker, able, version
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs on this loop: it may have ended by itself, or with a loop that the program used before."""
+        return self.is_running and self.task.get_loop() is asyncio.get_running_loop()

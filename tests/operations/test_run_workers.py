@@ -84,6 +84,17 @@ def test_a_program_without_a_loop_shares_it_between_its_threads_and_leaves_none(
         assert engine.workers()["workers"] == []
 
 
+def test_an_engine_serves_one_loop_after_another(tmp_path: object) -> None:
+    registry = Registry()
+    flow = flow_of(registry, "loops", note)
+    engine = AsyncEngine(f"sqlite:///{tmp_path}/loops.db", registry=registry)
+    asyncio.run(engine.open())
+    for _ in range(2):
+        assert asyncio.run(engine.run(flow)).state is RunState.SUCCEEDED
+        assert asyncio.run(live(engine)) == []
+    asyncio.run(engine.close())
+
+
 def test_a_worker_at_rest_claims_nothing_and_asks_the_database_nothing(database_url: str) -> None:
     async def go() -> None:
         registry = Registry()

@@ -113,7 +113,8 @@ class RunWaiter:
         if unsubscribe is not None:
             unsubscribe()
         self._answer(list(self._waiters), StoreUnavailable("the engine was closed during a wait for a run"))
-        if self._polling is not None:
+        # A task of a loop that the program used before has ended with it.
+        if self._polling is not None and self._polling.get_loop() is asyncio.get_running_loop():
             self._polling.cancel()
             await asyncio.gather(self._polling, return_exceptions=True)
 
