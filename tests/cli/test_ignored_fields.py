@@ -92,7 +92,7 @@ TEMPLATE: dict[str, Any] = {
 }
 SAID = {
     "promises.yaml": ["`roles` are shown", "its `quorum` of 2 is not enforced", "named in `not` are not kept out"],
-    "stream.json": ["`type: pytest`", "`min_version`", "`resource_requirements`", "`context_requirements`", "`status`"],
+    "stream.json": ["`min_version`", "`resource_requirements`", "`context_requirements`", "`status`"],
     "triggered.json": ["`event`", "`condition`", "`schedule`", "`retryPolicy`", "no key `colour`", "`status`"],
     "actions.json": [
         "`inputSchemaRef`",

@@ -157,13 +157,14 @@ def test_a_cycle_is_refused_with_the_way_round() -> None:
         (task("a", workstream_id="ws-002"), "This task belongs to another workstream, `ws-002`."),
         (task("a", blocks=["b"]), "`a` is said to block `b`, which does not depend on it."),
         (task("a", resource_requirements={"repo": "mine"}), "`repo` must be exclusive, shared or a whole number."),
-        (task("a", post=["tests_passing"]), "The rule `tests_passing` cannot be run yet"),
         (task("a", post=["test_passing"]), "`test_passing` is no rule. Did you mean `tests_passing`?"),
-        (task("a", post=["output.exit_code == 0"]), "is no rule. Write an expression over what the task came to"),
+        (task("a", post=["output.exit_code == 0"]), "is no rule. Give it a command under `rule_commands`"),
         (task("a", post=["${{ output.exit_code }} ok"]), "A condition is one whole expression."),
         (task("a", post=["${{ 3 }}"]), "not to true or false."),
         (task("a", post=["${{ steps.a.output.x == }}"]), "The expression ends too early."),
-        (task("a", validation_rules={"pre_execution": ["git_clean"]}), "`git_clean` cannot be checked before"),
+        (task("a", validation_rules={"pre_execution": ["git_clear"]}), "`git_clear` is no rule. Did you mean"),
+        (task("a", validation_rules={"pre_execution": ["${{ output.ok }}"]}), "There is no `output` here."),
+        (task("a", validation_rules={"pre_execution": None}), "`pre_execution` is empty"),
         (task("a", worker_requirements={"capabilities": ["${{ input.x }}"]}), "`capabilities` is taken as it is"),
         (task("a", retries=3), "There is no key `retries` here."),
         ({"task_id": "a"}, "`execution` is missing."),
@@ -214,7 +215,7 @@ tasks:
     execution: {command: "true"}
     validation_rules:
       post_execution:
-        - git_clean
+        - git_clear
         - ${{ output.x == }}
   - task_id: b
     execution: {command: "true", timeout_seconds: soon}

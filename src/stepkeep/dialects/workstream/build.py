@@ -6,9 +6,12 @@ the dialect shows them again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
+from stepkeep.definition.rule_words import rule_capabilities
+from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
 from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
 from stepkeep.kernel.definition import (
     SECOND,
@@ -18,7 +21,6 @@ from stepkeep.kernel.definition import (
     Dependency,
     HookFailure,
     Retry,
-    Rule,
     StepDefinition,
 )
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, OnFailure, StepState
@@ -32,17 +34,20 @@ COMPLETED = (StepState.SUCCEEDED,)
 
 
 def build(written: WorkstreamBlock) -> Definition:
+    commands = written.rule_commands
+    final = final_rules(written.validation_rules.post_execution, commands)
     return Definition(
         name=written.workstream_id,
         version=written.version,
-        steps=tuple(_step(task) for task in written.tasks),
+        steps=tuple(_step(task, commands) for task in written.tasks),
         dialect="workstream",
         description=written.description,
         timeout=written.max_duration_seconds,
         on_failure=OnFailure.ABORT,
         hook_failure=HookFailure.CONTINUE,
         compensate_always=False,
-        rules=_rules(written.validation_rules.post_execution),
+        rules=final,
+        check_capabilities=tuple(sorted(rule_capabilities(final))) or UNSET,
         lease=LEASE,
         grace=GRACE,
         about={
@@ -58,7 +63,7 @@ def is_critical(task: TaskBlock) -> bool:
     return bool(task.critical or task.is_critical)
 
 
-def _step(task: TaskBlock) -> StepDefinition:
+def _step(task: TaskBlock, commands: Commands) -> StepDefinition:
     execution = task.execution
     return StepDefinition(
         name=task.task_id,
@@ -78,14 +83,11 @@ def _step(task: TaskBlock) -> StepDefinition:
             on=tuple(sorted(RETRIED_BY_DEFAULT)),
         ),
         on_failure=OnFailure.ABORT if is_critical(task) else OnFailure.CONTINUE,
-        rules=_rules(task.validation_rules.post_execution),
+        rules=post_of(task, commands),
+        pre=pre_of(task, commands) or UNSET,
         capabilities=tuple(sorted(set(task.worker_requirements.capabilities))),
         description=task.description,
     )
-
-
-def _rules(texts: Iterable[str]) -> tuple[Rule, ...]:
-    return tuple(Rule(expression=text) for text in texts)
 
 
 def _about(task: TaskBlock) -> dict[str, Any]:

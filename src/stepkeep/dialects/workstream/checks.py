@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from stepkeep.definition.checks import check_step
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.references import check_expressions
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import StepBlock
-from stepkeep.dialects.workstream.written import TaskBlock
+from stepkeep.dialects.workstream.named_rules import NAMED_RULES
+from stepkeep.dialects.workstream.written import RuleCommandBlock, TaskBlock
 
-NAMED_RULES = ("git_clean", "no_lint_errors", "no_security_issues", "tests_passing", "tests_still_passing")
-"""Rules that the specification names; they would need rules that are programs, which do not exist yet."""
-
-INSTEAD = "Write an expression over what the task came to, as in `${{ output.exit_code == 0 }}`."
+INSTEAD = "Give it a command under `rule_commands`, or write an expression, as in `${{ output.exit_code == 0 }}`."
 
 Tasks = Mapping[Path, TaskBlock]
 
@@ -42,13 +42,38 @@ def check_tasks(data: Mapping[str, Any], tasks: Tasks) -> Iterator[Finding]:
                 hint = f"Add it to the `dependencies` of `{other}`; what a task blocks follows from those."
                 yield Finding((*path, "blocks", place), said, hint)
         rules = task.validation_rules
-        yield from _no_rules_before(rules.pre_execution, (*path, "validation_rules", "pre_execution"))
-        yield from _expressions_only(rules.post_execution, (*path, "validation_rules", "post_execution"))
+        for key, texts in (("pre_execution", rules.pre_execution), ("post_execution", rules.post_execution)):
+            yield from _known_rules(texts or (), (*path, "validation_rules", key), data)
 
 
 def check_final_rules(data: Mapping[str, Any]) -> Iterator[Finding]:
-    """The rules of the whole workstream."""
-    yield from _expressions_only(final_rules(data), ("validation_rules", "post_execution"))
+    """The rules of the whole workstream, and the commands of named rules."""
+    yield from _known_rules(final_rules(data), ("validation_rules", "post_execution"), data)
+    for name, block in _commands(data).items():
+        for place, text in enumerate(block.command):
+            at = ("rule_commands", name, *(("command",) if "command" in _mapping(data, name) else ()), place)
+            if OPENING in text:
+                said = "The command of a rule is taken as it is written."
+                yield Finding(at, said, "Expressions are not evaluated here; remove `${{ }}`.")
+            elif place == 0 and not text.strip():
+                yield Finding(at, "The program of a rule is empty.", "Write its name.")
+
+
+def _mapping(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    written = data["rule_commands"][name]
+    return written if isinstance(written, dict) else {}
+
+
+def _commands(data: Mapping[str, Any]) -> dict[str, RuleCommandBlock]:
+    """The commands of rules, as far as they are valid on their own."""
+    written = data.get("rule_commands")
+    found = {}
+    for name, given in written.items() if isinstance(written, dict) else ():
+        try:
+            found[name] = RuleCommandBlock.model_validate({"command": given} if not isinstance(given, dict) else given)
+        except ValidationError:
+            continue
+    return found
 
 
 def final_rules(data: Mapping[str, Any]) -> list[str]:
@@ -58,21 +83,12 @@ def final_rules(data: Mapping[str, Any]) -> list[str]:
     return [rule for rule in rules if isinstance(rule, str)] if isinstance(rules, list) else []
 
 
-def _no_rules_before(rules: Iterable[str], path: Path) -> Iterator[Finding]:
+def _known_rules(rules: Iterable[str], path: Path, data: Mapping[str, Any]) -> Iterator[Finding]:
+    own = data.get("rule_commands")
+    known = {*NAMED_RULES, *(own if isinstance(own, dict) else ())}
     for place, rule in enumerate(rules):
-        said = f"`{rule}` cannot be checked before the task runs: only `post_execution` rules are supported so far."
-        yield Finding((*path, place), said, "Make it a task of its own that this one depends on.")
-
-
-def _expressions_only(rules: Iterable[str], path: Path) -> Iterator[Finding]:
-    for place, rule in enumerate(rules):
-        if OPENING in rule:
-            continue
-        if rule in NAMED_RULES:
-            said = f"The rule `{rule}` cannot be run yet: rules are expressions so far."
-            yield Finding((*path, place), said, INSTEAD)
-        else:
-            hint = did_you_mean(rule, NAMED_RULES) or INSTEAD
+        if OPENING not in rule and rule not in known:
+            hint = did_you_mean(rule, known) or INSTEAD
             yield Finding((*path, place), f"`{rule}` is no rule.", hint)
 
 
@@ -86,8 +102,11 @@ def check_by_native(data: Mapping[str, Any], tasks: Tasks, ancestry: Ancestry | 
 
 
 def _as_step(task: TaskBlock) -> StepBlock:
-    # Rules that are not expressions were reported; here they only keep the numbering.
-    rules = [rule if OPENING in rule else "true" for rule in task.validation_rules.post_execution]
+    # Rules that are not expressions only keep the numbering here.
+    first, rules = (
+        [rule if OPENING in rule else "true" for rule in texts or ()]
+        for texts in (task.validation_rules.pre_execution, task.validation_rules.post_execution)
+    )
     command: dict[str, Any] = {"argv": task.execution.command}
     if task.execution.working_directory is not None:
         command["cwd"] = task.execution.working_directory
@@ -96,6 +115,7 @@ def _as_step(task: TaskBlock) -> StepBlock:
             "name": task.task_id,
             "command": command,
             "capabilities": task.worker_requirements.capabilities,
+            "pre": first,
             "rules": rules,
         }
     )
@@ -132,6 +152,8 @@ def _our_path(path: Path) -> Path:
             return ("tasks", place, "execution", "command", *rest)
         case ("tasks", place, "command", "cwd", *rest):
             return ("tasks", place, "execution", "working_directory", *rest)
+        case ("tasks", place, "pre", number, *_):
+            return ("tasks", place, "validation_rules", "pre_execution", number)
         case ("tasks", place, "rules", number, *_):
             return ("tasks", place, "validation_rules", "post_execution", number)
         case ("tasks", place, "capabilities", *rest):

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stepkeep.definition.findings import Finding, Path
+from stepkeep.dialects.workstream.named_rules import SAME_AS, rules_after, rules_before
 from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
 
 
 def lint(written: WorkstreamBlock) -> list[Finding]:
     """All advice on one workstream."""
-    found = list(_endless(written))
+    found = [*_endless(written), *_unused_commands(written)]
     for place, task in enumerate(written.tasks):
         found += _not_enforced(task, ("tasks", place))
         found += _state_of_its_own(task, ("tasks", place))
@@ -26,11 +27,18 @@ def _endless(written: WorkstreamBlock) -> Iterator[Finding]:
         yield Finding(("workstream_id",), said, "Add one, for example `max_duration_seconds: 3600`.", key=True)
 
 
+def _unused_commands(written: WorkstreamBlock) -> Iterator[Finding]:
+    used = set(written.validation_rules.post_execution)
+    for task in written.tasks:
+        used.update((*rules_before(task), *rules_after(task)))
+    used |= {SAME_AS[name] for name in used if name in SAME_AS}
+    for name in written.rule_commands:
+        if name not in used:
+            said = f"No task and no final validation uses the rule `{name}`."
+            yield Finding(("rule_commands", name), said, "Remove its command, or use it.", key=True, ignored=True)
+
+
 def _not_enforced(task: TaskBlock, path: Path) -> Iterator[Finding]:
-    if task.type != "custom":
-        said = f"`type: {task.type}` is shown with the task and brings no rules of its own yet."
-        hint = "Write the rules into `validation_rules`."
-        yield Finding((*path, "type"), said, hint, key=True, ignored=True)
     carried = "is shown with the task, but nothing enforces it yet."
     if task.worker_requirements.min_version is not None:
         hint = "Ask for a capability that only workers of that version have."

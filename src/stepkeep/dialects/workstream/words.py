@@ -6,7 +6,7 @@ from the log, everything written from the definition. Runs of other formats can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
@@ -117,7 +117,10 @@ def _task(definition: Plain, step: Plain, history: History, blocks: list[str], e
         "blocks": sorted(blocks),
         "worker_requirements": requirements,
         "execution": _execution(step),
-        "validation_rules": {"pre_execution": [], "post_execution": [rule["expression"] for rule in step["rules"]]},
+        "validation_rules": {
+            "pre_execution": _rules(step.get("pre", ())),
+            "post_execution": _rules(step["rules"]),
+        },
         **{key: written[key] for key in carried if key in written},
         "state": {
             "created_at": history.moments.get("created"),
@@ -129,6 +132,16 @@ def _task(definition: Plain, step: Plain, history: History, blocks: list[str], e
             "reason": history.reason,
         },
     }
+
+
+def _rules(rules: Iterable[Plain]) -> list[str]:
+    """Rules by their names, or as the expressions that they are."""
+    return [rule.get("name") or rule["expression"] or _program(rule) for rule in rules]
+
+
+def _program(rule: Plain) -> str:
+    program = rule["program"]
+    return str(program["name"] if program["kind"] == "python" else program["argv"][0])
 
 
 def _execution(step: Plain) -> dict[str, Any]:
@@ -160,7 +173,7 @@ def _workstream(
         "status": stream.status,
         "derived_status": derive_workstream_state(views, user_cancelled=stream.status == "cancelled"),
         "max_duration_seconds": None if timeout is None else timeout / SECOND,
-        "validation_rules": {"post_execution": [rule["expression"] for rule in definition["rules"]]},
+        "validation_rules": {"post_execution": _rules(definition["rules"])},
         "tasks": [task["task_id"] for task in tasks],
         "state": {
             "created_at": stream.moments.get("created"),

@@ -17,6 +17,7 @@ from stepkeep.definition import bounds
 from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
+from stepkeep.definition.validators import given
 from stepkeep.definition.written import Block, Name, Text, Word
 
 TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
@@ -90,6 +91,11 @@ Amount = Annotated[Any, BeforeValidator(_amount, json_schema_input_type=Literal[
 SchemaVersion = Annotated[Any, BeforeValidator(_version, json_schema_input_type=str | float)]
 
 
+CommandLine = Annotated[
+    list[Text], BeforeValidator(_arguments, json_schema_input_type=Text | list[Text]), Field(min_length=1)
+]
+
+
 class RequirementsBlock(Block):
     """What a worker must have to run the task."""
 
@@ -100,20 +106,33 @@ class RequirementsBlock(Block):
 class ExecutionBlock(Block):
     """The program of a task, and its retry policy."""
 
-    command: Annotated[
-        list[Text], BeforeValidator(_arguments, json_schema_input_type=Text | list[Text]), Field(min_length=1)
-    ] = Field(max_length=1000)
+    command: CommandLine = Field(max_length=1000)
     working_directory: Text | None = None
     timeout_seconds: Annotated[int, _within(bounds.STEP_TIMEOUT)] = 600 * bounds.SECOND
     max_retries: SeedRetries = 3
     retry_delay_seconds: Annotated[int, _within(bounds.DELAY)] = 2 * bounds.SECOND
 
 
-class RulesBlock(Block):
-    """Rules around the execution: expressions in `${{ }}`."""
+def _rule_command(value: Any) -> Any:
+    """A command alone stands for a block with that one key."""
+    return {"command": value} if isinstance(value, str | list) else value
 
-    pre_execution: list[Text] = Field(default=[], max_length=100)
-    post_execution: list[Text] = Field(default=[], max_length=100)
+
+class RuleCommandBlock(Block):
+    """The command of a named rule. It holds if the command ends with 0, and if `silent` also prints nothing."""
+
+    command: CommandLine = Field(max_length=1000)
+    working_directory: Annotated[Text | None, given(Text)] = None
+    timeout_seconds: Annotated[int | None, _within(bounds.STEP_TIMEOUT)] = None
+    silent: bool = False
+
+
+class RulesBlock(Block):
+    """Rules around the execution: names, or expressions in `${{ }}`. A list that is not written is what the type of the
+    task brings."""
+
+    pre_execution: Annotated[list[Text] | None, given(list[Text])] = Field(default=None, max_length=100)
+    post_execution: Annotated[list[Text] | None, given(list[Text])] = Field(default=None, max_length=100)
 
 
 class FinalRulesBlock(Block):
@@ -163,6 +182,13 @@ class WorkstreamBlock(Block):
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     max_duration_seconds: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
     validation_rules: FinalRulesBlock = FinalRulesBlock()
+    rule_commands: dict[
+        Name,
+        Annotated[
+            RuleCommandBlock,
+            BeforeValidator(_rule_command, json_schema_input_type=Text | list[Text] | RuleCommandBlock),
+        ],
+    ] = Field(default={}, max_length=100)
     schema_version: SchemaVersion = None
     schema_url: Text | None = None
     tasks: list[TaskBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)
