@@ -7,6 +7,7 @@
     │   ├── InvalidInput       the request itself is malformed or out of bounds
     │   ├── NotFound           no such thing (or it belongs to another tenant)
     │   ├── Conflict           another decision came first; carries the winner
+    │   │   └── WrongToken     the completion token does not match the open step
     │   ├── NotAllowed         a rule about people forbids it; carries the rule and the person
     │   ├── KeyReused          an idempotency key came back with another body
     │   ├── Fenced             a worker's write came too late; its result is dropped
@@ -117,6 +118,12 @@ class Conflict(Refused):
     def __init__(self, message: str, winner: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.winner = winner
+
+
+class WrongToken(Conflict):
+    """The completion token is not the one of this activation of this step."""
+
+    code = "wrong_token"
 
 
 class NotAllowed(Refused):

@@ -10,15 +10,8 @@ from typing import Any
 import pytest
 
 import stepkeep as sk
-from stepkeep.definition import advice
 from tests.cli.conftest import HANDLERS, Cli
 
-GATE = """
-workflow: promises
-timeout: 1h
-steps:
-  - {name: sign, approval: {roles: [finance], quorum: 2, not: [requester], deadline: 30m}}
-"""
 STREAM: dict[str, Any] = {
     "workstream_id": "stream",
     "max_duration_seconds": 60,
@@ -91,7 +84,6 @@ TEMPLATE: dict[str, Any] = {
     "steps": [{"position": 0, "name": "APPROVAL", "timeout_seconds": 5}],
 }
 SAID = {
-    "promises.yaml": ["`roles` are shown", "its `quorum` of 2 is not enforced", "named in `not` are not kept out"],
     "stream.json": ["`min_version`", "`resource_requirements`", "`context_requirements`", "`status`"],
     "triggered.json": ["`event`", "`condition`", "`schedule`", "`retryPolicy`", "no key `colour`", "`status`"],
     "actions.json": [
@@ -108,7 +100,6 @@ SAID = {
 
 @pytest.fixture
 def files(home: Path) -> None:
-    (home / "promises.yaml").write_text(GATE)
     for name, data in (("stream", STREAM), ("triggered", RESOURCE), ("actions", ACTIONS), ("template", TEMPLATE)):
         (home / f"{name}.json").write_text(json.dumps(data))
 
@@ -130,9 +121,9 @@ def test_every_command_that_takes_a_definition_says_what_has_no_effect(cli: Cli,
 
 @pytest.mark.usefixtures("files")
 def test_json_stays_one_object_and_the_warnings_go_to_standard_error(cli: Cli) -> None:
-    said = cli("publish", "promises.yaml", "--json")
-    assert said.json["definition"]["workflow"] == "promises"
-    assert "not enforced" in said.err
+    said = cli("publish", "stream.json", "--json")
+    assert said.json["definition"]["workflow"] == "stream"
+    assert "`min_version`" in said.err
 
 
 @pytest.mark.parametrize("file", SAID)
@@ -145,19 +136,6 @@ def test_python_logs_the_same_when_it_loads_a_file(file: str, home: Path, caplog
         sk.load_file(own)
     for text in SAID[file]:
         assert text.replace("actions.json", own.name) in caplog.text
-
-
-def test_a_workflow_written_in_python_logs_what_has_no_effect_once(
-    database_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    advice._tell.cache_clear()
-    flow = sk.Workflow("said-once", timeout="1h")
-    flow.approval("sign", roles=["finance"], deadline="5m")
-    with caplog.at_level(logging.WARNING, "stepkeep.definition"), sk.open(database_url) as engine:
-        for _ in range(3):
-            engine.start(flow)
-    assert [record.name for record in caplog.records].count("stepkeep.definition") == 1
-    assert "`roles` are shown to people and not enforced" in caplog.text
 
 
 def test_the_description_of_an_input_is_part_of_the_complaint_about_it(cli: Cli, home: Path) -> None:

@@ -29,7 +29,7 @@ def test_workflows_in_yaml_fit_their_handlers(path: Path) -> None:
     load_app(str(EXAMPLES / "handlers.py"))
     report = check_file(path, default_registry)
     assert report.problems == ()
-    assert [warning for warning in report.warnings if "`roles` are shown" not in warning.message] == []
+    assert report.warnings == ()
 
 
 READ = """

@@ -122,14 +122,6 @@ def test_guideline_7_irreversible_without_an_approval_before_it() -> None:
     assert warnings(CALM + gate + pay) == []
 
 
-def test_guideline_7_a_gate_is_settled_by_the_first_decision_whoever_makes_it() -> None:
-    gate = "  - { name: gate, approval: { deadline: 1h, roles: [finance], quorum: 2, not: [requester] } }\n"
-    roles, quorum, excluded = warnings(CALM + gate)
-    assert "`roles` are shown to people and not enforced" in roles
-    assert "The first decision settles `gate`: its `quorum` of 2 is not enforced." in quorum
-    assert "Any person may decide `gate`: the people named in `not` are not kept out." in excluded
-
-
 def test_an_expression_in_the_marks_of_other_tools_is_told() -> None:
     given = '{ p: "${ input.email }", q: "{{ steps.b }}", r: "${HOME} {{ x }}" }'
     found = warnings(CALM + f"  - {{ name: a, uses: x, timeout: 1m, with: {given} }}\n")

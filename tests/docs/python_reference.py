@@ -38,7 +38,7 @@ hello = sk.Workflow("hello")
 hello.step("greet", greet)
 
 order = sk.Workflow("order")
-order.approval("sign-off", roles=["finance"])
+order.approval("sign-off", prompt="Charge it?")
 order.step("charge", charge)
 
 packing = sk.Workflow("packing")

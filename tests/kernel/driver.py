@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from tests.kernel import audit
 
 from stepkeep.errors import Refused
-from stepkeep.kernel.authority import OnlyVouched
+from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Involved, Need, Reply, Snapshot
 from stepkeep.kernel.definition import (
     SECOND,
     Approval,
@@ -48,8 +48,8 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
-from stepkeep.kernel.plan import ConditionView, Plan, build_plan
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan
+from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_WAITING,
@@ -125,7 +125,7 @@ def when(function: Callable[[ConditionView], bool], *reads: str, input: bool = F
     return When(function, frozenset(reads), input)
 
 
-def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None) -> Plan:
+def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None, facts: Facts | None = None) -> Plan:
     """Lay a definition out with one queue per place, counted from 1."""
     return build_plan(
         definition,
@@ -133,6 +133,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         digest=digest_of(encode_definition(definition)),
         queues=range(1, 2 * len(definition.steps) + 2),
         compile_condition=lambda text, _: (conditions or {})[text],
+        **({} if facts is None else {"compile_facts": lambda written, _: facts}),
         document=encode_definition(definition),
     )
 
@@ -153,6 +154,7 @@ class World:
         self,
         *steps: StepDefinition,
         conditions: Mapping[str, When] | None = None,
+        facts: Facts | None = None,
         start: bool = True,
         given: bytes = b"null",
         watched: bool = True,
@@ -160,7 +162,7 @@ class World:
     ) -> None:
         ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
         self.definition = Definition(name="w", version=1, steps=ordered, **settings)
-        self.plan = plan_of(self.definition, conditions)
+        self.plan = plan_of(self.definition, conditions, facts)
         self.given = given
         self.watched = watched
         self.now = 1_000 * SECOND
@@ -168,6 +170,10 @@ class World:
         self.attempts: dict[tuple[int, int], Attempt] = {}
         self.messages: dict[str, Message] = {}
         self.outbox: list[OutboxEntry] = []
+        self.gates: dict[tuple[int, int], Gate] = {}
+        self.votes: dict[tuple[int, int, str], Vote] = {}
+        self.owners: dict[int, str] = {}
+        self.people: dict[str, Authority] = {}
         self.bodies: list[bytes] = []
         self.hops: list[Hop] = []
         self.fold = JournalFold(self.plan)
@@ -255,7 +261,8 @@ class World:
             inbox=self.inbox() if need.inbox else little.inbox,
             outputs=outputs,
             input=self.given if need.input else little.input,
-            authorities=OnlyVouched({one: OnlyVouched()[one] for one in need.people}) or little.authorities,
+            authorities={**little.authorities, **{one: self.authorities()[one] for one in need.people}},
+            involved=self.involved() if need.duties else little.involved,
         )
 
     def snapshot(self, events: Sequence[Event] = ()) -> Snapshot:
@@ -270,8 +277,28 @@ class World:
             seen=self._seen(events),
             outputs={no: self.output_of(no) for no in range(self.plan.size)},
             input=self.given,
-            authorities=OnlyVouched(),
+            authorities=self.authorities(),
+            involved=self.involved(),
         )
+
+    def authorities(self) -> OnlyVouched:
+        """What `people` have; every other name has nothing."""
+        found = {Caller("t", one.person, None if one.key is None else one.key.id): one for one in self.people.values()}
+        return OnlyVouched(found)
+
+    def who(self, name: str) -> dict[str, Any]:
+        """The fields of a request of this person."""
+        known = self.people.get(name)
+        key = None if known is None or known.key is None else known.key.id
+        return {"tenant": "t", "run_id": "r", "actor": name, "key": key}
+
+    def involved(self) -> Involved:
+        """ann asked for the run; each worker belongs to the person whom `owners` names."""
+        executors: dict[int, frozenset[str]] = {}
+        for (no, _), attempt in self.attempts.items():
+            if owner := self.owners.get(attempt.worker):
+                executors[no] = executors.get(no, frozenset()) | {owner}
+        return Involved(frozenset({"ann"}), executors)
 
     def _seen(self, events: Sequence[Event]) -> frozenset[str]:
         return frozenset(
@@ -306,6 +333,18 @@ class World:
         for message in (*decision.messages, *decision.consumed):
             self.messages[message.id] = message
         self.outbox += decision.outbox
+        for gate in decision.opened:
+            assert (gate.no, gate.activation) not in self.gates
+            self.gates[gate.no, gate.activation] = gate
+        for change in decision.gates:
+            kept = self.gates[change.no, change.activation]
+            assert kept.closed_at is None, "a closed gate changes no more"
+            self.gates[change.no, change.activation] = replace(
+                kept, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
+            )
+        for vote in decision.votes:
+            assert (vote.no, vote.activation, vote.person) not in self.votes, "a person decides once"
+            self.votes[vote.no, vote.activation, vote.person] = vote
         if decision.entry is not None:
             self.bodies.append(decision.entry.body)
             audit.fold(self, open_entry(decision.entry.body))
@@ -425,18 +464,18 @@ class World:
             self.claim(name, worker=worker)
         self.later(LEASE + 1, name)
 
-    def decide_gate(self, approve: bool, name: str | None, by: str, comment: str = "") -> Accepted:
+    def decide_gate(self, approve: bool, name: str | None, by: str, comment: str = "", **more: Any) -> Accepted:
         no = None if name is None else self.no(name)
-        return self.one(GateDecided(tenant="t", run_id="r", actor=by, approve=approve, no=no, comment=comment))
+        return self.one(GateDecided(approve=approve, no=no, comment=comment, **self.who(by), **more))
 
     def decide_hold(self, name: str, choice: HoldChoice, *, by: str = "bea", reason: str = "") -> Accepted:
-        return self.one(HoldDecided(tenant="t", run_id="r", actor=by, no=self.no(name), choice=choice, reason=reason))
+        return self.one(HoldDecided(no=self.no(name), choice=choice, reason=reason, **self.who(by)))
 
-    def approve(self, name: str | None = None, *, by: str = "bea", comment: str = "") -> Accepted:
-        return self.decide_gate(True, name, by, comment)
+    def approve(self, name: str | None = None, *, by: str = "bea", comment: str = "", **more: Any) -> Accepted:
+        return self.decide_gate(True, name, by, comment, **more)
 
-    def reject(self, name: str | None = None, *, by: str = "bea", comment: str = "") -> Accepted:
-        return self.decide_gate(False, name, by, comment)
+    def reject(self, name: str | None = None, *, by: str = "bea", comment: str = "", **more: Any) -> Accepted:
+        return self.decide_gate(False, name, by, comment, **more)
 
     def complete(
         self,
@@ -451,9 +490,7 @@ class World:
         """Complete a step by hand."""
         return self.one(
             CompletionSignalled(
-                tenant="t",
-                run_id="r",
-                actor=by,
+                **self.who(by),
                 no=self.no(name),
                 token=token,
                 outcome=outcome,

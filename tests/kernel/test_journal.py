@@ -114,7 +114,7 @@ def test_two_entries_with_the_same_body_have_different_seals_at_different_places
 
 
 def test_the_journal_has_the_digests_of_input_outputs_and_of_what_a_gate_shows() -> None:
-    ask = Approval(prompt="Ship it?", roles=("finance",))
+    ask = Approval(prompt="Ship it?")
     world = World(
         *sequence(
             work("pack"),

@@ -57,11 +57,6 @@ PAIRS = [
 ]
 RESERVED = {
     ("step", StepState.PENDING, StepTrigger.DENIED): "policies that deny a step come with governance",
-    (
-        "step",
-        StepState.AWAITING_APPROVAL,
-        StepTrigger.ESCALATED,
-    ): "approvers cannot be changed while a gate is open yet",
 }
 """Rows that the design asks for and that no event leads to so far."""
 

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 from tests.kernel.driver import LEASE, TOKEN, When, World, when
 
 from stepkeep.errors import ExpressionError
+from stepkeep.kernel.authority import Authority, Delegation, Membership, MembershipKind
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import (
     SECOND,
@@ -23,13 +25,20 @@ from stepkeep.kernel.definition import (
     CompensateWhen,
     Completion,
     Dependency,
+    Distinct,
+    Duty,
     Effect,
+    FourEyes,
     Handler,
     HookFailure,
+    Incompatible,
+    Level,
     OnDeadline,
     OnExhausted,
+    RequiresRole,
     Retry,
     Rule,
+    Standing,
     StepDefinition,
     Undo,
     Wait,
@@ -91,6 +100,7 @@ def world_of(random: Random) -> World:
         on_failure=random.choice(list(OnFailure)),
         hook_failure=random.choice(list(HookFailure)),
         compensate_always=maybe(random, 0.2),
+        duties=_duties(random, names),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
     )
 
@@ -110,9 +120,7 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
         conditions[name] = _condition(random, after)
     kind = random.random()
     if kind < 0.15:
-        deadline = random.choice((None, 10 * SECOND))
-        approval = Approval(deadline=deadline, on_deadline=random.choice(list(OnDeadline)))
-        return StepDefinition(approval=approval, **settings)
+        return StepDefinition(approval=_approval(random, before), **settings)
     if kind < 0.3:
         wait = Wait(event=random.choice(EVENTS), deadline=random.choice((None, 10 * SECOND)))
         if maybe(random, 0.2):
@@ -121,7 +129,7 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
     hook = Undo(executor=Handler(name="undo"), retry=_retry(random)) if maybe(random, 0.6) else None
     return StepDefinition(
         executor=Handler(name=name),
-        hold=Approval(deadline=random.choice((None, 10 * SECOND))) if maybe(random, 0.15) else None,
+        hold=_approval(random, before) if maybe(random, 0.15) else None,
         on_exhausted=OnExhausted.HOLD if maybe(random, 0.3) else UNSET,
         retry=_retry(random),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
@@ -133,6 +141,47 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
         compensate_when=random.choice(list(CompensateWhen)),
         **settings,
     )
+
+
+def _approval(random: Random, before: list[str]) -> Approval:
+    """The terms of a gate; in half of all cases it is a plain one."""
+    plain = Approval(deadline=random.choice((None, 10 * SECOND)), on_deadline=random.choice(list(OnDeadline)))
+    if maybe(random, 0.5):
+        return plain
+    roles = random.choice(((), ("finance",)))
+    return replace(
+        plain,
+        roles=roles,
+        quorum=random.randint(1, 2),
+        reject_on=random.choice((UNSET, 2)),
+        excluded=random.choice(((), ("requester",), tuple(f"decided:{name}" for name in before))),
+        escalate=random.choice((UNSET, (Level(roles=("boss",), deadline=5 * SECOND), Level(approvers=("cyd",))))),
+        remind=random.choice((UNSET, 4 * SECOND)),
+        standing=random.choice((UNSET, Standing.NOW)),
+    )
+
+
+def _duties(random: Random, names: list[str]) -> tuple[Duty, ...] | UnsetType:
+    if maybe(random, 0.6):
+        return UNSET
+    return (
+        random.choice(
+            (
+                Distinct(gates=tuple(names)),
+                FourEyes(gates=tuple(names)),
+                Incompatible(steps=tuple(names)),
+                RequiresRole(step=names[0], role="boss"),
+            )
+        ),
+    )
+
+
+def authority(person: str) -> Authority:
+    """Everyone is in finance, and some are bosses; dan may act for cyd."""
+    roles = ["finance"] + ["boss"] * (person != "bea")
+    held = tuple(Membership(kind=MembershipKind.ROLE, name=role, granted_at=0) for role in roles)
+    lent = (Delegation(id="d1", delegator="cyd", granted_at=0, memberships=held),) if person == "dan" else ()
+    return Authority(person=person, registered=True, memberships=held, delegations=lent)
 
 
 def _retry(random: Random) -> Retry:
@@ -240,7 +289,16 @@ def _timer(world: World, random: Random) -> Event:
 def _gate(world: World, random: Random) -> Event:
     row = _row(world, random, lambda row: row.state is S.AWAITING_APPROVAL)
     no = None if maybe(random, 0.4) else row.no
-    return GateDecided(tenant="t", run_id="r", actor=random.choice(PEOPLE), approve=maybe(random, 0.6), no=no)
+    person = random.choice((*PEOPLE, "dan"))
+    world.people[person] = authority(person)
+    return GateDecided(
+        tenant="t",
+        run_id="r",
+        actor=person,
+        approve=maybe(random, 0.6),
+        no=no,
+        on_behalf_of="cyd" if maybe(random, 0.2) else None,
+    )
 
 
 def _hold(world: World, random: Random) -> Event:
@@ -354,9 +412,17 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
     if row.state is S.AWAITING_APPROVAL and row.note is not None and row.note.exhausted:
         return HoldDecided(no=row.no, choice=HoldChoice.RETRY, **who)
     if row.state is S.AWAITING_APPROVAL:
-        return GateDecided(no=row.no, approve=True, **who)
+        # Each time another person, who has every role: they reach any quorum. No fitting one means the deadline.
+        person = "cyd" if turn % 4 == 3 else f"home{turn}"
+        if turn % 40 == 39 and row.due_at is not None:
+            world.now = max(world.now, row.due_at)
+            return TimeCame(no=row.no, **who)
+        world.people[person] = authority(person)
+        return GateDecided(no=row.no, approve=True, **{**who, "actor": person})
     if row.state is S.AWAITING_COMPLETION:
         assert row.note is not None
+        who["actor"] = f"home{turn}"
+        world.people[who["actor"]] = authority(who["actor"])
         return CompletionSignalled(no=row.no, token=row.note.token or "", outcome=ManualOutcome.SUCCEEDED, **who)
     if row.state is S.AWAITING_EVENT and world.plan.at(row.no).sleeps:
         world.now = max(world.now, row.due_at or 0)

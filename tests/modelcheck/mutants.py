@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict
-from stepkeep.kernel import compensation, decide, execution, failure, people, progress, stopping, timers
+from stepkeep.kernel import compensation, decide, execution, failure, people, progress, stopping, timers, votes
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import GateDecided, MessageArrived, StepReported, TimeCame
@@ -115,7 +115,7 @@ def _gates_are_decided_again(patch: Patch) -> None:
         draft.caused_by("gate_decided", actor)
         return Accepted({"decision": decision})
 
-    patch.setattr(people, "_decided_before", again)
+    patch.setattr(votes, "_decided_before", again)
 
 
 def _held_steps_are_decided_again(patch: Patch) -> None:
@@ -162,7 +162,7 @@ def _refused_gates_let_pass(patch: Patch) -> None:
     def lenient(draft: Draft, settled: Any) -> None:
         settle(draft, None if settled is None else replace(settled, hard=False, state=StepState.SUCCEEDED))
 
-    patch.setattr(people, "settle", lenient)
+    patch.setattr(votes, "settle", lenient)
     patch.setattr(timers, "settle", lenient)
 
 

@@ -36,7 +36,7 @@ from tests.workbench import ACTOR, SECOND, TENANT, Bench, chain, gate, on, on_se
 DAY = 86_400 * SECOND
 EVERYTHING = Policy(keep=0)
 SIGNED = Definition(
-    name="signed", version=1, steps=(task("pack"), gate("sign", 1, ["pack"], approval=Approval(roles=("boss",))))
+    name="signed", version=1, steps=(task("pack"), gate("sign", 1, ["pack"], approval=Approval(prompt="Send it?")))
 )
 
 

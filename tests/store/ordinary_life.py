@@ -17,7 +17,7 @@ from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report_of, task
 
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.definition import Definition, Handler, Undo
+from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.operations import people, views, workers
@@ -54,6 +54,11 @@ UNDOING = Definition(
     ),
 )
 PEOPLE: Definition = DEFINITIONS[0]
+SIGNING = Definition(
+    name="signing",
+    version=1,
+    steps=(StepDefinition(name="sign", order=0, approval=Approval(quorum=2, excluded=("requester",), deadline=60)),),
+)
 TOKEN = "a token"
 DONE = Completed(
     output=b'{"n":1}', token=people.token_hash(TOKEN), emit=(Emitted("told", b'{"to":"you"}'),), cost=b'{"usd":1}'
@@ -144,6 +149,10 @@ async def _people(bench: Bench) -> None:
         bench.transactor, run, "m", token=TOKEN, outcome="Succeeded", tenant=TENANT, actor=ACTOR, output=b"{}"
     )
     assert await bench.state(run) is RunState.SUCCEEDED
+    signed = await bench.start(SIGNING)
+    for person in ("bea", "cyd"):
+        await people.decide_gate(bench.transactor, signed, approve=True, tenant=TENANT, actor=person)
+    assert await bench.state(signed) is RunState.SUCCEEDED
 
 
 async def _principals(bench: Bench) -> None:

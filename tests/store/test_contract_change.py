@@ -12,6 +12,7 @@ from tests.store.values import (
     a_run,
     a_step,
     an_entry,
+    details,
     finished,
     key,
     load,
@@ -35,6 +36,19 @@ from stepkeep.store.protocol import Store
 async def count(raw: Raw, table: str) -> int:
     [(number,)] = await raw.execute(f"select count(*) from {table}")
     return int(number)
+
+
+async def test_the_people_who_asked_for_a_run_include_those_of_the_runs_that_it_repeats(store: Store) -> None:
+    await save(store, new_run(1), new_run(2, details=details(2, created_by="user:bea", rerun_of=run_id(1))))
+    again = details(3, created_by="user:cyd", rerun_of=run_id(2))
+    await save(store, new_run(3, details=again), new_run(4, details=details(4, created_by="user:dan")))
+    loaded = await load(store, *(want(number, duties=True) for number in (1, 3, 4)), want(2))
+    asked = {which: involved.requesters for which, involved in loaded.involved.items()}
+    assert asked == {
+        key(1): {"user:ann"},
+        key(3): {"user:ann", "user:bea", "user:cyd"},
+        key(4): {"user:dan"},
+    }
 
 
 async def test_a_write_at_another_sequence_than_it_was_read_at_fails_whole(store: Store, raw: Raw) -> None:

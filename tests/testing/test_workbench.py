@@ -28,7 +28,7 @@ steps:
     timeout: 10s
     undo: { uses: stock.release, timeout: 5s }
   - name: sign-off
-    approval: { roles: [finance], deadline: 24h }
+    approval: { deadline: 24h }
   - name: ship
     uses: courier.book
     with: { reservation: "${{ steps.reserve.output.id }}" }

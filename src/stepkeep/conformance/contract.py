@@ -84,11 +84,54 @@ class Edge(msgspec.Struct, frozen=True):
     allow: tuple[str, ...]
 
 
-class Deadline(msgspec.Struct, frozen=True):
-    """The parts of a gate or a wait that the judge reads."""
+class LevelRule(msgspec.Struct, frozen=True):
+    """The people who may decide a gate, and until when."""
+
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    deadline: int | None = None
+
+
+class GateRule(msgspec.Struct, frozen=True):
+    """The terms of a gate."""
 
     deadline: int | None = None
     on_deadline: str = "reject"
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    quorum: int = 1
+    reject_on: int = 1
+    excluded: tuple[str, ...] = ()
+    escalate: tuple[LevelRule, ...] = ()
+    remind: int | None = None
+    facts: dict[str, str] | None = None
+
+    @property
+    def levels(self) -> tuple[LevelRule, ...]:
+        return (LevelRule(self.roles, self.groups, self.approvers, self.deadline), *self.escalate)
+
+    def timer(self, at: int, deadline: int | None) -> int | None:
+        """The next reminder or the deadline, whichever comes first."""
+        ends = [end for end in (deadline, None if self.remind is None else at + self.remind) if end is not None]
+        return min(ends, default=None)
+
+
+class DutyRule(msgspec.Struct, frozen=True):
+    """A constraint on the people of a run."""
+
+    kind: str
+    gates: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    step: str = ""
+    role: str = ""
+
+
+class WaitRule(msgspec.Struct, frozen=True):
+    """The parts of a wait that the judge reads."""
+
+    deadline: int | None = None
     event: str = ""
     sleeps: bool = False
     until: int | None = None
@@ -116,9 +159,9 @@ class StepRule(msgspec.Struct, frozen=True):
     completion: str
     depends_on: tuple[Edge, ...] = ()
     executor: Executor | None = None
-    approval: Deadline | None = None
-    wait: Deadline | None = None
-    hold: Deadline | None = None
+    approval: GateRule | None = None
+    wait: WaitRule | None = None
+    hold: GateRule | None = None
     condition: str | None = None
     undo: HookRule | None = None
     rules: tuple[msgspec.Raw, ...] = ()
@@ -140,6 +183,7 @@ class Document(msgspec.Struct, frozen=True):
     grace: int
     timeout: int | None = None
     rules: tuple[msgspec.Raw, ...] = ()
+    duties: tuple[DutyRule, ...] = ()
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -161,6 +205,7 @@ class Place(msgspec.Struct, frozen=True):
     is_asleep: bool = False
     wakes_at: int | None = None
     is_length_open: bool = False
+    gate: GateRule | None = None
     never: frozenset[str] = frozenset()
     """Triggers that the definition rules out for this step."""
 
@@ -250,6 +295,7 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         is_asleep=sleep is not None,
         wakes_at=None if sleep is None else sleep.until,
         is_length_open=sleep is not None and sleep.length is not None,
+        gate=step.approval or step.hold,
         never=(OPENINGS - {opening})
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)

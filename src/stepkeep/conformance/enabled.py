@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.conformance.contract import Contract, Place, StepRule
+from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
@@ -99,9 +99,9 @@ def _reason(hop: Hop) -> Iterator[Problem]:
     """The category that belongs to a trigger; hops without a failure have none."""
     line = hop.line
     expected = CATEGORIES.get((line.trigger, line.source or ""), CATEGORIES.get((line.trigger, ""), NO_CATEGORY))
-    if line.trigger.startswith("deadline") and line.source == "awaiting_approval":
-        rule = hop.rule.approval or hop.rule.hold if hop.rule else None
-        expected = ("timeout",) if rule is not None and rule.on_deadline == "fail" else ("governance",)
+    if line.trigger in ("deadline_passed", "deadline_tolerated") and line.source == "awaiting_approval":
+        gate = hop.place.gate
+        expected = ("timeout",) if gate is not None and gate.on_deadline == "fail" else ("governance",)
     if line.trigger == "condition_false" and not hop.place.is_tolerant:
         expected = NO_CATEGORY
     if expected is ANY_CATEGORY:
@@ -153,7 +153,8 @@ def _opens(hop: Hop) -> Iterator[Problem]:
 def _by_condition(hop: Hop) -> Iterator[Problem]:
     if hop.line.trigger == "condition_broken" and hop.place.is_length_open:
         return
-    if hop.rule is None or hop.rule.condition is None:
+    shows_facts = hop.place.gate is not None and hop.place.gate.facts is not None
+    if hop.rule is None or (hop.rule.condition is None and not shows_facts):
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no condition"
 
 
@@ -293,6 +294,45 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
     yield from _not_asleep(hop)
     if hop.line.source == "awaiting_event" and hop.step.fence and hop.step.takes_timeouts:
         yield Code.POLICY, "its deadline fails it, but its handler takes timeouts"
+    gate = hop.place.gate if hop.line.source == "awaiting_approval" else None
+    if gate is None:
+        return
+    is_last = hop.step.ballots is None or hop.step.level >= len(gate.escalate)
+    if gate.on_deadline in ("approve", "skip") or (gate.on_deadline == "escalate" and not is_last):
+        yield Code.POLICY, f"its deadline fails it, but the definition says {quoted(gate.on_deadline)}"
+    yield from _deadline_of_gate(hop)
+
+
+def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
+    """A reminder may come before the deadline; nothing else that time does to a gate may."""
+    due_at = hop.step.gate_due_at
+    if hop.step.ballots is not None and (due_at is None or hop.line.at < due_at):
+        yield Code.TIMER, f"its deadline counts at {hop.line.at}, but it is at {due_at}"
+
+
+def _at_deadline(wanted: str) -> Guard:
+    def guard(hop: Hop) -> Iterator[Problem]:
+        found = None if hop.place.gate is None else hop.place.gate.on_deadline
+        if found != wanted:
+            said = f"trigger is {quoted(hop.line.trigger)}, but the definition says {quoted(found)} at its deadline"
+            yield Code.POLICY, said
+        if (hop.line.trigger == "deadline_approved") and (hop.rule is None or hop.rule.approval is None):
+            yield Code.POLICY, "trigger is 'deadline_approved', but it is no gate"
+        if (hop.line.trigger == "hold_deadline_approved") and (hop.rule is None or hop.rule.hold is None):
+            yield Code.POLICY, "trigger is 'hold_deadline_approved', but the definition does not hold it"
+        levels = 0 if hop.place.gate is None else len(hop.place.gate.escalate)
+        if wanted == "escalate" and hop.step.ballots is not None and hop.step.level >= levels:
+            yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
+        yield from _deadline_of_gate(hop)
+
+    return guard
+
+
+def _reminded(hop: Hop) -> Iterator[Problem]:
+    if hop.place.gate is None or hop.place.gate.remind is None:
+        yield Code.POLICY, "it reminds, but the definition does not say so"
+    if hop.step.gate_due_at is not None and hop.line.at >= hop.step.gate_due_at:
+        yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {hop.step.gate_due_at}"
 
 
 def _gate(wanted: str) -> Guard:
@@ -306,6 +346,13 @@ def _gate(wanted: str) -> Guard:
         yield from _detail(hop, "decision", wanted)
 
     return guard
+
+
+def _recorded(hop: Hop) -> Iterator[Problem]:
+    if hop.step.is_exhausted:
+        yield Code.POLICY, "a decision is counted, but the step holds because no attempt is left"
+    decision = hop.asked.get("decision")
+    yield from _detail(hop, "decision", decision if decision in ("approved", "rejected") else "approved or rejected")
 
 
 def _manual(wanted: str) -> Guard:
@@ -340,15 +387,31 @@ def _due_at(hop: Hop) -> object:
         return FREE if line.due_at is not None and line.due_at >= line.at else "a moment that is not past"
     if line.trigger == hop.place.opens_by and hop.place.wakes_at is not None:
         return max(hop.place.wakes_at, line.at)
+    if hop.place.gate is not None and line.trigger in (hop.place.opens_by, "escalated", "reminded"):
+        return _gate_timer(hop, hop.place.gate)
     if line.trigger == hop.place.opens_by:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
         return _after(line.at, hop.rule.completion_deadline if hop.rule else None)
-    if line.trigger == "token_reissued":
+    if line.trigger in ("token_reissued", "decision_recorded"):
         return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
         return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else FREE
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
+
+
+def _gate_timer(hop: Hop, gate: GateRule) -> object:
+    """When a gate that opened, escalated or reminded is due next."""
+    line, step = hop.line, hop.step
+    if line.trigger == hop.place.opens_by:
+        return gate.timer(line.at, _after(line.at, gate.deadline))
+    if step.ballots is None:
+        return FREE
+    if line.trigger == "reminded":
+        return gate.timer(line.at, step.gate_due_at)
+    levels = gate.levels
+    level = min(step.level + 1, len(levels) - 1)
+    return gate.timer(line.at, _after(line.at, levels[level].deadline))
 
 
 def _pause_us(hop: Hop) -> int:
@@ -421,6 +484,12 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
     "deadline_handed_over": _TIME,
     "deadline_passed": _TIME,
     "deadline_tolerated": _TIME,
+    "deadline_approved": _TIME,
+    "hold_deadline_approved": _TIME,
+    "deadline_skipped": _TIME,
+    "escalated": _TIME,
+    "reminded": _TIME,
+    "decision_recorded": ("gate_decided",),
     "message_arrived": ("message_arrived", "step_reported"),
     "approved": ("gate_decided",),
     "hold_approved": ("gate_decided",),
@@ -491,6 +560,12 @@ GUARDS: Mapping[str, Guard] = {
     "deadline_handed_over": _handed_over,
     "deadline_passed": _deadline,
     "deadline_tolerated": _deadline,
+    "deadline_approved": _at_deadline("approve"),
+    "hold_deadline_approved": _at_deadline("approve"),
+    "deadline_skipped": _at_deadline("skip"),
+    "escalated": _at_deadline("escalate"),
+    "reminded": _reminded,
+    "decision_recorded": _recorded,
     "approved": _gate("approved"),
     "hold_approved": _gate("approved"),
     "rejected": _gate("rejected"),

@@ -29,7 +29,7 @@ PHASES = {"idle": "main", "compensating": "undo", "validating": "check"}
 QUIET = {
     "idle": frozenset({"cancelled"}),
     "queued": frozenset({"cancelled", "dependencies_met"}),
-    "blocked": frozenset({"cancelled", "token_reissued"}),
+    "blocked": frozenset({"cancelled", "token_reissued", "decision_recorded", "escalated", "reminded"}),
 }
 """Run states in which few step hops are allowed, and which ones."""
 

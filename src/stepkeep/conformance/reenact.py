@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from stepkeep.conformance.ballots import People
 from stepkeep.conformance.contract import Contract, Place
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
@@ -67,6 +68,10 @@ BRINGS: Mapping[str, tuple[str, ...]] = {
     "input": ("run_created",),
     "compensate": ("cancel_requested",),
     "decision": ("gate_decided", "hold_decided"),
+    "for": ("gate_decided",),
+    "by_right_of": ("gate_decided",),
+    "delegation": ("gate_decided",),
+    "level": ("gate_decided",),
     "outcome": ("completion_signalled",),
     "waits_for": ("step_reported",),
     "takes_timeouts": ("step_reported",),
@@ -83,6 +88,9 @@ RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
+
+HARD_ENDS = frozenset({"rejected", "rejected_tolerated", "deadline_passed", "deadline_tolerated"})
+"""How a gate ends that satisfies no dependency."""
 
 
 class Reenactment:
@@ -113,6 +121,7 @@ class Reenactment:
         self.arrived: Counter[str] = Counter()
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
+        self.people = People(contract)
         self._cause: tuple[object, ...] = ()
 
     # -- causes ------------------------------------------------------------------------------------------------------
@@ -140,6 +149,7 @@ class Reenactment:
     def _note_start(self, line: Line) -> None:
         """A dialect that shows no created run has the moment on the first step's line."""
         if line.event == "run_created":
+            self.people.requester = line.actor
             self.start_at = self.asked.get("start_at")
 
     def _hear_part(self, line: Line, say: Say) -> None:
@@ -215,7 +225,20 @@ class Reenactment:
             self._cancel(place, step, line, run_state, tell)
         elif line.trigger in ("failed", "failed_tolerated"):
             self._fail(place, line, run_state, tell)
+        for problem in self.people.check(step, place, line, self.asked, self.steps):
+            tell(*problem)
+        self._follow_gate(step, place, line)
         self._remember(step, place, line, run_state)
+
+    def _follow_gate(self, step: Step, place: Place, line: Line) -> None:
+        """A dialect's log hides what happens to an open gate, so that its decisions and its level are unknown."""
+        if line.trigger in ("gate_opened", "held") and place.gate is not None:
+            step.ballots, step.level = (None if self._derives else []), 0
+            step.gate_due_at = None if place.gate.deadline is None else line.at + place.gate.deadline
+        elif line.trigger == "escalated" and place.gate is not None and step.level < len(place.gate.escalate):
+            step.level += 1
+            deadline = place.gate.levels[step.level].deadline
+            step.gate_due_at = None if deadline is None else line.at + deadline
 
     def _plan(self, place: Place, run_state: str, tell: Say) -> None:
         if place.phase == "main":
@@ -549,4 +572,4 @@ def _is_hard(step: Step, line: Line, steps: Mapping[int, Step], contract: Contra
     if line.trigger == "dependency_unmet":
         reason = steps.get(contract.numbers.get(line.of or "", -1))
         return reason is not None and reason.is_hard
-    return line.source == "awaiting_approval" and line.trigger.startswith(("rejected", "deadline"))
+    return line.source == "awaiting_approval" and line.trigger in HARD_ENDS

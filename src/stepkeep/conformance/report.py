@@ -70,6 +70,8 @@ class Code(StrEnum):
     """a hop does not follow from the event, the actor or the message that it names"""
     POLICY = "policy"
     """a hop that the definition rules out, or one missing that it makes necessary"""
+    PEOPLE = "people"
+    """a decision that its person may not make, that counts twice, or that settles a gate too early or too late"""
     DEPENDENCY = "dependency"
     """a step opens, is skipped or stays pending against its dependencies"""
     INVARIANT = "invariant"

@@ -5,6 +5,8 @@ It checks each hop against earlier hops of the same step. `history.py` checks wh
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
@@ -20,7 +22,12 @@ UNDER_LEASE = frozenset(
 )  # fmt: skip
 """Triggers that only the worker holding the step can cause."""
 
-TIMED = frozenset({"retry_due", "lease_lost", "slept", "deadline_handed_over", "deadline_passed", "deadline_tolerated"})
+TIMED = frozenset(
+    {
+        "retry_due", "lease_lost", "slept", "deadline_handed_over", "deadline_passed", "deadline_tolerated",
+        "deadline_approved", "hold_deadline_approved", "deadline_skipped", "escalated", "reminded",
+    }
+)  # fmt: skip
 """Triggers that only a timer causes."""
 
 
@@ -52,6 +59,9 @@ class Step:
         self.error: str | None = None
         self.last_error: str | None = None
         self.is_unsure: bool | None = False
+        self.ballots: list[Any] | None = None
+        self.level = 0
+        self.gate_due_at: int | None = None
 
     def forget(self) -> None:
         """A hop was hidden: what it would have determined is unknown."""

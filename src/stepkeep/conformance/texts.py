@@ -21,6 +21,8 @@ UNDECIDED = "no decision came before the deadline"
 UNCOMPLETED = "the step was not completed before the deadline"
 UNHEARD = ("no message ", " arrived before the deadline")
 UNEVALUATED = "its condition cannot be evaluated: "
+NO_LENGTH = "its sleep has no length: "
+UNSHOWN = "its facts cannot be evaluated: "
 
 LOSABLE = frozenset({"lease_lost", "failed", "failed_tolerated", "held_exhausted"})
 """Triggers that time causes by an expired lease only."""
@@ -51,7 +53,7 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     trigger = line.trigger
     if line.event == "time_came" and trigger in LOSABLE:
         return (Wording(LOST),)
-    if trigger.startswith("deadline"):
+    if trigger in ("deadline_passed", "deadline_tolerated"):
         return (_deadline(line, step, place),)
     if trigger.startswith("rejected"):
         return (Wording(asked_by("rejected", line.actor, asked.get("comment"))),)
@@ -61,7 +63,11 @@ def wordings(line: Line, step: Step, place: Place, asked: Mapping[str, Any]) -> 
     if trigger.startswith("operator_failed"):
         said = f" ({asked_by('failed', line.actor, asked.get('reason'))})"
         return (Wording("", said) if step.last_error is None else Wording(step.last_error + said),)
-    return (Wording(UNEVALUATED, ""),) if trigger.startswith("condition") else ()
+    if not trigger.startswith("condition"):
+        return ()
+    shows = place.gate is not None and place.gate.facts is not None
+    begins = (UNEVALUATED, *((UNSHOWN,) if shows else ()), *((NO_LENGTH,) if place.is_length_open else ()))
+    return tuple(Wording(one, "") for one in begins)
 
 
 def _deadline(line: Line, step: Step, place: Place) -> Wording:

@@ -28,7 +28,7 @@ from stepkeep.definition.expressions import (
 from stepkeep.definition.findings import Finding, shown
 from stepkeep.definition.template_text import OPENING, Embedded, split
 from stepkeep.errors import ExpressionError
-from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.definition import Definition, StepDefinition
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.states import StepState
@@ -211,6 +211,41 @@ def compile_length(
     return CompiledLength(template, definition, condition_cost(known.conditions), opened)
 
 
+MAX_FACTS_BYTES = 65_536
+"""How many bytes of JSON the facts of one gate may have."""
+
+
+class CompiledFacts:
+    """The facts that a gate shows, implementing the kernel's `Facts` protocol. Like an `if`, they are evaluated while
+    a transaction holds locks."""
+
+    def __init__(
+        self, template: Template, definition: Definition, *, max_cost: int, opened: Callable[[bytes], bytes] | None
+    ) -> None:
+        self._template, self._definition, self._max_cost, self._opened = template, definition, max_cost, opened
+        self.reads: frozenset[str] = template.references
+        self.reads_input: bool = template.uses_input
+
+    def render(self, view: ConditionView) -> dict[str, Any]:
+        """The facts for this view; raises ExpressionError if one of them has no value, or if they are too large."""
+        view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
+        context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
+        facts = self._template.render(context, CostBudget(self._max_cost, is_condition=True))
+        if (size_bytes := len(msgspec.json.encode(facts))) > MAX_FACTS_BYTES:
+            raise ExpressionError(f"the facts have {size_bytes} bytes; at most {MAX_FACTS_BYTES} are shown.")
+        assert isinstance(facts, dict)
+        return facts
+
+
+def compile_facts(
+    facts: Mapping[str, str], definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+) -> CompiledFacts:
+    """Compile the facts of a gate. `opened` opens the payloads that they read, if these may be sealed."""
+    known = _of(definition)
+    template = compile_template(dict(facts), known.scopes.condition)
+    return CompiledFacts(template, definition, max_cost=condition_cost(known.conditions), opened=opened)
+
+
 def compile_condition(
     source: str, definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
 ) -> CompiledCondition:
@@ -345,10 +380,16 @@ def _of(definition: Definition) -> _Known:
         scopes = scopes_of((step.name for step in definition.steps), definition.input_fields)
         conditions = sum(step.condition is not None for step in definition.steps)
         conditions += sum(step.wait is not None and step.wait.length is not msgspec.UNSET for step in definition.steps)
+        conditions += sum(_has_facts(step) for step in definition.steps)
         if len(_recent) >= 32:
             _recent.clear()
         known = _recent[id(definition)] = _Known(definition, scopes, conditions)
     return known
+
+
+def _has_facts(step: StepDefinition) -> bool:
+    gate = step.approval or step.hold
+    return gate is not None and bool(gate.facts)
 
 
 def _scopes(definition: Definition) -> Scopes:

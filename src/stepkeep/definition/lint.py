@@ -39,7 +39,6 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_deadline_beyond_timeout(definition),
         *_write_without_undo(definition),
         *_irreversible_without_approval(definition, ancestry),
-        *_gate_that_promises_more(definition),
         *_nothing_to_take_back(definition),
         *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
@@ -140,25 +139,6 @@ def _irreversible_without_approval(definition: Definition, ancestry: Ancestry) -
         if step.effect is Effect.IRREVERSIBLE and not guarded:
             said = f"Step `{step.name}` cannot be taken back and no gate approves it."
             yield Finding(_at(number, "effect"), said, "Put an `approval` step before it.", key=True)
-
-
-def _gate_that_promises_more(definition: Definition) -> Iterator[Finding]:
-    """Guideline 7: roles and quorum of an approval are not enforced yet."""
-    for number, step in enumerate(definition.steps):
-        if step.approval is None:
-            continue
-        if step.approval.roles:
-            said = f"Any person may decide `{step.name}`: its `roles` are shown to people and not enforced."
-            hint = "Let only the right people reach the command line or your own front."
-            yield Finding((*_at(number, "approval"), "roles"), said, hint, key=True, ignored=True)
-        if step.approval.quorum > 1:
-            said = f"The first decision settles `{step.name}`: its `quorum` of {step.approval.quorum} is not enforced."
-            hint = f"For {step.approval.quorum} signatures, write as many `approval` steps."
-            yield Finding((*_at(number, "approval"), "quorum"), said, hint, key=True, ignored=True)
-        if step.approval.excluded:
-            said = f"Any person may decide `{step.name}`: the people named in `not` are not kept out."
-            hint = "Let only the right people reach the command line or your own front."
-            yield Finding((*_at(number, "approval"), "not"), said, hint, key=True, ignored=True)
 
 
 def _nothing_to_take_back(definition: Definition) -> Iterator[Finding]:

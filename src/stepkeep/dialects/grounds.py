@@ -103,7 +103,7 @@ class RunGrounds:
 
 
 def _ended_by(trigger: str) -> str:
-    if trigger.startswith("deadline") or trigger == "slept":
+    if "deadline" in trigger or trigger == "slept":
         return "deadline"
     return "approved" if trigger in ("approved", "hold_approved") else "input"
 

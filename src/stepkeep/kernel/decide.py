@@ -30,7 +30,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
-from stepkeep.kernel.people import complete_by_hand, decide_gate, decide_hold, reissue_token
+from stepkeep.kernel.people import complete_by_hand, decide_hold, reissue_token
 from stepkeep.kernel.progress import begin, satisfy_wait, settle, wake
 from stepkeep.kernel.rollup import roll_up
 from stepkeep.kernel.rows import Message
@@ -44,6 +44,7 @@ from stepkeep.kernel.states import (
 from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.timers import meet_deadline, time_came
+from stepkeep.kernel.votes import decide_gate
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:

@@ -5,8 +5,8 @@ A decision is complete: writing exactly these rows in one transaction does every
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,30 @@ from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Involved(msgspec.Struct, frozen=True, gc=False):
+    """The people behind a run: those who asked for it (or for the runs that it repeats), and by step number the owners
+    of the workers that executed it."""
+
+    requesters: frozenset[str]
+    executors: Mapping[int, frozenset[str]] = {}
+
+
+def involved_in(
+    runs: Iterable[K], requests: Iterable[tuple[K, str]], executions: Iterable[tuple[K, int, str]]
+) -> dict[K, Involved]:
+    """The people behind each of these runs, from pairs of a run and a requester, and from the executors of steps."""
+    requesters: dict[K, set[str]] = {run: set() for run in runs}
+    executors: dict[K, dict[int, frozenset[str]]] = {run: {} for run in requesters}
+    for run, person in requests:
+        requesters[run].add(person)
+    for run, no, person in executions:
+        executors[run][no] = executors[run].get(no, frozenset()) | {person}
+    return {run: Involved(frozenset(names), executors[run]) for run, names in requesters.items()}
 
 
 class Snapshot(msgspec.Struct, frozen=True, gc=False):
@@ -23,7 +46,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     `steps` may be partial. `inbox` is None if it was not loaded. `whole` means that `steps` has every row of the run,
     `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: no output). `seen`
-    has the ids of messages that are in the inbox already. `authorities` has what the actors of events bring.
+    has the ids of messages that are in the inbox already. `authorities` has what the actors of events bring. `involved`
+    is None if it was not loaded.
     """
 
     plan: Plan
@@ -36,6 +60,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     outputs: Mapping[int, bytes | None] = {}
     input: bytes | None = None
     authorities: Mapping[Caller, Authority] = {}
+    involved: Involved | None = None
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -48,6 +73,7 @@ class Need(msgspec.Struct, frozen=True):
     outputs: frozenset[int] = frozenset()
     input: bool = False
     people: frozenset[Caller] = frozenset()
+    duties: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
@@ -100,5 +126,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     consumed: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
+    opened: tuple[Gate, ...] = ()
+    gates: tuple[GateChange, ...] = ()
+    votes: tuple[Vote, ...] = ()
     entry: SealedEntry | None = None
     only_hot: bool = False

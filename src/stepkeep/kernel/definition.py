@@ -54,10 +54,24 @@ class HookFailure(StrEnum):
 
 
 class OnDeadline(StrEnum):
-    """What an approval gate does when its deadline passes without a decision."""
+    """What an approval gate does when its deadline passes without a decision.
+
+    `escalate` opens the next level; after the last level the gate is rejected.
+    """
 
     REJECT = "reject"
     FAIL = "fail"
+    APPROVE = "approve"
+    SKIP = "skip"
+    ESCALATE = "escalate"
+
+
+class Standing(StrEnum):
+    """When a person must have the role or the group that a gate asks for."""
+
+    BOTH = "both"
+    OPENING = "opening"
+    NOW = "now"
 
 
 class OnExhausted(StrEnum):
@@ -150,8 +164,26 @@ class Undo(_Value, frozen=True, kw_only=True):
     queue: str | None = None
 
 
+class Level(_Value, frozen=True, kw_only=True):
+    """Who may decide a gate, and until when. A level that names nothing is open to every person."""
+
+    roles: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    deadline: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return not (self.roles or self.groups or self.approvers)
+
+
 class Approval(_Value, frozen=True, kw_only=True):
-    """A gate for people. Quorum and separation of duties are stored; one decision is enforced so far."""
+    """A gate for people: what they are shown, who may decide, how many must, and what its deadline does.
+
+    `excluded` names people who may not decide: `requester`, `executed:STEP`, `completed:STEP`, `decided:STEP`, or a
+    person by name. `facts` are expressions that are evaluated when the gate opens. `escalate` adds levels of approvers.
+    `remind` is the time between two reminders.
+    """
 
     prompt: str = ""
     roles: tuple[str, ...] = ()
@@ -159,6 +191,55 @@ class Approval(_Value, frozen=True, kw_only=True):
     excluded: tuple[str, ...] = ()
     deadline: int | None = None
     on_deadline: OnDeadline = OnDeadline.REJECT
+    groups: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    approvers: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    reject_on: int | msgspec.UnsetType = msgspec.UNSET
+    facts: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
+    escalate: tuple[Level, ...] | msgspec.UnsetType = msgspec.UNSET
+    remind: int | msgspec.UnsetType = msgspec.UNSET
+    standing: Standing | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """The levels of approvers, from the first."""
+        first = Level(
+            roles=self.roles, groups=self.groups or (), approvers=self.approvers or (), deadline=self.deadline
+        )
+        return (first, *(self.escalate or ()))
+
+    @property
+    def rejections(self) -> int:
+        """How many rejections reject the gate."""
+        return self.reject_on or 1
+
+
+class Distinct(_Value, frozen=True, kw_only=True, tag_field="kind", tag="distinct"):
+    """No person decides more than one of these gates."""
+
+    gates: tuple[str, ...]
+
+
+class FourEyes(_Value, frozen=True, kw_only=True, tag_field="kind", tag="four_eyes"):
+    """At least two persons decide these gates between them."""
+
+    gates: tuple[str, ...]
+
+
+class Incompatible(_Value, frozen=True, kw_only=True, tag_field="kind", tag="incompatible"):
+    """No person executes, completes or decides more than one of these steps."""
+
+    steps: tuple[str, ...]
+
+
+class RequiresRole(_Value, frozen=True, kw_only=True, tag_field="kind", tag="requires_role"):
+    """Only a person with this role decides or completes this step, whatever else the step allows."""
+
+    step: str
+    role: str
+
+
+Duty = Distinct | FourEyes | Incompatible | RequiresRole
+"""A constraint of a run on its people."""
 
 
 class Wait(_Value, frozen=True, kw_only=True):
@@ -276,6 +357,7 @@ class Definition(_Value, frozen=True, kw_only=True):
     """What the final check requires of a worker."""
     schemas: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """The digests of the schemas that were taken from the registry, by reference."""
+    duties: tuple[Duty, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def compensates(self) -> bool:
@@ -302,9 +384,9 @@ def digest_of(document: bytes) -> str:
     return hashlib.sha256(document).hexdigest()
 
 
-def shown_digest(gate: Approval | None) -> str | None:
-    """The digest of what a gate shows to people: its prompt and its terms, in canonical JSON."""
-    return None if gate is None else digest_of(_encoder.encode(gate))
+def shown_document(gate: Approval, facts: Any = None) -> bytes:
+    """What a gate shows to people, in canonical JSON: its prompt and its terms, and its facts if it has any."""
+    return _encoder.encode(gate if gate.facts is msgspec.UNSET else {"facts": facts, "gate": gate})
 
 
 class QueueSpec(_Value, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from stepkeep.kernel.events import Request
 from stepkeep.kernel.journal import RUN_ENTITY, Cause, Entry, Hop, seal
 from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, Note, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_MOVING,
@@ -37,7 +37,15 @@ from stepkeep.kernel.tables import RUN, STEP, RunTrigger, StepTrigger
 HOP_BITS = 20
 """Completion order is one number: journal sequence above, hop number in the entry below."""
 
-QUIET_IN_BLOCKED = frozenset({StepTrigger.CANCELLED, StepTrigger.TOKEN_REISSUED})
+QUIET_IN_BLOCKED = frozenset(
+    {
+        StepTrigger.CANCELLED,
+        StepTrigger.TOKEN_REISSUED,
+        StepTrigger.DECISION_RECORDED,
+        StepTrigger.ESCALATED,
+        StepTrigger.REMINDED,
+    }
+)
 """Triggers that leave a blocked run blocked: after them its steps wait as before, or do nothing more."""
 
 QUIET_IN_QUEUE = frozenset({StepTrigger.PLANNED, StepTrigger.DEPENDENCIES_MET, StepTrigger.CANCELLED})
@@ -96,6 +104,7 @@ class Draft:
         "ended_at",
         "error",
         "failed",
+        "gates",
         "hops",
         "inbox",
         "inbox_count",
@@ -107,6 +116,7 @@ class Draft:
         "now",
         "only_hot",
         "open",
+        "opened",
         "outbox",
         "plan",
         "policy",
@@ -118,6 +128,7 @@ class Draft:
         "state",
         "steps",
         "undoing",
+        "votes",
     )
 
     def __init__(self, snapshot: Snapshot, now: int) -> None:
@@ -152,6 +163,9 @@ class Draft:
         self.messages: list[Message] = []
         self.consumed: list[Message] = []
         self.outbox: list[OutboxEntry] = []
+        self.opened: list[Gate] = []
+        self.gates: list[GateChange] = []
+        self.votes: list[Vote] = []
         self.ready: list[int] = []
         self.line: list[int] | None = None
         self.claimed: list[int] = []
@@ -172,6 +186,10 @@ class Draft:
         if found is None:
             raise Missing(Need(steps=frozenset((no,))))
         return found
+
+    def lacks(self, no: int) -> bool:
+        """Whether this step is not loaded."""
+        return no not in self.steps and no not in self.snapshot.steps
 
     def known(self, no: int) -> Step | None:
         """The step if it has a row; requires the whole run before it returns None."""
@@ -264,6 +282,8 @@ class Draft:
         """
         source, by = step.state, len(self.causes) - 1
         target, is_terminal, moving = STEP_EFFECTS.get((source, trigger)) or _refuse(source, trigger)
+        if source is StepState.AWAITING_APPROVAL and target is not source:
+            self._close_gate(step, trigger, rare)
         if keep_lease:
             worker, claimed_at, due_at = step.worker, step.claimed_at, step.due_at
         if self.state is not RunState.RUNNING:
@@ -317,6 +337,21 @@ class Draft:
             return step
         self.only_hot = False
         return replace(step, **changes)
+
+    def _close_gate(self, step: Step, trigger: StepTrigger, rare: dict[str, Any]) -> None:
+        """Record how the open gate of a step ends; the note of the row keeps no opening."""
+        note: Note | None = rare.get("note", step.note)
+        if note is None or note.opening is None:
+            return
+        rare["note"] = replace(note, opening=None)
+        self.change_gate(step, note.opening.activation, note.opening.level, closed_at=self.now, outcome=trigger)
+
+    def change_gate(self, step: Step, activation: int, level: int, **changes: Any) -> None:
+        self.gates.append(
+            GateChange(
+                tenant=step.tenant, run_id=step.run_id, no=step.no, activation=activation, level=level, **changes
+            )
+        )
 
     def pass_through(self, step: Step, trigger: StepTrigger) -> Step:
         """Enter a state and leave it at once: the hop is recorded, and the row is written by the next move."""
@@ -488,6 +523,9 @@ class Draft:
             messages=tuple(self.messages),
             consumed=tuple(self.consumed),
             outbox=tuple(self.outbox),
+            opened=tuple(self.opened),
+            gates=tuple(self.gates),
+            votes=tuple(self.votes),
             entry=entry,
             only_hot=only_hot,
         )

@@ -60,11 +60,16 @@ class TimeCame(Event, frozen=True, kw_only=True, gc=False):
 
 
 class GateDecided(Request, frozen=True, kw_only=True, gc=False):
-    """A person approves or rejects. Without `no` it means the only open gate, if there is exactly one."""
+    """A person approves or rejects. Without `no` it means the only open gate, if there is exactly one.
+
+    `on_behalf_of` names the delegator; without it, the only delegation that fits is used where one is needed.
+    """
 
     approve: bool
     no: int | None = None
     comment: str = ""
+    on_behalf_of: str | None = None
+    evidence: tuple[str, ...] = ()
 
 
 class HoldChoice(StrEnum):

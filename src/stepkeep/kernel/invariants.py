@@ -63,6 +63,15 @@ def _awaiting_completion(step: Step) -> str | None:
     return "waits for a token that does not exist" if step.note is None or step.note.token is None else None
 
 
+def _awaiting_approval(step: Step) -> str | None:
+    """Gates that an earlier version opened have no opening."""
+    opening = None if step.note is None else step.note.opening
+    if opening is None:
+        return None
+    people = [name for ballot in opening.ballots for name in ballot.names]
+    return "counts a person twice" if len(people) != len(set(people)) else None
+
+
 def _validating(step: Step) -> str | None:
     return "is checked by no worker" if (step.worker is None) == (step.ready_at is None) else None
 
@@ -77,7 +86,7 @@ WRONG_WITH: Mapping[StepState, Callable[[Step], str | None]] = {
     StepState.RUNNING: _running,
     StepState.VALIDATING: _validating,
     StepState.RETRYING: _retrying,
-    StepState.AWAITING_APPROVAL: _nothing,
+    StepState.AWAITING_APPROVAL: _awaiting_approval,
     StepState.AWAITING_EVENT: _awaiting_event,
     StepState.AWAITING_COMPLETION: _awaiting_completion,
     **dict.fromkeys(STEP_TERMINAL, _ended),

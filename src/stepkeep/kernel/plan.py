@@ -16,6 +16,7 @@ from stepkeep.errors import InvariantBroken
 from stepkeep.kernel.definition import (
     HOOK_RETRY,
     Agent,
+    Approval,
     Completion,
     Definition,
     Executor,
@@ -26,8 +27,8 @@ from stepkeep.kernel.definition import (
     Rules,
     StepDefinition,
     Undo,
-    shown_digest,
 )
+from stepkeep.kernel.separation import Excluded, read_exclusion
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
 NO_QUEUE = 0
@@ -69,16 +70,27 @@ class SleepLength(Evaluated, Protocol):
     def microseconds(self, view: ConditionView) -> int: ...
 
 
+class Facts(Evaluated, Protocol):
+    """The compiled facts of a gate. `render` raises ExpressionError if one of them cannot be evaluated."""
+
+    def render(self, view: ConditionView) -> Mapping[str, Any]: ...
+
+
 CompileCondition = Callable[[str, Definition], Condition]
 CompileLength = Callable[[str, Definition], SleepLength]
+CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
 
 
 def _no_length(text: str, definition: Definition) -> SleepLength:
     raise InvariantBroken(f"nothing evaluates the sleep {text} of {definition.name}")
 
 
+def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
+    raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
+
+
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the plan with everything that `decide` needs. `shown` is the digest of what its gate shows."""
+    """One step of the plan with everything that `decide` needs. `gate` has the terms of its gate or hold."""
 
     no: int
     name: str
@@ -98,7 +110,9 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     by_hand: bool = False
     holds: bool = False
     sleeps: bool = False
-    shown: str | None = None
+    gate: Approval | None = None
+    facts: Facts | None = None
+    excluded: tuple[Excluded, ...] = ()
 
     @property
     def inputs(self) -> Any:
@@ -181,6 +195,7 @@ def build_plan(
     queues: Sequence[int],
     compile_condition: CompileCondition,
     compile_length: CompileLength = _no_length,
+    compile_facts: CompileFacts = _no_facts,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -211,7 +226,7 @@ def build_plan(
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted is OnExhausted.HOLD,
-            shown=shown_digest(step.approval or step.hold),
+            **_gate(step, definition, compile_facts),
         )
         for no, step in enumerate(ordered)
     )
@@ -236,6 +251,14 @@ def build_plan(
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:
     length = msgspec.UNSET if step.wait is None else step.wait.length
     return None if length is msgspec.UNSET else compile_length(length, definition)
+
+
+def _gate(step: StepDefinition, definition: Definition, compile_facts: CompileFacts) -> dict[str, Any]:
+    gate = step.approval or step.hold
+    if gate is None:
+        return {}
+    facts = None if gate.facts is msgspec.UNSET else compile_facts(gate.facts, definition)
+    return {"gate": gate, "facts": facts, "excluded": tuple(read_exclusion(word) for word in gate.excluded)}
 
 
 def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:

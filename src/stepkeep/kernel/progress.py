@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Need
+from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
+from stepkeep.kernel.gates import open_gate
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
@@ -86,18 +88,23 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         if not holds:
             draft.move(step, StepTrigger.CONDITION_FALSE, of=of)
             return Settled(step.no, StepState.SKIPPED)
-    if planned.definition.approval is not None:
-        deadline = planned.definition.approval.deadline
-        draft.move(step, StepTrigger.GATE_OPENED, of=of, due_at=_in(draft, deadline), digest=planned.shown)
-        return None
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)
-    if planned.definition.hold is not None:
-        note = replace(step.note or Note(), held=True)
-        due_at = _in(draft, planned.definition.hold.deadline)
-        draft.move(step, StepTrigger.HELD, of=of, due_at=due_at, digest=planned.shown, note=note)
-        return None
+    if planned.gate is not None:
+        return _open_gate(draft, step, planned, planned.gate, of)
     draft.make_ready(step, StepTrigger.DEPENDENCIES_MET, of=of)
+    return None
+
+
+def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, of: int | None) -> Settled | None:
+    facts = None
+    if planned.facts is not None:
+        try:
+            facts = planned.facts.render(_view(draft, planned.facts))
+        except ExpressionError as error:
+            said = f"its facts cannot be evaluated: {error}"
+            return fail_for_good(draft, step, CONDITION, Category.VALIDATION, said, of=of)
+    open_gate(draft, step, gate, facts, of)
     return None
 
 
@@ -150,7 +157,7 @@ def _message_record(message: Message) -> str:
 
 
 def _require_read(draft: Draft, numbers: list[int]) -> None:
-    """Request everything that conditions and lengths of these steps read, if they are about to open.
+    """Request everything that conditions, lengths and facts of these steps read, if they are about to open.
 
     One request for all: each single request would restart the decision and evaluate earlier conditions again.
     """
@@ -172,7 +179,7 @@ def _require_payloads(draft: Draft, numbers: Iterable[int], *, reads_input: bool
 
 
 def _evaluated(planned: PlannedStep) -> list[Evaluated]:
-    return [one for one in (planned.condition, planned.sleep_length) if one is not None]
+    return [one for one in (planned.condition, planned.sleep_length, planned.facts) if one is not None]
 
 
 def _view(draft: Draft, one: Evaluated) -> ConditionView:

@@ -71,6 +71,34 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: bytes | None = None
 
 
+class Ballot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A decision that an open gate has counted. `on_behalf_of` is the delegator, if the person acted for one."""
+
+    person: str
+    approve: bool
+    at: int
+    on_behalf_of: str | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The people whose one decision this is."""
+        return frozenset((self.person, self.on_behalf_of or self.person))
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """An open gate: since when, at which level, until when, and what was decided so far.
+
+    `activation` is the sequence of the journal entry that opened it. `shown` is the digest of what people are shown.
+    """
+
+    activation: int
+    at: int
+    level: int = 0
+    deadline: int | None = None
+    shown: str | None = None
+    ballots: tuple[Ballot, ...] = ()
+
+
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Data that few steps need, kept as one JSON column so that the hot row stays narrow. Payloads are JSON.
 
@@ -80,7 +108,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     handler completed before its rules ran; it stays. `next`: the undo step that follows this one in a rollback.
     `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
-    where the policy limits the time.
+    where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
+    person whose decision about this step counted.
     """
 
     event: str | None = None
@@ -95,6 +124,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     exhausted: bool = False
     spent: int = 0
     began_at: int | None = None
+    opening: Opening | None = None
+    deciders: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
@@ -177,6 +208,62 @@ class OutboxEntry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     payload: bytes
     created_at: int
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One opening of a gate, as it is listed and kept: what was shown, and how it ended.
+
+    `shown` is canonical JSON, `shown_digest` its SHA-256. `outcome` is the trigger that closed the gate.
+    """
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    opened_at: int
+    level: int
+    due_at: int | None
+    shown: bytes
+    shown_digest: str
+    closed_at: int | None = None
+    outcome: str | None = None
+
+
+class GateChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What changes of an opening: its level and its deadline, or that it closed."""
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    level: int
+    due_at: int | None = None
+    closed_at: int | None = None
+    outcome: str | None = None
+
+
+class Vote(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The decision of one person about one opening of a gate. It never changes.
+
+    `evidence` is a JSON list of references. `held_roles` are the roles and groups by which the person might decide.
+    """
+
+    tenant: str
+    run_id: str
+    no: int
+    activation: int
+    person: str
+    on_behalf_of: str | None
+    level: int
+    decision: str
+    at: int
+    comment: str
+    evidence: bytes | None = None
+    key_id: str | None = None
+    delegation_id: str | None = None
+    held_roles: tuple[str, ...] = ()
+    vouched_by: str | None = None
+    shown_digest: str | None = None
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True, gc=False):

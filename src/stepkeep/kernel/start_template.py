@@ -2,8 +2,8 @@
 times.
 
 The template is an ordinary creation decision at time zero for a run without an id, with all checks made. A copy differs
-from it in ids and times alone. Plans with a condition on their first steps, or a sleep until a moment
-among them, have no template.
+from it in ids and times alone. Plans with a condition, a gate or a sleep until a moment among their first steps have no
+template.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
 
 def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     """The template of a plan, if all its creations are alike."""
-    if start and any(plan.steps[no].condition is not None or _has_own_time(plan.steps[no]) for no in plan.roots):
+    if start and any(_differs(plan.steps[no]) for no in plan.roots):
         return None
     first = create_run(
         plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start
@@ -108,10 +108,11 @@ def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     )
 
 
-def _has_own_time(planned: PlannedStep) -> bool:
-    """Whether its sleep ends at a moment, or as the input says: then creations differ in more than a shift of time."""
+def _differs(planned: PlannedStep) -> bool:
+    """Whether the openings of this step differ in more than a shift of time."""
     wait = planned.definition.wait
-    return wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
+    has_own_time = wait is not None and (wait.until is not msgspec.UNSET or wait.length is not msgspec.UNSET)
+    return planned.condition is not None or planned.gate is not None or has_own_time
 
 
 def _after(moment: int | None, now: int) -> int | None:

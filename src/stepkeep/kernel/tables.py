@@ -72,7 +72,12 @@ class StepTrigger(StrEnum):
     HOLD_APPROVED = "hold_approved"
     REJECTED = "rejected"
     REJECTED_TOLERATED = "rejected_tolerated"
+    DEADLINE_APPROVED = "deadline_approved"
+    HOLD_DEADLINE_APPROVED = "hold_deadline_approved"
+    DEADLINE_SKIPPED = "deadline_skipped"
+    DECISION_RECORDED = "decision_recorded"
     ESCALATED = "escalated"
+    REMINDED = "reminded"
     HELD_EXHAUSTED = "held_exhausted"
     OPERATOR_RETRIED = "operator_retried"
     OPERATOR_SKIPPED = "operator_skipped"
@@ -213,7 +218,12 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.AWAITING_APPROVAL,   ST.REJECTED_TOLERATED,          S_.SKIPPED,             "design §4: rejection, tolerated"),
     Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_PASSED,             S_.FAILED,              "000 §1 timeout on blocked step"),
     Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_TOLERATED,          S_.SKIPPED,             "design §4: deadline of a gate, tolerated"),
+    Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_APPROVED,           S_.SUCCEEDED,           "design part 2 §2: the gate declares approval at its deadline"),
+    Row(S_.AWAITING_APPROVAL,   ST.HOLD_DEADLINE_APPROVED,      S_.READY,               "design part 2 §2: the same, of a held step"),
+    Row(S_.AWAITING_APPROVAL,   ST.DEADLINE_SKIPPED,            S_.SKIPPED,             "design part 2 §2: the gate declares a skip at its deadline"),
+    Row(S_.AWAITING_APPROVAL,   ST.DECISION_RECORDED,           S_.AWAITING_APPROVAL,   "design part 2 §2: counted, the quorum is not reached"),
     Row(S_.AWAITING_APPROVAL,   ST.ESCALATED,                   S_.AWAITING_APPROVAL,   "design §3: stays, with new approvers and deadline"),
+    Row(S_.AWAITING_APPROVAL,   ST.REMINDED,                    S_.AWAITING_APPROVAL,   "design part 2 §2: stays, the approvers are told again"),
     Row(S_.RUNNING,             ST.HELD_EXHAUSTED,              S_.AWAITING_APPROVAL,   "design part 2 §2: no attempt is left and the step says hold"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_RETRIED,            S_.READY,               "design part 2 §2: a person retries a held step"),
     Row(S_.AWAITING_APPROVAL,   ST.OPERATOR_SKIPPED,            S_.SKIPPED,             "design part 2 §2: a person skips a held step"),

@@ -9,16 +9,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import OnDeadline
+from stepkeep.kernel.definition import Approval, OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
+from stepkeep.kernel.gates import escalate, opening_of, remind
 from stepkeep.kernel.progress import begin, settle, wake_up
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import fence_off, stop
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
+from stepkeep.kernel.votes import ballot_record, release
 
 NOTHING_DUE = Accepted({"due": False}, repeated=True)
 
@@ -96,12 +98,22 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
     return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said)
 
 
-def _nobody_decided(draft: Draft, step: Step) -> Settled | None:
-    """A gate whose deadline passed satisfies no dependency, whether its definition calls that a rejection or a
-    failure."""
-    definition = draft.planned(step).definition
-    approval = definition.approval or definition.hold
-    rejects = approval is None or approval.on_deadline is OnDeadline.REJECT
+def _gate_due(draft: Draft, step: Step) -> Settled | None:
+    """A gate reminds its approvers until its deadline, and then does what its definition says."""
+    gate, opening = draft.planned(step).gate or Approval(), opening_of(draft, step)
+    if opening.deadline is None or opening.deadline > draft.now:
+        remind(draft, step, gate, opening)
+        return None
+    if gate.on_deadline is OnDeadline.ESCALATE and escalate(draft, step, gate, opening):
+        return None
+    if gate.on_deadline is OnDeadline.APPROVE:
+        note = _expired(draft, step, decided="approved")
+        return release(draft, step, note, StepTrigger.DEADLINE_APPROVED, StepTrigger.HOLD_DEADLINE_APPROVED)
+    if gate.on_deadline is OnDeadline.SKIP:
+        draft.move(step, StepTrigger.DEADLINE_SKIPPED, note=_expired(draft, step, decided="skipped"))
+        return Settled(step.no, StepState.SKIPPED)
+    # A gate whose deadline passed satisfies no dependency, whether that is called a rejection or a failure.
+    rejects = gate.on_deadline is not OnDeadline.FAIL
     said = ("rejected: " if rejects else "") + "no decision came before the deadline"
     category = Category.GOVERNANCE if rejects else Category.TIMEOUT
     return fail_for_good(draft, step, DEADLINE, category, said, hard=True, note=_expired(draft, step))
@@ -112,10 +124,12 @@ def _nobody_completed(draft: Draft, step: Step) -> Settled | None:
     return fail_for_good(draft, step, DEADLINE, Category.TIMEOUT, said, note=_expired(draft, step, "outcome"))
 
 
-def _expired(draft: Draft, step: Step, question: str = "decision") -> Note:
+def _expired(draft: Draft, step: Step, question: str = "decision", decided: str = "expired") -> Note:
     """A late decision, or a late manual outcome, must learn that the deadline came first."""
-    record = json_text({question: "expired", "by": draft.causes[-1].actor, "at": draft.now})
-    return replace(step.note or Note(), record=record)
+    note = step.note or Note()
+    votes = [] if note.opening is None else [ballot_record(ballot) for ballot in note.opening.ballots]
+    record = {question: decided, "by": draft.causes[-1].actor, "at": draft.now} | ({"votes": votes} if votes else {})
+    return replace(note, record=json_text(record))
 
 
 STEP_DUE = {
@@ -123,6 +137,6 @@ STEP_DUE = {
     StepState.VALIDATING: lose,
     StepState.RETRYING: _retry_due,
     StepState.AWAITING_EVENT: _wait_over,
-    StepState.AWAITING_APPROVAL: _nobody_decided,
+    StepState.AWAITING_APPROVAL: _gate_due,
     StepState.AWAITING_COMPLETION: _nobody_completed,
 }

@@ -175,6 +175,7 @@ class DecisionBatch:
             outputs=loaded.outputs.get(key, NOTHING),
             input=loaded.inputs.get(key),
             authorities=loaded.authorities,
+            involved=loaded.involved.get(key),
         )
         claimer = self._chained if self._chained and self._chained.slots > 0 else None
         try:
@@ -240,6 +241,7 @@ class DecisionBatch:
             outputs=tuple(sorted(need.outputs)),
             input=need.input,
             people=tuple(need.people),
+            duties=need.duties,
         )
 
     def _write(self) -> Write:

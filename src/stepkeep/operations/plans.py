@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from stepkeep.definition.conditions import compile_condition, compile_length
+from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
@@ -32,7 +32,7 @@ class PlanCache:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
         self.opened: Callable[[bytes], bytes] | None = None
-        """What opens the payloads that conditions read."""
+        """What opens the payloads that conditions and facts read."""
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -47,6 +47,7 @@ class PlanCache:
                 queues=stored.queues,
                 compile_condition=partial(compile_condition, opened=self.opened),
                 compile_length=partial(compile_length, opened=self.opened),
+                compile_facts=partial(compile_facts, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

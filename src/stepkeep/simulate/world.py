@@ -15,8 +15,17 @@ from stepkeep.errors import ExpressionError, InvariantBroken, Refused
 from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decide import decide
-from stepkeep.kernel.decision import Decision, Snapshot
-from stepkeep.kernel.definition import Definition, Effect, Undo, Wait, digest_of, encode_definition
+from stepkeep.kernel.decision import Decision, Involved, Snapshot
+from stepkeep.kernel.definition import (
+    Approval,
+    Definition,
+    Effect,
+    OnDeadline,
+    Undo,
+    Wait,
+    digest_of,
+    encode_definition,
+)
 from stepkeep.kernel.events import Event
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
 from stepkeep.kernel.rows import Run, Step
@@ -54,12 +63,27 @@ def _without_moments(definition: Definition) -> Definition:
     return replace(definition, steps=tuple(replace(step, wait=asleep(step.wait)) for step in definition.steps))
 
 
+def _with_plain_gates(definition: Definition) -> Definition:
+    """The definition with one person for each gate: a simulated run has no people. Levels become one deadline."""
+
+    def plain(gate: Approval | None) -> Approval | None:
+        if gate is None:
+            return None
+        ends = [level.deadline for level in gate.levels] if gate.on_deadline is OnDeadline.ESCALATE else [gate.deadline]
+        deadline = None if None in ends else sum(end for end in ends if end is not None)
+        escalates = gate.on_deadline is OnDeadline.ESCALATE
+        return Approval(deadline=deadline, on_deadline=OnDeadline.REJECT if escalates else gate.on_deadline)
+
+    steps = tuple(replace(step, approval=plain(step.approval), hold=plain(step.hold)) for step in definition.steps)
+    return replace(definition, steps=steps, duties=UNSET)
+
+
 class Stage:
     """Shared by all worlds of one exploration: the plan, how its conditions are evaluated, and the budget used so
     far."""
 
     def __init__(self, definition: Definition, given: bytes | None = None) -> None:
-        definition, self.given = _without_moments(without_jitter(definition)), given
+        definition, self.given = _with_plain_gates(_without_moments(without_jitter(definition))), given
         self.asking: World | None = None
         self.asked: list[str] = []
         self.work = 0
@@ -176,6 +200,7 @@ class World:
             outputs=stage.outputs,
             input=stage.given or b"{}",
             authorities=OnlyVouched(),
+            involved=Involved(frozenset()),
         )
         decision = decide(snapshot, (event,), self.now)
         if not isinstance(decision, Decision):

@@ -12,6 +12,7 @@ import msgspec
 
 from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step
 from stepkeep.kernel.states import RunState
@@ -37,6 +38,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outputs: tuple[int, ...] = ()
     input: bool = False
     people: tuple[Caller, ...] = ()
+    duties: bool = False
 
     @property
     def key(self) -> RunKey:
@@ -112,6 +114,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     seen: set[tuple[str, str, str]] = set()
     outputs: dict[RunKey, dict[int, bytes | None]] = {}
     inputs: dict[RunKey, bytes] = {}
+    involved: dict[RunKey, Involved] = {}
     definitions: dict[int, StoredDefinition] = {}
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
     business_keys: dict[tuple[str, str], str] = {}

@@ -108,7 +108,8 @@ class JournalFold:
             fence = self.fences[hop.no] = self.fences.get(hop.no, 0) + 1
             must(hop.fence == fence, "I3 fences grow by one", "step {}: {}, not {}", hop.no, hop.fence, fence)
             self.claims.add((hop.no, fence))
-        is_end = hop.target in (StepState.FAILED, StepState.SKIPPED) and not hop.trigger.startswith("operator_")
+        is_chosen = hop.trigger.startswith("operator_") or hop.trigger == StepTrigger.DEADLINE_SKIPPED
+        is_end = hop.target in (StepState.FAILED, StepState.SKIPPED) and not is_chosen
         if hop.source == StepState.AWAITING_APPROVAL and is_end:
             self.refused.add(hop.no)
         if hop.trigger == StepTrigger.DEPENDENCIES_MET and planned.phase is Phase.UNDO:

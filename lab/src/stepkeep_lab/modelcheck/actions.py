@@ -143,6 +143,9 @@ class Actions:
         elif row.state is StepState.AWAITING_APPROVAL:
             yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
             yield Action(f"approve {name} as another", By.WAIT, self._gate("bea", True, no))
+            if plain := self.plan.at(no).gate:
+                for who in ("cyd",) if plain.quorum > 1 or plain.excluded else ():
+                    yield Action(f"approve {name} as a third", By.WAIT, self._gate(who, True, no))
             yield Action(f"approve whatever is open ({name})", By.OPERATOR, self._gate("ann", True, None))
             yield Action(f"reject {name}", By.WAIT, self._gate("bea", False, no))
         if row.state is StepState.AWAITING_COMPLETION and row.note is not None:

@@ -19,9 +19,12 @@ from stepkeep.kernel.definition import (
     Completion,
     Definition,
     Dependency,
+    Distinct,
     Effect,
     Handler,
     HookFailure,
+    Level,
+    OnDeadline,
     OnExhausted,
     Retry,
     Rule,
@@ -109,9 +112,8 @@ def _work(name: str, *after: str | Dependency, undo: Retry | None = None, **sett
 
 
 def _gate(name: str, *after: str | Dependency, deadline: int | None = SOON, **settings: Any) -> StepDefinition:
-    return StepDefinition(
-        name=name, order=0, approval=Approval(deadline=deadline), depends_on=_edges(after), **settings
-    )
+    approval = settings.pop("approval", Approval(deadline=deadline))
+    return StepDefinition(name=name, order=0, approval=approval, depends_on=_edges(after), **settings)
 
 
 def _wait(
@@ -148,6 +150,31 @@ def cases() -> tuple[Case, ...]:
             _gate("h", deadline=None, **tolerant),
             on_failure=OnFailure.COMPENSATE,
             idle=True,
+        ),
+        _case(
+            "people",
+            "gates with a quorum, an excluded requester, two levels and reminders",
+            _gate("q", approval=Approval(quorum=2, reject_on=2, remind=SOON), **tolerant),
+            _gate(
+                "e",
+                approval=Approval(
+                    excluded=("requester",),
+                    deadline=SOON,
+                    on_deadline=OnDeadline.ESCALATE,
+                    escalate=(Level(approvers=("bea",), deadline=SOON),),
+                ),
+                **undoing,
+            ),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "deadlines",
+            "gates that approve or skip at their deadline, decided by different people, and a hold that does",
+            _gate("s", approval=Approval(deadline=SOON, on_deadline=OnDeadline.SKIP)),
+            _gate("d", approval=Approval(deadline=SOON, on_deadline=OnDeadline.APPROVE)),
+            _work("h", hold=Approval(deadline=SOON, on_deadline=OnDeadline.APPROVE), undo=ONCE, **undoing),
+            on_failure=OnFailure.COMPENSATE,
+            duties=(Distinct(gates=("s", "d")),),
         ),
         _case(
             "holds",

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.authority import OnlyVouched
 from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Decision, Snapshot
+from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Message, Note, Run, Step
+from stepkeep.kernel.rows import Message, Note, Opening, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
 from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
 
@@ -67,6 +67,7 @@ class State(NamedTuple):
             outputs=dict.fromkeys(range(plan.size)),
             input=b"null",
             authorities=OnlyVouched(),
+            involved=Involved(frozenset({"ann"})),
         )
 
 
@@ -238,6 +239,17 @@ def _canonical_note(note: Note, fences: dict[int, int]) -> Note:
         checked=None if note.checked is None else fences[note.checked],
         spent=0,
         began_at=None if note.began_at is None else NOW,
+        opening=None if note.opening is None else _canonical_opening(note.opening),
+    )
+
+
+def _canonical_opening(opening: Opening) -> Opening:
+    return replace(
+        opening,
+        activation=SEQ,
+        at=NOW,
+        deadline=None if opening.deadline is None else LATER,
+        ballots=tuple(replace(ballot, at=NOW) for ballot in opening.ballots),
     )
 
 

@@ -29,7 +29,6 @@ MEETINGS = (
 
 UNREACHABLE = {
     ("step", "pending", StepTrigger.DENIED): "no policy denies steps yet",
-    ("step", "awaiting_approval", StepTrigger.ESCALATED): "gates do not escalate yet",
     ("worker", "initializing", WorkerTrigger.START_FAILED): "a worker that cannot start does not register",
 }
 """Rows that nothing in the engine takes so far."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from stepkeep.errors import Contended, StoreUnavailable
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
@@ -169,6 +170,8 @@ class Session(Owner):
                 loaded.inputs[key] = tables.details[key].input
             if callers := [one for one in want.people if one not in loaded.authorities]:
                 loaded.authorities.update(tables.people.authorities(callers))
+            if want.duties:
+                loaded.involved[key] = Involved(tables.requesters(key), tables.executors(key))
 
     def load_claimable(self, propose: Propose, shares: Iterable[RunKey], loaded: Loaded) -> None:
         """Read the steps to propose: of each run the claimable ones with the lowest numbers."""

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stepkeep.kernel.definition import (
     SECOND,
@@ -23,6 +24,7 @@ from stepkeep.kernel.definition import (
     Effect,
     Handler,
     HookFailure,
+    Level,
     OnDeadline,
     OnExhausted,
     Retry,
@@ -54,6 +56,9 @@ BIASES = {
 """How much of each kind of step a definition has; each draws its own shares."""
 
 PATIENT = Retry(max_attempts=9, max_losses=5, initial=SECOND // 2, max=SECOND)
+VOTERS = ("ann", "bea", "cyd", "dan", "eve")
+"""The people who decide gates."""
+
 DEADLINES = (None, None, 8 * SECOND, 20 * SECOND)
 RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
 SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
@@ -192,7 +197,20 @@ def _pre(random: Random) -> tuple[Rule, ...] | msgspec.UnsetType:
 
 
 def _approval(random: Random) -> Approval:
-    return Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice(list(OnDeadline)))
+    """A gate that the first decision settles, or one with people of its own, levels and reminders."""
+    plain = Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice((OnDeadline.REJECT, OnDeadline.FAIL)))
+    chance = _beside(random)
+    if maybe(chance, 0.5):
+        return plain
+    return replace(
+        plain,
+        on_deadline=chance.choice(list(OnDeadline)),
+        quorum=chance.choice((1, 2, 3)),
+        reject_on=chance.choice((msgspec.UNSET, 2)),
+        excluded=chance.choice(((), ("requester",))),
+        escalate=chance.choice((msgspec.UNSET, (Level(approvers=VOTERS, deadline=4 * SECOND), Level()))),
+        remind=chance.choice((msgspec.UNSET, 3 * SECOND)),
+    )
 
 
 def _retry(random: Random) -> Retry:

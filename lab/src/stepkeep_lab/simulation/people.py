@@ -22,7 +22,7 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepSta
 from stepkeep.operations import people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from stepkeep_lab.simulation.definitions import EVENTS, maybe
+from stepkeep_lab.simulation.definitions import EVENTS, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.ledger import Ack
 from stepkeep_lab.simulation.processes import Server
@@ -195,7 +195,7 @@ class People:
         return plan.at(no).name
 
     def _judge(self, run: Run, step: Step, *, approve: bool) -> None:
-        name, actor = self._name(run, step.no), self._random.choice(NAMES)
+        name, actor = self._name(run, step.no), self._random.choice(VOTERS)
         self._spawn(
             self._decide(
                 run.id,
@@ -439,7 +439,7 @@ class People:
                     self._ledger.violation(f"run {run.id} starts later, and no timer starts it")
                 self._begin(run)
             for step in self._waiting(run):
-                if step.due_at is None:
+                if step.due_at is None or _only_reminds(step):
                     self._serve_well(run, step)
 
     def _serve_well(self, run: Run, step: Step) -> None:
@@ -456,6 +456,12 @@ class People:
                 self._ledger.violation(f"step {step.no} of {run.id} waits for a token that nobody was given")
                 return
             self._finish(run, step, token, "Succeeded")
+
+
+def _only_reminds(step: Step) -> bool:
+    """Whether its next timer is a reminder, and it has no deadline."""
+    opening = None if step.note is None else step.note.opening
+    return opening is not None and opening.deadline is None
 
 
 NOISES: tuple[Callable[[People, Run], None], ...] = (

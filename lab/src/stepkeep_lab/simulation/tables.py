@@ -56,6 +56,24 @@ class Tables:
         attempt = self.attempts[key].get((no, fence))
         return attempt.output if attempt is not None and attempt.state is AttemptState.SUCCEEDED else None
 
+    def requesters(self, key: RunKey) -> frozenset[str]:
+        """The people who asked for a run, and for the runs that it repeats."""
+        found: set[str] = set()
+        run_id: str | None = key[1]
+        while run_id is not None and (details := self.details.get((key[0], run_id))) is not None:
+            found.add(details.created_by)
+            run_id = details.rerun_of
+        return frozenset(found)
+
+    def executors(self, key: RunKey) -> dict[int, frozenset[str]]:
+        """The owners of the workers that executed steps of a run, by step number."""
+        owners = {worker.no: worker.owner for worker in self.workers.values()}
+        found: dict[int, frozenset[str]] = {}
+        for (no, _), attempt in self.attempts[key].items():
+            if (owner := owners.get(attempt.worker)) is not None:
+                found[no] = found.get(no, frozenset()) | {owner}
+        return found
+
     # -- quarantine --------------------------------------------------------------------------------------------------
     def is_quarantined(self, key: RunKey) -> bool:
         return any(one.released_at is None and (one.tenant, one.run_id) == key for one in self.quarantine)

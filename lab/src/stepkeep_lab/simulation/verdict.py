@@ -16,6 +16,7 @@ from stepkeep.conformance.replay import replay_lines
 from stepkeep.conformance.verify import verify_lines
 from stepkeep.dialects import registry
 from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.gates import ESCALATED, REMINDED
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Run, Step
@@ -34,6 +35,9 @@ from stepkeep_lab.simulation.tables import Tables
 decode = msgspec.json.decode
 MACHINES = canonical_machines()
 JUDGED = {name: registry.judged(name) for name in registry.names()}
+GATE_EVENTS = {"escalated": ESCALATED, "reminded": REMINDED}
+"""What the outbox has for a hop of a gate."""
+
 ENDS = {
     "Completed": {AttemptState.SUCCEEDED},
     "Waiting": {AttemptState.WAITED, AttemptState.FAILED},
@@ -131,6 +135,10 @@ class Verdict:
         plan = self._plans[run.definition_id]
         step = self._tables.steps[TENANT, run.id][plan.numbers[record["step"]]]
         kept = _record(step)
+        if "counted" in record or "votes" in kept:
+            # One of several decisions about the gate: the row keeps the last, and the journal all.
+            self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
+            return
         if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:
             return
         if plan.at(step.no).holds and "decision" in record and kept.get("decision") != record["decision"]:
@@ -262,13 +270,17 @@ class Verdict:
         return self._plans[self._tables.runs[TENANT, run_id].definition_id]
 
     def _outbox_is_what_was_emitted(self) -> None:
-        """I8: events of accepted attempts, each once, and no others."""
+        """I8: events of accepted attempts, each once; of gates, one for each reminder and escalation; and no others."""
         for (_, run_id), told in self._tables.outbox.items():
             expected: Counter[bytes] = Counter()
             for (no, fence), attempt in self._tables.attempts[TENANT, run_id].items():
                 if attempt.state in (AttemptState.SUCCEEDED, AttemptState.WAITED):
                     expected.update(self._ledger.emitted.get((run_id, no, fence), []))
-            found = Counter(entry.payload for entry in told.values())
+            found = Counter(entry.payload for entry in told.values() if entry.name not in GATE_EVENTS.values())
+            of_gates = Counter(entry.name for entry in told.values() if entry.name in GATE_EVENTS.values())
+            hops = [hop for one in self._tables.journal[TENANT, run_id].values() for hop in open_entry(one.body).hops]
+            due = Counter(GATE_EVENTS[hop.trigger] for hop in hops if hop.trigger in GATE_EVENTS)
+            self._must(of_gates == due, f"I8: gates of {run_id} told {of_gates}, and its journal has {due}")
             self._must(found == expected, f"I8: the outbox of {run_id} has {found}, its attempts emitted {expected}")
 
     def _inputs_were_right(self) -> None:

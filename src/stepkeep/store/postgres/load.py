@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stepkeep.kernel.decision import involved_in
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
@@ -197,6 +198,16 @@ class Loading:
                 loaded.inputs[inputs[place - 1]] = given
         if callers := [one for want in there for one in want.people if one not in loaded.authorities]:
             loaded.authorities.update(await load_authorities(self.connection, callers))
+        if duties := [want.key for want in there if want.duties and want.key not in loaded.involved]:
+            asked = await self._fetch(SQL.load_requesters, duties)
+            executed = await self._fetch(SQL.load_executors, duties)
+            loaded.involved.update(
+                involved_in(
+                    duties,
+                    [(duties[place - 1], person) for place, person in asked],
+                    [(duties[place - 1], no, owner) for place, no, owner in executed],
+                )
+            )
 
     async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps

@@ -1,0 +1,138 @@
+"""Replays the decisions of people about gates: which counted, how many were needed, and which person might decide.
+
+It keeps the decisions and completions of one run by step, and compares each new one with the terms of the pinned
+definition. It reads causes alone, so it believes the roles that a cause names, and cannot know which person owned a
+worker. It must not share code with the engine. `reenact.py` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from stepkeep.conformance.contract import Contract, DutyRule, GateRule, Place
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import Step
+
+Problem = tuple[Code, str]
+
+APPROVES = frozenset({"approved", "hold_approved"})
+REJECTS = frozenset({"rejected", "rejected_tolerated"})
+COUNTED = APPROVES | REJECTS | {"decision_recorded"}
+"""Triggers by which the decision of a person counts."""
+
+COMPLETES = frozenset(
+    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
+)
+
+
+class Ballot(NamedTuple):
+    """A decision that counted: the names behind it, and what was decided."""
+
+    names: frozenset[str]
+    approves: bool
+
+
+class People:
+    """The people of one run: who asked for it, and who decided or completed which step."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self.requester: str | None = None
+        self.decided: dict[str, frozenset[str]] = {}
+        self.completed: dict[str, frozenset[str]] = {}
+
+    def check(
+        self, step: Step, place: Place, line: Line, asked: Mapping[str, Any], steps: Mapping[int, Step]
+    ) -> Iterator[Problem]:
+        """Every reason why this decision or completion cannot have counted like this; then record it."""
+        names = frozenset(name for name in (line.actor, asked.get("for")) if isinstance(name, str))
+        if line.trigger in COMPLETES:
+            yield from self._check_duties(place, names, True, steps)
+            self.completed[place.name] = self.completed.get(place.name, frozenset()) | names
+        elif line.trigger in COUNTED:
+            gate = place.gate
+            approves = asked.get("decision") == "approved"
+            if step.ballots is not None and gate is not None:
+                yield from _check_count(step.ballots, gate, line, approves)
+                yield from _check_once(step.ballots, names)
+                yield from _check_terms(gate, step.level, names, asked)
+                yield from self._check_excluded(gate, place, names)
+                yield from self._check_duties(place, names, line.trigger != "decision_recorded", steps)
+                step.ballots.append(Ballot(names, approves))
+            self.decided[place.name] = self.decided.get(place.name, frozenset()) | names
+
+    def _check_excluded(self, gate: GateRule, place: Place, names: frozenset[str]) -> Iterator[Problem]:
+        for word in gate.excluded:
+            duty, _, of = word.partition(":")
+            if word == "requester":
+                found = names & {self.requester or ""}
+            elif of and duty in ("decided", "completed"):
+                found = names & (self.decided if duty == "decided" else self.completed).get(of, frozenset())
+            else:
+                # The log does not tell which person owned a worker.
+                found = names & ({word} if not of else frozenset())
+            if found:
+                yield Code.PEOPLE, f"{quoted(min(found))} decides {place.name}, which `not: {word}` rules out"
+
+    def _check_duties(
+        self, place: Place, names: frozenset[str], settles: bool, steps: Mapping[int, Step]
+    ) -> Iterator[Problem]:
+        for rule in self._contract.document.duties:
+            if place.name in rule.gates and rule.kind == "four_eyes":
+                yield from self._check_four_eyes(rule, place, names, settles, steps)
+            elif place.name in (*rule.gates, *rule.steps):
+                for other in (*rule.gates, *rule.steps):
+                    done = self.decided.get(other, frozenset())
+                    if rule.kind == "incompatible":
+                        done |= self.completed.get(other, frozenset())
+                    if other != place.name and names & done:
+                        said = f"{quoted(min(names & done))} acts on {other} and on {place.name}"
+                        yield Code.PEOPLE, f"{said}, which `{rule.kind}` rules out"
+
+    def _check_four_eyes(
+        self, rule: DutyRule, place: Place, names: frozenset[str], settles: bool, steps: Mapping[int, Step]
+    ) -> Iterator[Problem]:
+        others = [steps.get(self._contract.numbers[gate]) for gate in rule.gates if gate != place.name]
+        if not settles or any(step is None or step.state not in ENDED for step in others):
+            return
+        before = frozenset().union(*(self.decided.get(gate, frozenset()) for gate in rule.gates))
+        if before and not before - names:
+            yield Code.PEOPLE, f"{quoted(min(names))} alone decides {', '.join(rule.gates)}, against `four_eyes`"
+
+
+ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+
+
+def _check_count(before: list[Ballot], gate: GateRule, line: Line, approves: bool) -> Iterator[Problem]:
+    count = 1 + sum(ballot.approves is approves for ballot in before)
+    needed = gate.quorum if approves else gate.reject_on
+    settles = line.trigger != "decision_recorded"
+    if settles and count < needed:
+        yield Code.PEOPLE, f"trigger is {quoted(line.trigger)} after {count} of {needed} decisions"
+    if not settles and count >= needed:
+        yield Code.PEOPLE, f"trigger is 'decision_recorded', but decision {count} of {needed} settles the gate"
+
+
+def _check_once(before: list[Ballot], names: frozenset[str]) -> Iterator[Problem]:
+    for ballot in before:
+        if both := ballot.names & names:
+            yield Code.PEOPLE, f"{quoted(min(both))} decides twice: each person decides a gate once"
+
+
+def _check_terms(gate: GateRule, level: int, names: frozenset[str], asked: Mapping[str, Any]) -> Iterator[Problem]:
+    """A gate that names its approvers is decided by one of them, or by a right that it names."""
+    levels = gate.levels[: level + 1]
+    if asked.get("level", 0) != level:
+        yield Code.PEOPLE, f"metadata.detail.level is {quoted(asked.get('level', 0))}, but the gate is at level {level}"
+    if any(not (one.roles or one.groups or one.approvers) for one in levels):
+        return
+    rights = asked.get("by_right_of")
+    allowed = {
+        *(f"role:{role}" for one in levels for role in one.roles),
+        *(f"group:{group}" for one in levels for group in one.groups),
+        *(f"approver:{person}" for one in levels for person in one.approvers if person in names),
+    }
+    if not isinstance(rights, list) or not rights or not allowed.issuperset(map(str, rights)):
+        yield Code.PEOPLE, f"metadata.detail.by_right_of is {quoted(rights)}, expected one of {sorted(allowed)}"

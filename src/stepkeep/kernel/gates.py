@@ -1,0 +1,105 @@
+"""The life of an open gate: it opens with what people are shown, reminds them, and escalates to the next level.
+
+It counts no decision (`votes.py` does) and settles no step. `progress.py` opens gates, `timers.py` reminds and
+escalates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.definition import Approval, digest_of, shown_document
+from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.rows import Gate, Note, Opening, Step
+from stepkeep.kernel.tables import StepTrigger
+
+ESCALATED = "gate.escalated"
+REMINDED = "gate.reminded"
+"""Outbound events that tell people about a gate."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any] | None, of: int | None) -> None:
+    """Open the gate of a step, or hold the step for approval. What is shown, and its digest, are fixed here."""
+    held = draft.planned(step).definition.approval is None
+    shown = shown_document(gate, facts)
+    digest = digest_of(shown)
+    deadline = after(draft.now, gate.deadline)
+    opening = Opening(activation=draft.seq, at=draft.now, deadline=deadline, shown=digest)
+    draft.opened.append(
+        Gate(
+            tenant=step.tenant,
+            run_id=step.run_id,
+            no=step.no,
+            activation=draft.seq,
+            opened_at=draft.now,
+            level=0,
+            due_at=deadline,
+            shown=shown,
+            shown_digest=digest,
+        )
+    )
+    note = replace(step.note or Note(), held=held, opening=opening)
+    trigger = StepTrigger.HELD if held else StepTrigger.GATE_OPENED
+    draft.move(step, trigger, of=of, due_at=_next_timer(draft, gate, deadline), digest=digest, note=note)
+
+
+def opening_of(draft: Draft, step: Step) -> Opening:
+    """The open gate of a step. A gate that an earlier version opened counts as opened now."""
+    opening = None if step.note is None else step.note.opening
+    return opening or Opening(activation=0, at=draft.now, deadline=step.due_at)
+
+
+def escalate(draft: Draft, step: Step, gate: Approval, opening: Opening) -> bool:
+    """Open the next level, with its own deadline. Returns false if there is none."""
+    level = opening.level + 1
+    if level >= len(gate.levels):
+        return False
+    deadline = after(draft.now, gate.levels[level].deadline)
+    note = replace(step.note or Note(), opening=replace(opening, level=level, deadline=deadline))
+    draft.change_gate(step, opening.activation, level, due_at=deadline)
+    draft.move(step, StepTrigger.ESCALATED, due_at=_next_timer(draft, gate, deadline), note=note)
+    _tell(draft, step, ESCALATED, replace(opening, level=level, deadline=deadline))
+    return True
+
+
+def remind(draft: Draft, step: Step, gate: Approval, opening: Opening) -> None:
+    """Tell the approvers again; nothing else changes."""
+    draft.move(step, StepTrigger.REMINDED, due_at=_next_timer(draft, gate, opening.deadline))
+    _tell(draft, step, REMINDED, opening)
+
+
+def _tell(draft: Draft, step: Step, name: str, opening: Opening) -> None:
+    planned = draft.planned(step)
+    gate = planned.gate or Approval()
+    levels = gate.levels[: opening.level + 1]
+    told = {
+        "step": planned.name,
+        "activation": opening.activation,
+        "level": opening.level,
+        "due_at": opening.deadline,
+        "prompt": gate.prompt,
+        "approved": sum(ballot.approve for ballot in opening.ballots),
+        "quorum": gate.quorum,
+        "roles": [role for level in levels for role in level.roles],
+        "groups": [group for level in levels for group in level.groups],
+        "approvers": [person for level in levels for person in level.approvers],
+    }
+    draft.emit(name, _encode(told))
+
+
+def _next_timer(draft: Draft, gate: Approval, deadline: int | None) -> int | None:
+    """When time moves the gate next: the next reminder or the deadline, whichever is first."""
+    if gate.remind is msgspec.UNSET:
+        return deadline
+    reminder = draft.now + gate.remind
+    return reminder if deadline is None else min(reminder, deadline)
+
+
+def after(now: int, duration: int | None) -> int | None:
+    return None if duration is None else now + duration

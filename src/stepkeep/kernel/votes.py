@@ -1,0 +1,315 @@
+"""Decisions of people about a gate: each counts once, and enough of them settle it.
+
+A decision is final. The same decision by the same person again changes nothing and is not an error; any other is a
+conflict that names the one on record. `decide` calls it; `eligibility.py` says which person may decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.errors import Conflict, NotAllowed
+from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.kernel.decision import Accepted, Reply
+from stepkeep.kernel.definition import Approval, Level, Standing
+from stepkeep.kernel.draft import Draft, json_text
+from stepkeep.kernel.eligibility import (
+    Moments,
+    Voice,
+    check_separation,
+    record_of,
+    terms_met,
+    voices_of,
+    wanted,
+)
+from stepkeep.kernel.events import GateDecided
+from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
+from stepkeep.kernel.gates import opening_of
+from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.progress import settle
+from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
+from stepkeep.kernel.separation import Act
+from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
+from stepkeep.kernel.tables import StepTrigger
+
+
+class Chosen(msgspec.Struct, frozen=True, gc=False):
+    """The voice in which a person decides, and the terms of the gate that it meets."""
+
+    voice: Voice
+    met: tuple[str, ...]
+    roles: frozenset[str]
+
+
+def decide_gate(draft: Draft, event: GateDecided) -> Reply:
+    decision = "approved" if event.approve else "rejected"
+    step = _the_gate(draft, event, decision)
+    if is_exhausted(step):
+        raise _no_gate(draft, step)
+    if step.state is not StepState.AWAITING_APPROVAL:
+        return _decided_before(draft, step, event.actor, decision)
+    opening = opening_of(draft, step)
+    mine = next((ballot for ballot in opening.ballots if ballot.person == event.actor), None)
+    if mine is not None:
+        return _counted_before(draft, step, opening, mine, event)
+    authority = draft.authority(Caller(event.tenant, event.actor, event.key))
+    gate = draft.planned(step).gate or Approval()
+    chosen = _choose(draft, step, gate, opening, authority, event)
+    ballot = Ballot(person=event.actor, approve=event.approve, at=draft.now, on_behalf_of=chosen.voice.on_behalf_of)
+    return _count(draft, step, gate, replace(opening, ballots=(*opening.ballots, ballot)), chosen, event)
+
+
+# -- which voice -------------------------------------------------------------------------------------------------------
+def _choose(
+    draft: Draft, step: Step, gate: Approval, opening: Opening, authority: Authority, event: GateDecided
+) -> Chosen:
+    """The voice in which the person may decide: their own, or that of the only delegator for whom they may."""
+    levels = gate.levels[: opening.level + 1]
+    moments = Moments(opening.at, draft.now, gate.standing or Standing.BOTH)
+    fits: list[Chosen] = []
+    refusals: list[NotAllowed] = []
+    for voice in voices_of(authority, event.on_behalf_of, draft.now):
+        try:
+            chosen = _check(draft, step, gate, opening, _fit(draft, step, levels, voice, moments), event)
+        except NotAllowed as refusal:
+            refusals.append(refusal)
+            continue
+        if voice.on_behalf_of is None:
+            return chosen
+        fits.append(chosen)
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        names = ", ".join(str(one.voice.on_behalf_of) for one in fits)
+        said = f"{event.actor} may decide {draft.planned(step).name} for {names}. Name the one you mean."
+        raise NotAllowed(said, rule="delegation", person=event.actor)
+    raise refusals[0]
+
+
+def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moments: Moments) -> Chosen:
+    met = terms_met(voice, levels, moments)
+    name = draft.planned(step).name
+    if met is None:
+        who = wanted(levels)
+        said = f"{voice.subject} may not decide {name} of run {step.run_id}: it takes {who}"
+        if terms_met(voice, levels, replace(moments, standing=Standing.NOW)) is not None:
+            said += f", and {voice.subject} did not have that when the gate opened"
+        elif terms_met(voice, levels, replace(moments, standing=Standing.OPENING)) is not None:
+            said += f", and {voice.subject} does not have that any more"
+        raise NotAllowed(said, rule="approvers", person=voice.person)
+    held = moments.held(voice.memberships)
+    return Chosen(voice, met, frozenset(one for kind, one in held if kind is MembershipKind.ROLE))
+
+
+def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: Chosen, event: GateDecided) -> Chosen:
+    """Refuse a voice that was heard before, or that the duties of its people rule out."""
+    planned, voice = draft.planned(step), chosen.voice
+    for ballot in opening.ballots:
+        if both := sorted(ballot.names & voice.names):
+            said = f"{both[0]} has a decision about {planned.name} of run {step.run_id} already, by {ballot.person}"
+            raise NotAllowed(f"{said}: each person decides once", rule="one_decision", person=voice.person)
+    act = Act(step=planned.name, names=voice.names, roles=chosen.roles, settles=_settles(gate, opening, event.approve))
+    check_separation(draft, (*planned.excluded, *(draft.plan.definition.duties or ())), voice, act)
+    return chosen
+
+
+def _settles(gate: Approval, opening: Opening, approve: bool) -> bool:
+    """Whether one more decision of this kind settles the gate."""
+    count = 1 + sum(ballot.approve is approve for ballot in opening.ballots)
+    return count >= (gate.quorum if approve else gate.rejections)
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+def _count(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: Chosen, event: GateDecided) -> Accepted:
+    name, voice = draft.planned(step).name, chosen.voice
+    evidence = msgspec.json.encode(event.evidence) if event.evidence else None
+    record = _record(draft, event, chosen, opening, evidence)
+    detail = {"step": name, **{key: value for key, value in record.items() if key in JOURNALED and value}}
+    draft.requested("gate_decided", event, detail)
+    draft.votes.append(_vote(step, opening, chosen, event, draft.now, evidence))
+    deciders = tuple(dict.fromkeys((*_deciders(step), event.actor, voice.subject)))
+    note = replace(step.note or Note(), opening=opening, deciders=deciders)
+    before = replace(opening, ballots=opening.ballots[:-1])
+    if not _settles(gate, before, event.approve):
+        # The deadline and the next reminder stay as they are.
+        draft.move(step, StepTrigger.DECISION_RECORDED, due_at=step.due_at, note=note)
+        return Accepted({"step": name, **record, **standing_of(gate, opening)})
+    told = json_text({key: value for key, value in record.items() if key != "evidence"})
+    note = replace(note, record=told)
+    if not event.approve:
+        said = f"rejected by {event.actor}" + (f": {event.comment}" if event.comment else "")
+        settle(draft, fail_for_good(draft, step, REJECTION, Category.GOVERNANCE, said, hard=True, note=note))
+    else:
+        settle(draft, release(draft, step, note, StepTrigger.APPROVED, StepTrigger.HOLD_APPROVED))
+    return Accepted({"step": name, **record})
+
+
+def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepTrigger) -> Settled | None:
+    """An approved gate succeeds with the decision as its output; an approved hold becomes ready."""
+    if note.held:
+        draft.make_ready(step, hold, note=note)
+        return None
+    told = note.record or "null"
+    draft.move(step, gate, digest=payload_digest(told.encode()), note=replace(note, output=told))
+    return Settled(step.no, StepState.SUCCEEDED)
+
+
+JOURNALED = ("decision", "comment", "for", "by_right_of", "delegation", "key", "level", "evidence")
+"""The parts of a decision that its cause in the journal has, besides the actor and the step."""
+
+
+def _record(
+    draft: Draft, event: GateDecided, chosen: Chosen, opening: Opening, evidence: bytes | None
+) -> dict[str, Any]:
+    """The decision as its caller and the record of the step see it. Parts that most decisions lack are left out."""
+    decision = "approved" if event.approve else "rejected"
+    rest = {
+        "for": chosen.voice.on_behalf_of,
+        "by_right_of": list(chosen.met),
+        "delegation": chosen.voice.delegation,
+        "key": event.key,
+        "level": opening.level,
+        "evidence": payload_digest(evidence),
+        "votes": [ballot_record(ballot) for ballot in opening.ballots] if len(opening.ballots) > 1 else None,
+    }
+    return {
+        "decision": decision,
+        "by": event.actor,
+        "at": draft.now,
+        "comment": event.comment,
+        **{name: value for name, value in rest.items() if value},
+    }
+
+
+def ballot_record(ballot: Ballot) -> dict[str, Any]:
+    lent = {} if ballot.on_behalf_of is None else {"for": ballot.on_behalf_of}
+    return {"by": ballot.person, "decision": _word(ballot), "at": ballot.at, **lent}
+
+
+def _word(ballot: Ballot) -> str:
+    return "approved" if ballot.approve else "rejected"
+
+
+def standing_of(gate: Approval, opening: Opening) -> dict[str, Any]:
+    """How an open gate stands: what was counted, and what is still needed of whom."""
+    approved = sum(ballot.approve for ballot in opening.ballots)
+    return {
+        "counted": {"approved": approved, "rejected": len(opening.ballots) - approved},
+        "needs": {"approved": gate.quorum - approved, "of": wanted(gate.levels[: opening.level + 1]) or "anyone"},
+    }
+
+
+def _vote(step: Step, opening: Opening, chosen: Chosen, event: GateDecided, now: int, evidence: bytes | None) -> Vote:
+    return Vote(
+        tenant=step.tenant,
+        run_id=step.run_id,
+        no=step.no,
+        activation=opening.activation,
+        person=event.actor,
+        on_behalf_of=chosen.voice.on_behalf_of,
+        level=opening.level,
+        decision="approved" if event.approve else "rejected",
+        at=now,
+        comment=event.comment,
+        evidence=evidence,
+        key_id=event.key,
+        delegation_id=chosen.voice.delegation,
+        held_roles=chosen.met,
+        vouched_by=event.vouched_by,
+        shown_digest=opening.shown,
+    )
+
+
+def _deciders(step: Step) -> tuple[str, ...]:
+    return () if step.note is None else step.note.deciders
+
+
+# -- which gate, and decisions that came before ------------------------------------------------------------------------
+def _the_gate(draft: Draft, event: GateDecided, decision: str) -> Step:
+    """The named gate, or the only open one."""
+    if event.no is not None:
+        step = draft.named(event.no)
+        planned = draft.planned(step)
+        if planned.definition.approval is None and not (step.note and step.note.held) and not is_exhausted(step):
+            raise Conflict(f"step {planned.name} of run {event.run_id} is no approval gate")
+        return step
+    waiting = draft.waiting_steps(StepState.AWAITING_APPROVAL)
+    gates = [step for step in waiting if not is_exhausted(step)]
+    if len(gates) == 1:
+        _no_double_click(draft, gates[0], event.actor, decision)
+        return gates[0]
+    if gates:
+        names = ", ".join(draft.planned(gate).name for gate in gates)
+        raise Conflict(f"run {event.run_id} has {len(gates)} open gates: {names}. Name the one you mean.")
+    last = _last_decided(draft, event.actor)
+    if last is not None and _said_before(last, event.actor, decision):
+        # The same decision again, whose answer may have been lost. After another decision it would be a new one.
+        return last
+    if waiting:
+        raise _no_gate(draft, waiting[0])
+    raise Conflict(f"run {event.run_id} is {draft.state} and has no open gate to be {decision}")
+
+
+def _no_gate(draft: Draft, held: Step) -> Conflict:
+    name = draft.planned(held).name
+    said = f"step {name} of run {held.run_id} holds because no attempt is left; it is no gate"
+    return Conflict(f"{said}. Decide to retry, skip or fail it instead.", {"step": name, "state": held.state})
+
+
+def _last_decided(draft: Draft, actor: str) -> Step | None:
+    """The gate that this person decided last."""
+    decided = [(said["at"], step.settled or 0, step.no) for step in draft.every_step() for said in _said(step, actor)]
+    return draft.step(max(decided)[-1]) if decided else None
+
+
+def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
+    """A repeated click on one gate must not pass the next one: after an equal decision, the gate must be named."""
+    numbers = [planned.no for planned in draft.plan.steps if planned.gate is not None]
+    draft.require(numbers)
+    for no in numbers:
+        step = draft.step(no)
+        if no != gate.no and _said_before(step, actor, decision):
+            before, now = draft.plan.at(no).name, draft.planned(gate).name
+            said = f"{actor} has {decision} {before} of run {gate.run_id} already; now {now} is open. Name it"
+            raise Conflict(f"{said} if you mean it.", {"step": before, **record_of(step)})
+
+
+def _said(step: Step, actor: str) -> Iterable[dict[str, Any]]:
+    """The decisions of this person in the record of a gate."""
+    record = record_of(step)
+    if "decision" in record:
+        yield from (one for one in record.get("votes") or [record] if one.get("by") == actor)
+
+
+def _said_before(step: Step, actor: str, decision: str) -> bool:
+    return any(one["decision"] == decision for one in _said(step, actor))
+
+
+def _counted_before(draft: Draft, step: Step, opening: Opening, mine: Ballot, event: GateDecided) -> Reply:
+    name = draft.planned(step).name
+    record = {"step": name, **ballot_record(mine)}
+    wants_other = event.on_behalf_of is not None and event.on_behalf_of != (mine.on_behalf_of or mine.person)
+    if mine.approve is event.approve and not wants_other:
+        gate = draft.planned(step).gate or Approval()
+        return Accepted({**record, **standing_of(gate, opening)}, repeated=True)
+    said = f"{mine.person} has {_word(mine)} the gate {name} of run {step.run_id} already, and a decision is final"
+    raise Conflict(said, record)
+
+
+def _decided_before(draft: Draft, step: Step, actor: str, decision: str) -> Reply:
+    name, record = draft.planned(step).name, record_of(step)
+    mine = next((one for one in _said(step, actor) if one["decision"] == decision), None)
+    if mine is not None:
+        return Accepted({"step": name, **record, **mine}, repeated=True)
+    if "decision" in record:
+        raise Conflict(
+            f"the gate {name} of run {step.run_id} was {record['decision']} by {record['by']} first",
+            {"step": name, **record},
+        )
+    if step.state in STEP_TERMINAL or draft.state in RUN_TERMINAL:
+        raise Conflict(f"the gate {name} of run {step.run_id} is {step.state}; there is nothing to decide")
+    raise Conflict(f"the gate {name} of run {step.run_id} is not open yet (it is {step.state})")
