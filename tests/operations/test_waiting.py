@@ -15,6 +15,7 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotFound, StoreUnavailable
 from stepkeep.operations import waiting
 from stepkeep.operations.waiting import RunWaiter
+from stepkeep.store.protocol import RUNS_SETTLED, Notification
 from tests.workbench import NOBODYS, results_of, until
 
 NEVER = 3600.0
@@ -83,6 +84,35 @@ def test_a_run_whose_hint_is_lost_is_found_all_the_same(database_url: str, monke
             monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
             async with asyncio.timeout(30):
                 assert (await engine.wait(run_id)).finished
+
+    asyncio.run(go())
+
+
+def test_a_lost_hint_is_made_up_for_while_hints_of_other_runs_go_on(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "RARE_PAUSES", (0.3, 0.3))
+    monkeypatch.setattr(waiting, "PAUSES", (0.3, 0.3))
+
+    async def go() -> None:
+        async with AsyncEngine(database_url) as engine, a_worker_elsewhere(database_url):
+            other = (await engine.start(signed())).run_id
+            run_id = (await engine.start(greeting())).run_id
+            deliver = engine.store.notifier.deliver
+            monkeypatch.setattr(engine.store.notifier, "deliver", lambda hint: None)
+            waits = [asyncio.create_task(engine.wait(one)) for one in (other, run_id)]
+
+            async def steady() -> None:
+                while True:
+                    deliver(Notification(frozenset({RUNS_SETTLED}), {RUNS_SETTLED: frozenset({other})}))
+                    await asyncio.sleep(0.02)
+
+            noise = asyncio.create_task(steady())
+            async with asyncio.timeout(30):
+                assert (await waits[1]).finished
+            for task in (noise, waits[0]):
+                task.cancel()
+            await asyncio.gather(noise, waits[0], return_exceptions=True)
 
     asyncio.run(go())
 

@@ -120,10 +120,12 @@ class RunWaiter:
 
     async def _poll_while_waited_for(self) -> None:
         notifier, clock = self._store.notifier, asyncio.get_running_loop().time
-        pause, is_named = 0.0, True
+        pause, is_named, polled_all_at = 0.0, True, clock()
         while self._waiters:
             self._notification.clear()
-            polls_all = self._polls_all or not is_named
+            shortest, longest = RARE_PAUSES if notifier.is_connected else PAUSES
+            # Notifications of other runs end a pause early; they must not put the poll of all off forever.
+            polls_all = self._polls_all or not is_named or clock() - polled_all_at >= longest
             keys = [
                 key
                 for key in (self._waiters if polls_all else self._named)
@@ -135,8 +137,8 @@ class RunWaiter:
             found = await self._poll(keys) if keys else False
             if polls_all:
                 # Polling all without a pause would slow down the workers that the waiters wait for.
-                await asyncio.sleep(clock() - began)
-            shortest, longest = RARE_PAUSES if notifier.is_connected else PAUSES
+                polled_all_at = clock()
+                await asyncio.sleep(polled_all_at - began)
             pause = shortest if found else min(longest, max(shortest, pause * 2))
             is_named = await within(pause, self._notification)
 
