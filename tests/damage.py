@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-GUARDED = ("definitions", "runs", "steps", "attempts", "journal", "messages", "run_details", "outbox")
+GUARDED = ("definitions", "runs", "steps", "attempts", "journal", "messages", "run_details", "outbox", "people_journal")
 
 
 async def damage(url: str, statement: str) -> None:
@@ -21,6 +21,7 @@ async def damage(url: str, statement: str) -> None:
             ("runs", "run_is_sound"),
             ("steps", "step_is_sound"),
             ("attempts", "attempt_is_sound"),
+            ("principals", "principal_kind"),
         ):
             await connection.execute(f"alter table {table} drop constraint if exists {constraint}")
         for table in GUARDED:

@@ -21,6 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
     from stepkeep.definition.python import Workflow
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
     from stepkeep.result import Result
+    from stepkeep.sync_administration import Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
@@ -62,6 +64,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "AsyncEngine": "stepkeep.engine",
     "AsyncHostedWorker": "stepkeep.hosted",
+    "AsyncKeys": "stepkeep.administration",
+    "AsyncTenants": "stepkeep.administration",
+    "AsyncUsers": "stepkeep.administration",
     "Category": "stepkeep.kernel.states",
     "CommandPolicy": "stepkeep.worker.executors.command",
     "Conflict": "stepkeep.errors",
@@ -75,6 +80,7 @@ _HOMES = {
     "HttpPolicy": "stepkeep.worker.executors.http",
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
+    "Keys": "stepkeep.sync_administration",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "PayloadCodec": "stepkeep.operations.codec",
@@ -93,6 +99,8 @@ _HOMES = {
     "StepkeepError": "stepkeep.errors",
     "StoreError": "stepkeep.errors",
     "StoreUnavailable": "stepkeep.errors",
+    "Tenants": "stepkeep.sync_administration",
+    "Users": "stepkeep.sync_administration",
     "Workflow": "stepkeep.definition.python",
     "agent": "stepkeep.definition.handlers",
     "fail": "stepkeep.worker.answers",
@@ -109,6 +117,9 @@ _HOMES = {
 __all__ = [
     "AsyncEngine",
     "AsyncHostedWorker",
+    "AsyncKeys",
+    "AsyncTenants",
+    "AsyncUsers",
     "Category",
     "CommandPolicy",
     "Conflict",
@@ -122,6 +133,7 @@ __all__ = [
     "HttpPolicy",
     "InvalidInput",
     "KeyReused",
+    "Keys",
     "NotAllowed",
     "NotFound",
     "PayloadCodec",
@@ -140,6 +152,8 @@ __all__ = [
     "StepkeepError",
     "StoreError",
     "StoreUnavailable",
+    "Tenants",
+    "Users",
     "Workflow",
     "agent",
     "fail",

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 
 from msgspec.structs import replace
 
+from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.handlers import registry_of
@@ -47,6 +48,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.operations import diagnosis, people, plans, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
+from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
@@ -92,13 +94,7 @@ Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
 result of `publish`, which is fastest for many runs of the same workflow."""
 
 
-class Acting(TypedDict):
-    """The arguments that say on record who acts."""
-
-    actor: str
-    vouched_by: str | None
-
-
+@guarded(free=("open", "close", "stop_workers"))
 class AsyncEngine:
     """A database and everything one can do with it, for programs that have an event loop.
 
@@ -111,6 +107,9 @@ class AsyncEngine:
 
     An SQLite file is migrated when it is opened. A PostgreSQL database that lacks a migration is refused, unless
     `auto_migrate` says to apply it: for tests and demos, where the role owns the schema.
+
+    With a `key`, the owner of the key is the actor and the tenant is the key's. Without one, the program vouches for
+    the names that it gives (`actor`, `by=`).
     """
 
     policies: dict[str, Any] = {}  # noqa: RUF012 - never changed; for engines over a store that is there already
@@ -120,6 +119,7 @@ class AsyncEngine:
     _loop: Literal["own", "mine"] = "own"
     _waits = False
     _auto_migrate = False
+    _credential: Credential | None = None
 
     def __init__(
         self,
@@ -127,6 +127,7 @@ class AsyncEngine:
         *,
         tenant: str = "default",
         actor: str | None = None,
+        key: str | None = None,
         registry: Registry | None = None,
         http: HttpPolicy | None = None,
         commands: CommandPolicy | None = None,
@@ -153,6 +154,9 @@ class AsyncEngine:
         handler_loop(Registry(), lifespan)
         arguments.choice("loop", loop, ("own", "mine"))
         WorkerSettings(**self.policies)  # refuse invalid policies before a worker is needed
+        if key is not None and actor is not None:
+            raise InvalidInput("the actor is the owner of the key: give a key or an actor, not both.")
+        self._credential = None if key is None else parse_key(key)
         self.tenant = validate.key("the tenant", tenant)
         self.actor = validate.key("the actor", current_user() if actor is None else actor)
         self.registry = default_registry if registry is None else registry_of(registry)
@@ -169,6 +173,7 @@ class AsyncEngine:
 
     def _work_on(self, store: Store, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.store = store
+        self.access = Access(store, self.tenant, self.actor, self._credential, monotonic)
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
         self._waiting = RunWaiter(self.transactor)
@@ -207,6 +212,8 @@ class AsyncEngine:
                 await self.store.migrate()
             else:
                 require_migrated(await self.store.status())
+            await self.access.open()
+            self.tenant, self.actor = self.access.tenant, self.access.actor
             if self.transactor.payloads.seal.is_on:
                 await mark_sealed(self.store, self.tenant)
         except BaseException:
@@ -232,8 +239,30 @@ class AsyncEngine:
         await self.store.close()
 
     # -- definitions -------------------------------------------------------------------------------------------------
+    @property
+    def tenants(self) -> AsyncTenants:
+        """Tenants and their settings."""
+        return AsyncTenants(self.store, self.access)
+
+    @property
+    def users(self) -> AsyncUsers:
+        """Users and services: their roles, groups and delegations."""
+        return AsyncUsers(self.store, self.access)
+
+    @property
+    def keys(self) -> AsyncKeys:
+        """API keys."""
+        return AsyncKeys(self.store, self.access)
+
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
+        return await self._publish(workflow)
+
+    async def _plan(self, workflow: Runnable) -> Plan:
+        """The plan of what is started. A key that may not publish starts what is published already."""
+        return await (self._publish(workflow) if self.access.may(Scope.OPERATE) else self._published(workflow))
+
+    async def _publish(self, workflow: Runnable) -> Plan:
         found = await self._definition(workflow)
         if isinstance(found, Plan):
             return found
@@ -278,7 +307,7 @@ class AsyncEngine:
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
         request = self._request(
-            await (self.publish(workflow) if connection is None else self._published(workflow)),
+            await (self._plan(workflow) if connection is None else self._published(workflow)),
             input,
             idempotency_key=idempotency_key,
             business_key=business_key,
@@ -335,7 +364,8 @@ class AsyncEngine:
         stored = await self.store.read_definition(self.tenant, definition.name, definition.version)
         if stored is None or stored.digest != digest_of(encode_definition(definition)):
             raise InvalidInput(
-                f"{definition.name} is not published yet. Call engine.publish(workflow) before the transaction begins."
+                f"{definition.name} is not published yet. Call engine.publish(workflow) first: neither a caller's "
+                "transaction nor a key without the scope operate publishes."
             )
         return self.transactor.plans.add(stored)
 
@@ -365,7 +395,7 @@ class AsyncEngine:
         arguments.flag("run: check", check)
         has = tuple(sorted(validate.names("capabilities", capabilities)))
         request = self._request(
-            await self.publish(workflow),
+            await self._plan(workflow),
             input,
             idempotency_key=idempotency_key,
             business_key=business_key,
@@ -477,7 +507,7 @@ class AsyncEngine:
         """A worker in this process, for this engine's database and handlers, under its policies."""
         from stepkeep.worker.loop import Worker  # here, because most programs only start and look
 
-        options = {**self.policies, **options}
+        options = {"owner": self.access.owner, **self.policies, **options}
         if "lifespan" not in options and "loop" not in options:
             if self._home is None:
                 self._home = handler_loop(self.registry, self._lifespan, self._loop)
@@ -836,9 +866,8 @@ class AsyncEngine:
 
     def _acting(self, by: str | None) -> Acting:
         """The actor, and this engine's own one where it vouches for another."""
-        actor = self._actor(by)
-        return {"actor": actor, "vouched_by": None if actor == self.actor else self.actor}
+        return self.access.acting(optional_key("by", by))
 
     def _actor(self, by: str | None) -> str:
         """The name on record: the person that the host program names, or the engine's own actor."""
-        return self.actor if by is None else validate.key("by", by)
+        return self._acting(by)["actor"]

@@ -31,6 +31,7 @@ from stepkeep.operations import retention
 from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
+from stepkeep.sync_administration import Keys, Tenants, Users
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -54,6 +55,7 @@ class EngineOptions(TypedDict, total=False):
 
     tenant: str
     actor: str | None
+    key: str | None
     registry: Registry | None
     http: HttpPolicy | None
     commands: CommandPolicy | None
@@ -164,6 +166,22 @@ class Engine:
         if thread is None:
             raise StoreUnavailable("the engine was closed while this call was under way")
         return thread
+
+    # -- people ------------------------------------------------------------------------------------------------------
+    @property
+    def tenants(self) -> Tenants:
+        """Tenants and their settings."""
+        return Tenants(self._core.tenants, self._call)
+
+    @property
+    def users(self) -> Users:
+        """Users and services: their roles, groups and delegations."""
+        return Users(self._core.users, self._call)
+
+    @property
+    def keys(self) -> Keys:
+        """API keys."""
+        return Keys(self._core.keys, self._call)
 
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:

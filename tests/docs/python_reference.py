@@ -52,12 +52,19 @@ engine = sk.open("sqlite:///examples.db")
 
 GROUPS = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
+    "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
     "Words": ("Category", "RunState", "StepState"),
 }
-LIKE = {"AsyncEngine": "Engine", "AsyncHostedWorker": "HostedWorker"}
+LIKE = {
+    "AsyncEngine": "Engine",
+    "AsyncHostedWorker": "HostedWorker",
+    "AsyncTenants": "Tenants",
+    "AsyncUsers": "Users",
+    "AsyncKeys": "Keys",
+}
 """Classes whose methods are those of another one, with `await`."""
 
 

@@ -66,7 +66,16 @@ def test_a_name_that_is_not_loaded_yet_is_listed_all_the_same() -> None:
     assert ran.stdout == "True False\n"
 
 
-@pytest.mark.parametrize(("sync", "core"), [(sk.Engine, sk.AsyncEngine), (HostedWorker, AsyncHostedWorker)])
+FACES = [
+    (sk.Engine, sk.AsyncEngine),
+    (HostedWorker, AsyncHostedWorker),
+    (sk.Tenants, sk.AsyncTenants),
+    (sk.Users, sk.AsyncUsers),
+    (sk.Keys, sk.AsyncKeys),
+]
+
+
+@pytest.mark.parametrize(("sync", "core"), FACES)
 def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core: type) -> None:
     ours, theirs = public(sync), public(core)
     assert set(theirs) - set(ours) <= {*ONLY_ASYNC, "begin"}
@@ -81,9 +90,10 @@ def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core:
 
 
 def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
-    for name in public(sk.Engine):
-        assert ">>> " in (getattr(sk.Engine, name).__doc__ or ""), f"Engine.{name} has no example"
-        assert name in dir(sk.Engine)
+    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys):
+        for name in public(kind):
+            assert ">>> " in (getattr(kind, name).__doc__ or ""), f"{kind.__name__}.{name} has no example"
+            assert name in dir(kind)
 
 
 def test_the_options_that_are_passed_on_are_those_of_the_constructors() -> None:

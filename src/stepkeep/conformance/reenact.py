@@ -182,7 +182,9 @@ class Reenactment:
                 say(Code.CAUSE, f"message {quoted(self.asked.get('id'))} arrives again; a message is recorded once")
 
     def _check_voucher(self, line: Line, say: Say) -> None:
-        """A program vouches for another name than its own, and only on what people ask for."""
+        """A program vouches for another name than its own, and only on what people ask for. So with keys."""
+        if "key" in self.asked and (line.event not in VOUCHED or not isinstance(self.asked["key"], str)):
+            say(Code.CAUSE, wrong_field("detail.key", self.asked["key"], None, f"{quoted(line.event)} has no key"))
         if "vouched_by" not in self.asked:
             return
         name = self.asked["vouched_by"]

@@ -36,6 +36,7 @@ def create_run(
     start: bool,
     start_at: int | None = None,
     vouched_by: str | None = None,
+    key: str | None = None,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
@@ -54,7 +55,7 @@ def create_run(
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
     origin = origin_of(plan, given) | ({"start_at": start_at} if is_later else {})
-    draft.caused_by("run_created", actor, vouched(origin, vouched_by))
+    draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:
         draft.add(

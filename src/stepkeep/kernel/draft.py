@@ -70,9 +70,10 @@ def _refuse(source: StepState, trigger: StepTrigger) -> NoReturn:
     raise AssertionError(f"the table has a row for {trigger} of {source}")
 
 
-def vouched(detail: Mapping[str, Any] | None, vouched_by: str | None) -> dict[str, Any]:
-    """The detail of a cause, with the program that vouched for its actor."""
-    return {**(detail or {}), **({} if vouched_by is None else {"vouched_by": vouched_by})}
+def vouched(detail: Mapping[str, Any] | None, vouched_by: str | None, key: str | None = None) -> dict[str, Any]:
+    """The detail of a cause, with the program that vouched for its actor and the id of the key that was used."""
+    voucher = {} if vouched_by is None else {"vouched_by": vouched_by}
+    return {**(detail or {}), **voucher, **({} if key is None else {"key": key})}
 
 
 def json_text(value: Any) -> str:
@@ -254,8 +255,8 @@ class Draft:
             raise Missing(Need(people=frozenset((caller,)))) from None
 
     def requested(self, event: str, by: Request, detail: Mapping[str, Any] | None = None) -> None:
-        """Set the cause of the following hops: a request, with the program that vouched for its actor."""
-        self.caused_by(event, by.actor, vouched(detail, by.vouched_by))
+        """Set the cause of the following hops: a request, with what stood for its actor."""
+        self.caused_by(event, by.actor, vouched(detail, by.vouched_by, by.key))
 
     def caused_by(self, event: str, actor: str, detail: Mapping[str, Any] | None = None) -> None:
         """Set the cause of the following hops."""

@@ -45,6 +45,7 @@ async def decide_gate(
     tenant: str,
     actor: str,
     vouched_by: str | None = None,
+    key: str | None = None,
     step: str | None = None,
     comment: str = "",
 ) -> Accepted:
@@ -54,6 +55,7 @@ async def decide_gate(
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
         vouched_by=vouched_by,
+        key=key,
         approve=approve,
         comment=validate.words("the comment", comment),
         no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
@@ -71,6 +73,7 @@ async def decide_hold(
     actor: str,
     reason: str = "",
     vouched_by: str | None = None,
+    key: str | None = None,
 ) -> Accepted:
     """Retry, skip or fail the step `step`, which holds because no attempt is left."""
     try:
@@ -82,6 +85,7 @@ async def decide_hold(
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
         vouched_by=vouched_by,
+        key=key,
         no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
         choice=chosen,
         reason=validate.words("the reason", reason),
@@ -99,6 +103,7 @@ async def complete(
     tenant: str,
     actor: str,
     vouched_by: str | None = None,
+    key: str | None = None,
     output: bytes | None = None,
     notes: str = "",
     evidence: tuple[str, ...] = (),
@@ -123,6 +128,7 @@ async def complete(
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
         vouched_by=vouched_by,
+        key=key,
         token=token_hash(validate.words("the completion token", token)),
         outcome=said,
         output=output,
@@ -144,6 +150,7 @@ async def reissue_token(
     tenant: str,
     actor: str,
     vouched_by: str | None = None,
+    key: str | None = None,
 ) -> Accepted:
     """Replace the completion token of an open manual step by this one; the old one is useless from now on."""
     if not validate.words("the reason", reason).strip():
@@ -153,6 +160,7 @@ async def reissue_token(
         run_id=validate.run_id(run_id),
         actor=validate.key("the actor", actor),
         vouched_by=vouched_by,
+        key=key,
         token=token_hash(token),
         reason=reason,
         no=_number(await plan_of(transactor, tenant, run_id), run_id, step),
@@ -169,6 +177,7 @@ async def send(
     tenant: str,
     actor: str,
     vouched_by: str | None = None,
+    key: str | None = None,
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
@@ -180,6 +189,7 @@ async def send(
             run_id=validate.run_id(run_id),
             actor=validate.key("the actor", actor),
             vouched_by=vouched_by,
+            key=key,
             id=str(uuid7()) if message_id is None else validate.key("the message id", message_id),
             name=validate.key("the name of a message", name),
             payload=payload,
@@ -196,6 +206,7 @@ async def cancel(
     compensate: bool = False,
     reason: str = "",
     vouched_by: str | None = None,
+    key: str | None = None,
 ) -> Accepted:
     """End a run, with or without rollback."""
     return await _submit(
@@ -205,6 +216,7 @@ async def cancel(
             run_id=validate.run_id(run_id),
             actor=validate.key("the actor", actor),
             vouched_by=vouched_by,
+            key=key,
             compensate=compensate,
             reason=validate.words("the reason", reason),
         ),

@@ -23,6 +23,7 @@ async def rerun(
     tenant: str,
     actor: str,
     vouched_by: str | None = None,
+    key: str | None = None,
     given: bytes | None = None,
     idempotency_key: str | None = None,
 ) -> Started:
@@ -38,6 +39,7 @@ async def rerun(
             tenant=tenant,
             actor=actor,
             vouched_by=vouched_by,
+            key=key,
             input=(await transactor.payloads.detail(found.details)).input if given is None else given,
             operation=OPERATION,
             idempotency_key=idempotency_key,

@@ -49,6 +49,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     actor: str
     vouched_by: str | None = None
+    key: str | None = None
     input: bytes = b"null"
     run_id: str = ""
     operation: str = OPERATION
@@ -443,6 +444,7 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
             given=request.input,
             actor=request.actor,
             vouched_by=request.vouched_by,
+            key=request.key,
             now=now,
         )
     return create_run(
@@ -454,6 +456,7 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
         given=request.input,
         actor=request.actor,
         vouched_by=request.vouched_by,
+        key=request.key,
         now=now,
         start=request.start_now,
         start_at=request.start_at if request.start_delay is None else now + request.start_delay,
@@ -461,10 +464,16 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
 
 
 async def start_idle(
-    transactor: Transactor, run_id: str, *, tenant: str, actor: str, vouched_by: str | None = None
+    transactor: Transactor,
+    run_id: str,
+    *,
+    tenant: str,
+    actor: str,
+    vouched_by: str | None = None,
+    key: str | None = None,
 ) -> dict[str, Any]:
     """Start a run that was created idle."""
     who = validate.key("the actor", actor)
-    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by)
+    event = RunStarted(tenant=tenant, run_id=validate.run_id(run_id), actor=who, vouched_by=vouched_by, key=key)
     accepted = await transactor.submit(event)
     return dict(accepted.record)

@@ -7,11 +7,13 @@ text calls this first; payloads are limited where they are encoded.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.definition import arguments
 from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.names import script_of
 from stepkeep.safe_text import type_name
 
 MAX_KEY = 255
@@ -32,6 +34,23 @@ def key(what: str, value: object, limit: int = MAX_KEY) -> str:
     plain = str.__str__(value)  # a subclass of str may override anything, and no encoder takes it
     if not (0 < len(plain) <= limit and plain.isprintable()):
         raise InvalidInput(f"{what} must have 1 to {limit} printable characters")
+    return plain
+
+
+def person(what: str, value: object) -> str:
+    """The name of a principal: no blanks, no look-alikes, in its shortest Unicode form, letters of one writing system.
+
+    >>> person("the user", "ann@example.org")
+    'ann@example.org'
+    """
+    plain = key(what, value)
+    if any(letter.isspace() for letter in plain) or not plain[0].isalnum():
+        raise InvalidInput(f"{what} begins with a letter or a digit and has no blanks: {plain!a}. Use a display name.")
+    if unicodedata.normalize("NFKC", plain) != plain:
+        raise InvalidInput(f"{what} has characters that look like others: {plain!a}. Write it in plain letters.")
+    scripts = sorted({script_of(letter) for letter in plain if letter.isalpha()})
+    if len(scripts) > 1:
+        raise InvalidInput(f"{what} mixes letters of {' and '.join(scripts)}: {plain!a}. Use those of one script.")
     return plain
 
 

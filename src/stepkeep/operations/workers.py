@@ -41,8 +41,9 @@ async def register(
     capacity: int,
     capabilities: tuple[str, ...] = (),
     queues: tuple[int, ...] = (),
+    owner: str | None = None,
 ) -> Worker:
-    """Register a process with its capabilities."""
+    """Register a process with its capabilities, and with the owner of its key."""
     now = await store.now()
     blank = Worker(
         tenant=tenant,
@@ -55,6 +56,7 @@ async def register(
         queues=queues,
         heard_at=now,
         started_at=now,
+        owner=owner,
     )
     worker, entry = move_worker(blank, (T.STARTED, T.REGISTERED), now=now, actor=blank.id)
     return await store.add_worker(worker, entry)

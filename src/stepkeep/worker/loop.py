@@ -85,7 +85,8 @@ class Worker:
     groups it serves (all by default), `capabilities` what it can do beyond having handlers. `apps` names the code
     that it was given, for `explain`. `secrets` tells where it finds the values of secrets. `lifespan` opens what
     handlers share; with `loop="mine"` they run on the loop that runs the worker. With `only_run`, it executes the
-    steps of that run and of no other; with `NO_RUN`, of none until `engage` names one.
+    steps of that run and of no other; with `NO_RUN`, of none until `engage` names one. `owner` is on record as the
+    principal that executes them: the owner of the key that the engine was opened with.
 
         worker = Worker(transactor, registry, app="billing", concurrency=200, threads=32)
         await worker.serve()
@@ -114,6 +115,7 @@ class Worker:
         lifespan: Lifespan | None = None,
         loop: Literal["own", "mine"] = "own",
         only_run: str | None = None,
+        owner: str | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {
@@ -145,6 +147,7 @@ class Worker:
             app=validate.key("the name of a worker", app, LONGEST_NAME),
             capacity=self._settings.concurrency,
             capabilities=tuple(sorted(self._capabilities)),
+            owner=owner,
         )
         self._timers = LocalTimers(self._runtime)
         signals = Signals(self._note_change, self.wake, self._timers.set_in, self._ability_changed)

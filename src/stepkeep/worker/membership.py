@@ -22,8 +22,17 @@ log = logging.getLogger("stepkeep.worker")
 class Membership:
     """One registration and its state."""
 
-    def __init__(self, store: Store, *, tenant: str, app: str, capacity: int, capabilities: tuple[str, ...]) -> None:
-        self._store = store
+    def __init__(
+        self,
+        store: Store,
+        *,
+        tenant: str,
+        app: str,
+        capacity: int,
+        capabilities: tuple[str, ...],
+        owner: str | None = None,
+    ) -> None:
+        self._store, self._owner = store, owner
         self._tenant, self._app = tenant, app
         self._capacity, self._capabilities = capacity, capabilities
         self._queues: tuple[int, ...] = ()
@@ -49,6 +58,7 @@ class Membership:
             capacity=self._capacity,
             capabilities=self._capabilities,
             queues=queues,
+            owner=self._owner,
         )
 
     async def beat(self) -> bool:

@@ -1,0 +1,226 @@
+"""Tenants, users and keys, as the engine offers them: `engine.tenants`, `engine.users`, `engine.keys`.
+
+Each method checks its arguments and calls one operation. `sync_administration` has the same methods for programs
+without an event loop. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from stepkeep.definition import arguments
+from stepkeep.engine_arguments import duration, moment, optional_key
+from stepkeep.errors import InvalidInput
+from stepkeep.kernel.authority import MembershipKind
+from stepkeep.operations import keys, people_journal, principals, validate
+from stepkeep.operations.access import Access, Acting, guarded
+from stepkeep.store.protocol import Store
+
+MOST_LISTED = 10_000
+
+
+class _Administration:
+    """What the three have in common: the database and its caller."""
+
+    def __init__(self, store: Store, access: Access) -> None:
+        self._store, self.access = store, access
+
+    @property
+    def _tenant(self) -> str:
+        return self.access.tenant
+
+    def _acting(self, by: str | None) -> Acting:
+        return self.access.acting(optional_key("by", by))
+
+
+@guarded("tenants.")
+class AsyncTenants(_Administration):
+    """Tenants that have settings. A tenant needs none: it then allows that programs vouch for persons."""
+
+    async def create(self, name: str, *, vouching: str = "allowed", by: str | None = None) -> dict[str, Any]:
+        """Give a tenant settings: whether programs without a key may name persons (`"allowed"` or `"refused"`)."""
+        return await principals.create_tenant(
+            self._store, self.access, name, vouching=vouching, acting=self._acting(by)
+        )
+
+    async def set_vouching(self, name: str, vouching: str, *, by: str | None = None) -> dict[str, Any]:
+        """Allow or refuse that programs without a key name persons. `"refused"` needs a key with the scope admin."""
+        return await principals.set_vouching(self._store, self.access, name, vouching, acting=self._acting(by))
+
+    async def list(self) -> dict[str, Any]:
+        """The tenants that have settings; with a key, its own alone."""
+        return await principals.list_tenants(self._store, self.access)
+
+
+@guarded("users.")
+class AsyncUsers(_Administration):
+    """Users and services of the tenant: their roles, groups and delegations, and the record of every change."""
+
+    async def create(
+        self, name: str, *, kind: str = "user", display: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Register a user or a service (`kind="service"`). A name that looks like a registered one is refused."""
+        return await principals.create_user(
+            self._store, self._tenant, name, kind=kind, display=display, acting=self._acting(by)
+        )
+
+    async def disable(self, name: str, *, by: str | None = None) -> dict[str, Any]:
+        """Refuse a principal in every decision from now on, and revoke its keys."""
+        return await principals.disable_user(self._store, self._tenant, name, acting=self._acting(by))
+
+    async def enable(self, name: str, *, by: str | None = None) -> dict[str, Any]:
+        """Let a disabled principal act again; its revoked keys stay revoked."""
+        return await principals.enable_user(self._store, self._tenant, name, acting=self._acting(by))
+
+    async def grant(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        group: str | None = None,
+        to_group: bool = False,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Give a person a role or a group, within dates if given; with `to_group`, give a group a role."""
+        return await principals.grant(
+            self._store,
+            self._tenant,
+            name,
+            *_membership("grant", role, group),
+            to_group=arguments.flag("grant: to_group", to_group),
+            valid_from=moment("grant: valid_from", valid_from),
+            valid_to=moment("grant: valid_to", valid_to),
+            acting=self._acting(by),
+        )
+
+    async def revoke(
+        self,
+        name: str,
+        *,
+        role: str | None = None,
+        group: str | None = None,
+        from_group: bool = False,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Take a role or a group away; with `from_group`, take a role from a group."""
+        return await principals.revoke(
+            self._store,
+            self._tenant,
+            name,
+            *_membership("revoke", role, group),
+            from_group=arguments.flag("revoke: from_group", from_group),
+            acting=self._acting(by),
+        )
+
+    async def delegate(
+        self,
+        delegator: str,
+        to: str,
+        *,
+        valid_from: datetime | None = None,
+        valid_to: datetime | None = None,
+        open_ended: bool = False,
+        reason: str = "",
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Let `to` decide on behalf of `delegator`: until `valid_to`, or `open_ended`."""
+        if arguments.flag("delegate: open_ended", open_ended) is (valid_to is not None):
+            raise InvalidInput("a delegation has an end, or none on purpose: give valid_to or open_ended=True.")
+        return await principals.delegate(
+            self._store,
+            self._tenant,
+            self.access,
+            delegator,
+            to,
+            reason=reason,
+            valid_from=moment("delegate: valid_from", valid_from),
+            valid_to=moment("delegate: valid_to", valid_to),
+            acting=self._acting(by),
+        )
+
+    async def undelegate(self, delegator: str, to: str, *, by: str | None = None) -> dict[str, Any]:
+        """End a delegation before its date."""
+        return await principals.undelegate(
+            self._store, self._tenant, self.access, delegator, to, acting=self._acting(by)
+        )
+
+    async def delegations(self) -> dict[str, Any]:
+        """The delegations that have not ended."""
+        return await principals.list_delegations(self._store, self._tenant)
+
+    async def show(self, name: str) -> dict[str, Any]:
+        """A principal with what it has now, what it was ever given, its delegations and its keys."""
+        return await principals.show_user(self._store, self._tenant, name)
+
+    async def history(self, name: str | None = None, *, after: int = 0, limit: int = 1000) -> dict[str, Any]:
+        """The record of changes of people, in order, with its hash chain; of one person, group or tenant if named."""
+        return await people_journal.history(
+            self._store,
+            self._tenant,
+            optional_key("the name", name),
+            after=arguments.whole("history: after", after, 0, 2**43),
+            limit=arguments.whole("history: limit", limit, 1, MOST_LISTED),
+        )
+
+    async def list(self, *, after: str = "", limit: int = 1000) -> dict[str, Any]:
+        """A page of principals by name; `after` is the last name of the page before."""
+        return await principals.list_users(
+            self._store,
+            self._tenant,
+            after="" if after == "" else validate.key("list: after", after),
+            limit=arguments.whole("list: limit", limit, 1, MOST_LISTED),
+        )
+
+
+@guarded("keys.")
+class AsyncKeys(_Administration):
+    """API keys of the tenant. Each has an owner, who is the actor of everything done with it."""
+
+    async def create(
+        self,
+        owner: str,
+        *,
+        scopes: Iterable[str],
+        expires_at: datetime | None = None,
+        expires_in: str | None = None,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Make a key for a principal. `secret` of the answer is the whole key: it is shown once and kept nowhere."""
+        return await keys.create_key(
+            self._store,
+            self._tenant,
+            owner,
+            scopes=scopes,
+            expires_at=moment("keys: expires_at", expires_at),
+            expires_in=None if expires_in is None else duration("keys: expires_in", expires_in),
+            acting=self._acting(by),
+        )
+
+    async def rotate(self, key_id: str, *, overlap: str = "1d", by: str | None = None) -> dict[str, Any]:
+        """Make a new key with the same owner, scopes and lifetime; the old one ends after `overlap`."""
+        return await keys.rotate_key(
+            self._store,
+            self._tenant,
+            self.access,
+            key_id,
+            overlap=duration("keys: overlap", overlap),
+            acting=self._acting(by),
+        )
+
+    async def revoke(self, key_id: str, *, by: str | None = None) -> dict[str, Any]:
+        """End a key now; decisions refuse it from this moment on."""
+        return await keys.revoke_key(self._store, self._tenant, self.access, key_id, acting=self._acting(by))
+
+    async def list(self, *, owner: str | None = None) -> dict[str, Any]:
+        """Keys without their secrets, newest first; with `owner`, those of one principal."""
+        return await keys.list_keys(self._store, self._tenant, optional_key("the owner", owner))
+
+
+def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:
+    if (role is None) is (group is None):
+        raise InvalidInput(f"{what}: name a role or a group, one of the two.")
+    return (MembershipKind.GROUP, group or "") if role is None else (MembershipKind.ROLE, role)

@@ -1,0 +1,244 @@
+"""Which caller an engine acts for, and what its key may be used for: keys, scopes, and one table of operations.
+
+A key authenticates its owner, who is the actor; its tenant is the engine's. Without a key the program names the actor.
+The engine asks here before each operation. Decisions about steps are checked once more in their own transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import time
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypedDict, TypeVar
+
+import msgspec
+
+from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.kernel.authority import VOUCH, Caller, admit
+from stepkeep.secret_values import KNOWN
+from stepkeep.store.principals import ApiKey, Vouching
+from stepkeep.store.protocol import Store
+
+K = TypeVar("K", bound=type)
+
+FRESH_SECONDS = 2.0
+"""For how long an engine goes by the key and the tenant's settings that it has read. A decision reads them anew."""
+
+_KEY = re.compile(r"sk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+
+
+class Scope(StrEnum):
+    """What a key may be used for."""
+
+    READ = "read"
+    START = "start"
+    DECIDE = "decide"
+    COMPLETE = "complete"
+    OPERATE = "operate"
+    WORK = "work"
+    ADMIN = "admin"
+    VOUCH = VOUCH
+
+
+SCOPES: dict[Scope, str] = {
+    Scope.READ: "read runs, definitions, workers, logs and people",
+    Scope.START: "start runs of published workflows, and rerun them",
+    Scope.DECIDE: "approve, reject, decide about held steps, delegate one's own authority",
+    Scope.COMPLETE: "complete manual steps, reissue their tokens, send messages",
+    Scope.OPERATE: "publish, cancel, quarantine, release, prune",
+    Scope.WORK: "be a worker",
+    Scope.ADMIN: "change tenants, users, roles, delegations and keys",
+    Scope.VOUCH: "name another person than the owner of the key",
+}
+"""Every scope, and what it allows."""
+
+R, S, D, C, O, W, A = (frozenset({one}) for one in list(Scope)[:7])  # noqa: E741 - the columns of the table
+OWN: frozenset[Scope] = frozenset()
+"""Any key will do: the operation itself asks whose it is."""
+
+OPERATIONS: dict[str, frozenset[Scope]] = {
+    **dict.fromkeys(("result", "show", "explain", "status", "definitions", "workers", "runs", "wait"), R),
+    **dict.fromkeys(("log", "certify", "evidence", "quarantined"), R),
+    **dict.fromkeys(("start", "start_idle", "rerun"), S),
+    **dict.fromkeys(("approve", "reject", "decide"), D),
+    **dict.fromkeys(("complete", "reissue_token", "send"), C),
+    **dict.fromkeys(("publish", "cancel", "quarantine", "release", "prune"), O),
+    **dict.fromkeys(("start_worker", "serve"), W),
+    "work_on": W | R,
+    "run": S | W | R,
+    **dict.fromkeys(("tenants.create", "tenants.set_vouching"), A),
+    **dict.fromkeys(("users.create", "users.disable", "users.enable", "users.grant", "users.revoke"), A),
+    **dict.fromkeys(("users.delegate", "users.undelegate"), OWN),
+    **dict.fromkeys(("tenants.list", "users.list", "users.show", "users.history", "users.delegations", "keys.list"), R),
+    "keys.create": A,
+    **dict.fromkeys(("keys.rotate", "keys.revoke"), OWN),
+}
+"""The scopes that each operation of an engine needs. An operation without a row is refused."""
+
+UNNAMED = R | W
+"""What may be done without a key where a tenant refuses vouching: nothing of it puts a person on record."""
+
+
+class Acting(TypedDict):
+    """The arguments that say on record who acts."""
+
+    actor: str
+    vouched_by: str | None
+    key: str | None
+
+
+class Credential(msgspec.Struct, frozen=True):
+    """The two parts of a key. Only the id may be shown."""
+
+    id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"<key {self.id}>"
+
+    __str__ = __repr__
+
+
+def parse_key(text: object) -> Credential:
+    """The parts of a key, which is never quoted. Its secret is hidden in the log of this process from now on."""
+    found = _KEY.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None:
+        raise InvalidInput(
+            "the key is not one: it has the form sk_ID_SECRET. `stepkeep keys create` shows it once, when it is made."
+        )
+    KNOWN.remember({f"of key {found[1]}": found[2]})
+    return Credential(*found.groups())
+
+
+def key_text(key_id: str, secret: str) -> str:
+    """The whole key, as it is shown once."""
+    return f"sk_{key_id}_{secret}"
+
+
+def secret_hash(secret: str) -> str:
+    """What is stored of a secret. It has 256 random bits, so that a plain hash cannot be searched."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Access:
+    """The caller of one engine. `open` it before use; `tenant` and `actor` are the key's from then on."""
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        actor: str,
+        credential: Credential | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.tenant, self.actor = tenant, actor
+        self.key: ApiKey | None = None
+        self._store, self._credential, self._monotonic = store, credential, monotonic
+        self._vouching = Vouching.ALLOWED
+        self._fresh_until = float("-inf")
+
+    async def open(self) -> None:
+        """Check the key, if there is one. It is refused with one answer, whichever part of it is wrong."""
+        given = self._credential
+        if given is None:
+            return
+        found = await self._store.people.find_key(given.id)
+        stored = "" if found is None else found.secret_hash
+        if not hmac.compare_digest(stored, secret_hash(given.secret)) or found is None:
+            raise NotAllowed(f"the key {given.id} is not valid here: wrong key, or another database.", "key_invalid")
+        if self.tenant not in ("default", found.tenant):
+            raise NotAllowed(f"key {given.id} belongs to another tenant than {self.tenant}.", "key_tenant", found.owner)
+        self.tenant, self.actor, self.key = found.tenant, found.owner, found
+        await self._refresh()
+
+    @property
+    def owner(self) -> str | None:
+        """The owner of the key."""
+        return None if self.key is None else self.key.owner
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the key, if there is one, has this scope."""
+        return self.key is None or scope in self.key.scopes
+
+    async def admit(self, operation: str) -> None:
+        """Refuse an operation that this caller may not ask for."""
+        needed = OPERATIONS.get(operation)
+        if needed is None:
+            raise NotAllowed(f"{operation} has no row in the table of scopes, and is refused.", "scope", self.actor)
+        if self._monotonic() >= self._fresh_until:
+            await self._refresh()
+        if self.key is not None:
+            self.require(*needed, operation=operation)
+        elif self._vouching is Vouching.REFUSED and not OWN < needed <= UNNAMED:
+            raise NotAllowed(
+                f"tenant {self.tenant} refuses names without a key. Open the database with one: key=, STEPKEEP_KEY, "
+                "--key-file.",
+                "vouching_refused",
+                self.actor,
+            )
+
+    def require(self, *needed: Scope, operation: str) -> None:
+        """Refuse a key that lacks one of these scopes."""
+        lacking = sorted(scope for scope in needed if not self.may(scope))
+        if lacking and self.key is not None:
+            raise NotAllowed(
+                f"key {self.key.id} of {self.actor} lacks the scope {' and '.join(lacking)}, which {operation} needs.",
+                "scope",
+                self.actor,
+            )
+
+    def acting(self, by: str | None) -> Acting:
+        """The actor on record, and this engine's own one where it vouches for another."""
+        actor = self.actor if by is None else by
+        if actor != self.actor and not self.may(Scope.VOUCH):
+            assert self.key is not None
+            raise NotAllowed(
+                f"key {self.key.id} belongs to {self.actor} and may not name {actor}: it lacks the scope {VOUCH}.",
+                "key_owner",
+                actor,
+            )
+        return {
+            "actor": actor,
+            "vouched_by": None if actor == self.actor else self.actor,
+            "key": None if self.key is None else self.key.id,
+        }
+
+    async def _refresh(self) -> None:
+        """Read the key, or the tenant's settings, again."""
+        if self.key is None:
+            row = await self._store.people.read_tenant(self.tenant)
+            self._vouching = Vouching.ALLOWED if row is None else row.vouching
+        else:
+            caller = Caller(self.tenant, self.actor, self.key.id)
+            authorities = await self._store.people.read_authorities([caller])
+            admit(authorities[caller], caller, await self._store.now())
+        self._fresh_until = self._monotonic() + FRESH_SECONDS
+
+
+def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
+    """A class whose public coroutine methods are operations: each asks `self.access` first. All but the `free` ones
+    must have a row in the table, or the class cannot be made."""
+
+    def guard(kind: K) -> K:
+        for name, method in list(vars(kind).items()):
+            if not name.startswith("_") and name not in free and iscoroutinefunction(method):
+                if prefix + name not in OPERATIONS:
+                    raise LookupError(f"{prefix}{name} has no row in the table of operations")
+                setattr(kind, name, _admitted(prefix + name, method))
+        return kind
+
+    return guard
+
+
+def _admitted(operation: str, method: Any) -> Any:
+    @wraps(method)
+    async def admitted(self: Any, *arguments: Any, **named: Any) -> Any:
+        await self.access.admit(operation)
+        return await method(self, *arguments, **named)
+
+    return admitted

@@ -1,0 +1,129 @@
+"""Changes of people, each with its entry in the tenant's journal: read the head, decide, write, and again if another
+change came first. Also reads the journal and verifies its chain. `principals` and `keys` make the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from stepkeep.kernel.journal import GENESIS, chain
+from stepkeep.operations.access import Acting
+from stepkeep.operations.instants import instant
+from stepkeep.operations.transact import again_if_contended
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    PeopleChange,
+    PeopleEntry,
+    Principal,
+    SealedPeopleEntry,
+    TenantRow,
+    open_people_entry,
+    seal_people_entry,
+)
+from stepkeep.store.protocol import Store
+
+PAGE = 1000
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a decision about people writes. `subject` is the person, group or tenant that it is about."""
+
+    event: str
+    subject: str
+    detail: dict[str, Any] = {}
+    tenants: tuple[TenantRow, ...] = ()
+    principals: tuple[Principal, ...] = ()
+    memberships: tuple[MembershipRow, ...] = ()
+    delegations: tuple[DelegationRow, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
+
+
+async def record(
+    store: Store, tenant: str, acting: Acting, decide: Callable[[int], Awaitable[Change]]
+) -> tuple[Change, int]:
+    """Decide at the present time and write the change with its entry; returns it and its time.
+
+    The rows that `decide` reads are read after the head, so that any change to them makes the write conflict.
+    """
+
+    async def once() -> tuple[Change, int]:
+        head = await store.people.read_head(tenant)
+        now = max(await store.now(), 0 if head is None else head.at)
+        change = await decide(now)
+        detail = change.detail if acting["key"] is None else {**change.detail, "key": acting["key"]}
+        entry = PeopleEntry(
+            tenant=tenant,
+            seq=1 if head is None else head.seq + 1,
+            at=now,
+            event=change.event,
+            subject=change.subject,
+            actor=acting["actor"],
+            detail=detail,
+            vouched_by=acting["vouched_by"],
+        )
+        await store.people.write(
+            PeopleChange(
+                entry=seal_people_entry(entry, head),
+                tenants=change.tenants,
+                principals=change.principals,
+                memberships=change.memberships,
+                delegations=change.delegations,
+                keys=change.keys,
+            )
+        )
+        return change, now
+
+    return await again_if_contended(once)
+
+
+async def history(store: Store, tenant: str, subject: str | None, *, after: int, limit: int) -> dict[str, Any]:
+    """Entries of the journal of people, and whether the whole chain holds."""
+    found = await store.people.read_journal(tenant, subject, after, limit)
+    broken_at, entries = await _verify(store, tenant)
+    return {
+        "history": [_entry_view(one) for one in found],
+        "chain": {"entries": entries, "is_intact": broken_at is None, "broken_at": broken_at},
+    }
+
+
+async def _verify(store: Store, tenant: str) -> tuple[int | None, int]:
+    """The first entry at which the chain breaks, if any, and how many entries there are."""
+    head, last = GENESIS, 0
+    while page := await store.people.read_journal(tenant, after=last, limit=PAGE):
+        for one in page:
+            head = chain(head, one.body)
+            if one.hash != head or one.seq != last + 1 or not _fits(one):
+                return one.seq, one.seq
+            last = one.seq
+    return None, last
+
+
+def _fits(one: SealedPeopleEntry) -> bool:
+    """Whether the columns say what the body says."""
+    try:
+        entry = open_people_entry(one)
+    except msgspec.MsgspecError:
+        return False
+    return (entry.tenant, entry.seq, entry.at, entry.subject) == (one.tenant, one.seq, one.at, one.subject)
+
+
+def _entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
+    try:
+        entry = open_people_entry(one)
+    except msgspec.MsgspecError:
+        return {"seq": one.seq, "at": instant(one.at), "event": "(unreadable)", "subject": one.subject, "by": ""}
+    return {
+        "seq": entry.seq,
+        "at": instant(entry.at),
+        "event": entry.event,
+        "subject": entry.subject,
+        "by": entry.actor,
+        "vouched_by": entry.vouched_by,
+        "detail": dict(entry.detail),
+        "hash": one.hash.hex(),
+    }

@@ -1,0 +1,456 @@
+"""Tenants, users and services, their roles and groups, and delegations: create, change, end, list.
+
+Every change is decided on rows read after the head of the journal, and recorded there with its actor. Nothing is ever
+deleted. The engine's `tenants` and `users` call it; `keys` has the API keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+from uuid_utils import uuid7
+
+from stepkeep.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from stepkeep.kernel.authority import Caller, MembershipKind
+from stepkeep.kernel.names import fold_name
+from stepkeep.operations import validate
+from stepkeep.operations.access import Access, Acting, Scope
+from stepkeep.operations.directory import Directory, StoreDirectory
+from stepkeep.operations.instants import instant
+from stepkeep.operations.people_journal import Change, record
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    Principal,
+    PrincipalKind,
+    SubjectKind,
+    TenantRow,
+    Vouching,
+)
+from stepkeep.store.protocol import Store
+
+PAGE = 1000
+
+
+# -- tenants -----------------------------------------------------------------------------------------------------------
+async def create_tenant(store: Store, access: Access, name: str, *, vouching: str, acting: Acting) -> dict[str, Any]:
+    """Give a tenant a row of settings. A tenant works without one, too."""
+    chosen, name = _vouching(vouching), validate.key("the tenant", name)
+    _require_own(access, name)
+
+    async def decide(now: int) -> Change:
+        if await store.people.read_tenant(name) is not None:
+            raise Conflict(f"there is a tenant {name} already. Change it with set_vouching.")
+        await _require_admin_key(store, name, chosen, now)
+        row = TenantRow(name=name, vouching=chosen, created_at=now, created_by=acting["actor"])
+        return Change(event="tenant_created", subject=name, detail={"vouching": chosen}, tenants=(row,))
+
+    change, _ = await record(store, name, acting, decide)
+    return {"tenant": tenant_view(change.tenants[0])}
+
+
+async def set_vouching(store: Store, access: Access, name: str, vouching: str, *, acting: Acting) -> dict[str, Any]:
+    """Allow or refuse that programs without a key name persons."""
+    chosen, name = _vouching(vouching), validate.key("the tenant", name)
+    _require_own(access, name)
+
+    async def decide(now: int) -> Change:
+        row = await store.people.read_tenant(name)
+        if row is None:
+            raise NotFound(f"there is no tenant {name}. Create it first.")
+        if row.vouching is Vouching.REFUSED and access.key is None:
+            raise NotAllowed(
+                f"tenant {name} refuses names without a key; only a key of its own with the scope admin changes that.",
+                "vouching_refused",
+                acting["actor"],
+            )
+        await _require_admin_key(store, name, chosen, now)
+        detail = {"vouching": chosen, "was": row.vouching}
+        return Change(event="tenant_changed", subject=name, detail=detail, tenants=(replace(row, vouching=chosen),))
+
+    change, _ = await record(store, name, acting, decide)
+    return {"tenant": tenant_view(change.tenants[0])}
+
+
+async def list_tenants(store: Store, access: Access) -> dict[str, Any]:
+    """Tenants with settings; with a key, its own alone."""
+    found: list[TenantRow] = []
+    while page := await store.people.list_tenants(found[-1].name if found else "", PAGE):
+        found += page
+    return {"tenants": [tenant_view(row) for row in found if access.key is None or row.name == access.tenant]}
+
+
+def tenant_view(row: TenantRow) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "vouching": row.vouching.value,
+        "created_at": instant(row.created_at),
+        "created_by": row.created_by,
+    }
+
+
+def _vouching(value: str) -> Vouching:
+    try:
+        return Vouching(validate.key("vouching", value))
+    except ValueError:
+        raise InvalidInput(f"vouching is allowed or refused, not {value!a:.40}.") from None
+
+
+def _require_own(access: Access, name: str) -> None:
+    if access.key is not None and name != access.tenant:
+        raise NotAllowed(f"key {access.key.id} is of tenant {access.tenant} and changes no other.", "key_tenant")
+
+
+async def _require_admin_key(store: Store, tenant: str, chosen: Vouching, now: int) -> None:
+    """Refuse a setting that would leave a tenant without any caller that could change it."""
+    keys = await store.people.list_keys(tenant) if chosen is Vouching.REFUSED else []
+    if chosen is Vouching.REFUSED and not any(Scope.ADMIN in key.scopes and is_live(key, now) for key in keys):
+        raise Conflict(f"tenant {tenant} has no key with the scope admin: with vouching refused, none could be made.")
+
+
+def is_live(key: ApiKey, now: int) -> bool:
+    """Whether a key counts at this time."""
+    return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
+
+
+# -- users -------------------------------------------------------------------------------------------------------------
+async def create_user(
+    store: Store, tenant: str, name: str, *, kind: str, display: str, acting: Acting
+) -> dict[str, Any]:
+    """Register a user or a service under a name that no other can be mistaken for."""
+    name = validate.person("the name", name)
+    shown = validate.words("the display name", display, validate.MAX_KEY)
+    try:
+        chosen = PrincipalKind(validate.key("the kind", kind))
+    except ValueError:
+        raise InvalidInput(f"a principal is a user or a service, not {kind!a:.40}.") from None
+
+    async def decide(now: int) -> Change:
+        folded = fold_name(name)
+        other = await store.people.find_principal(tenant, folded)
+        if other is not None and other.name == name:
+            raise Conflict(f"there is a {other.kind} {name} already.", {"user": name})
+        if other is not None:
+            raise Conflict(
+                f"{name} looks like {other.name}, which is registered: one person could pass for two. "
+                "Choose another name.",
+                {"user": other.name},
+            )
+        row = Principal(
+            tenant=tenant,
+            name=name,
+            kind=chosen,
+            display=shown,
+            folded=folded,
+            created_at=now,
+            created_by=acting["actor"],
+        )
+        return Change(event="user_created", subject=name, detail={"kind": chosen}, principals=(row,))
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"user": user_view(change.principals[0])}
+
+
+async def disable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
+    """Let a principal act no more: it is refused in every decision from now on, and its keys are revoked."""
+
+    async def decide(now: int) -> Change:
+        row = await registered(store, tenant, name)
+        if row.disabled_at is not None:
+            raise Conflict(f"{row.name} is disabled already, by {row.disabled_by}.")
+        by = acting["actor"]
+        keys = [one for one in await store.people.list_keys(tenant) if one.owner == row.name and one.revoked_at is None]
+        return Change(
+            event="user_disabled",
+            subject=row.name,
+            detail={"keys": [one.id for one in keys]},
+            principals=(replace(row, disabled_at=now, disabled_by=by),),
+            keys=tuple(replace(one, revoked_at=now, revoked_by=by) for one in keys),
+        )
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"user": user_view(change.principals[0]), "revoked_keys": [one.id for one in change.keys]}
+
+
+async def enable_user(store: Store, tenant: str, name: str, *, acting: Acting) -> dict[str, Any]:
+    """Let a disabled principal act again. Its revoked keys stay revoked."""
+
+    async def decide(now: int) -> Change:
+        row = await registered(store, tenant, name)
+        if row.disabled_at is None:
+            raise Conflict(f"{row.name} is not disabled.")
+        return Change(
+            event="user_enabled", subject=row.name, principals=(replace(row, disabled_at=None, disabled_by=None),)
+        )
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"user": user_view(change.principals[0])}
+
+
+async def list_users(store: Store, tenant: str, *, after: str = "", limit: int = PAGE) -> dict[str, Any]:
+    """A page of principals by name."""
+    found = await store.people.list_principals(tenant, after, limit + 1)
+    return {
+        "users": [user_view(row) for row in found[:limit]],
+        "is_complete": len(found) <= limit,
+    }
+
+
+async def show_user(store: Store, tenant: str, name: str, directory: Directory | None = None) -> dict[str, Any]:
+    """A principal with what it has now, what it was ever given, delegations and keys."""
+    row = await registered(store, tenant, name)
+    now = await store.now()
+    authority = await (directory or StoreDirectory(store)).authority(Caller(tenant, row.name))
+    held = [one for one in authority.memberships if one.holds(now)]
+    given = await store.people.read_memberships(tenant, SubjectKind.PERSON, row.name)
+    keys = [one for one in await store.people.list_keys(tenant) if one.owner == row.name]
+    return {
+        "user": {
+            **user_view(row),
+            "roles": sorted({one.name for one in held if one.kind is MembershipKind.ROLE}),
+            "groups": sorted({one.name for one in held if one.kind is MembershipKind.GROUP}),
+            "memberships": [membership_view(one) for one in given],
+            "delegations": [delegation_view(one) for one in await store.people.read_delegations(tenant, row.name)],
+            "keys": [one.id for one in keys if is_live(one, now)],
+        }
+    }
+
+
+def user_view(row: Principal) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kind": row.kind.value,
+        "display": row.display,
+        "created_at": instant(row.created_at),
+        "created_by": row.created_by,
+        "disabled_at": instant(row.disabled_at),
+        "disabled_by": row.disabled_by,
+    }
+
+
+async def registered(store: Store, tenant: str, name: str) -> Principal:
+    """The principal of exactly this name."""
+    name = validate.key("the name", name)
+    found = await store.people.find_principal(tenant, fold_name(name))
+    if found is None or found.name != name:
+        near = "" if found is None else f" There is {found.name}."
+        raise NotFound(f"{name!a:.80} is not registered in tenant {tenant}.{near}")
+    return found
+
+
+async def _active(store: Store, tenant: str, name: str) -> Principal:
+    row = await registered(store, tenant, name)
+    if row.disabled_at is not None:
+        raise Conflict(f"{row.name} is disabled. Enable the account first.")
+    return row
+
+
+# -- roles and groups --------------------------------------------------------------------------------------------------
+async def grant(
+    store: Store,
+    tenant: str,
+    subject: str,
+    kind: MembershipKind,
+    name: str,
+    *,
+    to_group: bool,
+    valid_from: int | None,
+    valid_to: int | None,
+    acting: Acting,
+) -> dict[str, Any]:
+    """Give a person a role or a group, or a group a role, within dates."""
+    holder = SubjectKind.GROUP if to_group else SubjectKind.PERSON
+    subject = _title("the group" if to_group else "the name", subject)
+    name = _title(f"the {kind}", name)
+    if to_group and kind is MembershipKind.GROUP:
+        raise InvalidInput("a group is given roles, not groups: give each member the group.")
+
+    async def decide(now: int) -> Change:
+        _check_dates(valid_from, valid_to, now)
+        who = subject if to_group else (await _active(store, tenant, subject)).name
+        for old in await store.people.read_memberships(tenant, holder, who):
+            if (old.kind, old.name) == (kind, name) and _is_open(old, now):
+                raise Conflict(
+                    f"{who} has the {kind} {name} already, from {old.granted_by}. Revoke it first to change its dates.",
+                    {"membership": old.id},
+                )
+        row = MembershipRow(
+            tenant=tenant,
+            id=str(uuid7()),
+            subject=who,
+            subject_kind=holder,
+            kind=kind,
+            name=name,
+            granted_at=now,
+            granted_by=acting["actor"],
+            valid_from=valid_from,
+            valid_to=valid_to,
+        )
+        return Change(event="granted", subject=who, detail=_given(row), memberships=(row,))
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"membership": membership_view(change.memberships[0])}
+
+
+async def revoke(
+    store: Store, tenant: str, subject: str, kind: MembershipKind, name: str, *, from_group: bool, acting: Acting
+) -> dict[str, Any]:
+    """Take a role or a group away, also one that begins later."""
+    holder = SubjectKind.GROUP if from_group else SubjectKind.PERSON
+    who = _title("the group" if from_group else "the name", subject)
+    name = _title(f"the {kind}", name)
+
+    async def decide(now: int) -> Change:
+        found = [
+            old
+            for old in await store.people.read_memberships(tenant, holder, who)
+            if (old.kind, old.name) == (kind, name) and _is_open(old, now)
+        ]
+        if not found:
+            raise NotFound(f"{who} does not have the {kind} {name}.")
+        ended = tuple(replace(old, revoked_at=now, revoked_by=acting["actor"]) for old in found)
+        return Change(event="revoked", subject=who, detail=_given(ended[0]), memberships=ended)
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"membership": membership_view(change.memberships[0])}
+
+
+def membership_view(row: MembershipRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "subject": row.subject,
+        "subject_kind": row.subject_kind.value,
+        row.kind.value: row.name,
+        **_dates_view(row),
+    }
+
+
+def _given(row: MembershipRow) -> dict[str, Any]:
+    dates = {"valid_from": row.valid_from, "valid_to": row.valid_to}
+    found = {"id": row.id, "to": row.subject_kind, row.kind: row.name}
+    return {**found, **{name: value for name, value in dates.items() if value is not None}}
+
+
+# -- delegations -------------------------------------------------------------------------------------------------------
+async def delegate(
+    store: Store,
+    tenant: str,
+    access: Access,
+    delegator: str,
+    to: str,
+    *,
+    reason: str,
+    valid_from: int | None,
+    valid_to: int | None,
+    acting: Acting,
+) -> dict[str, Any]:
+    """Let `to` decide on behalf of `delegator`. A person delegates for themselves; others need the scope admin."""
+    why = validate.words("the reason", reason)
+    if fold_name(validate.key("the delegator", delegator)) == fold_name(validate.key("the delegate", to)):
+        raise NotAllowed(f"{delegator} cannot delegate to themselves.", "delegation_to_oneself", delegator)
+    _require_self(access, delegator, acting, "users.delegate")
+
+    async def decide(now: int) -> Change:
+        _check_dates(valid_from, valid_to, now)
+        source, target = await _active(store, tenant, delegator), await _active(store, tenant, to)
+        for old in await store.people.read_delegations(tenant, source.name):
+            if (old.delegator, old.delegate) == (source.name, target.name) and _is_open(old, now):
+                raise Conflict(
+                    f"{target.name} decides on behalf of {source.name} already. Undelegate first to change the dates.",
+                    {"delegation": old.id},
+                )
+        row = DelegationRow(
+            tenant=tenant,
+            id=str(uuid7()),
+            delegator=source.name,
+            delegate=target.name,
+            granted_at=now,
+            granted_by=acting["actor"],
+            reason=why,
+            valid_from=valid_from,
+            valid_to=valid_to,
+        )
+        detail = {"id": row.id, "to": target.name, "valid_from": valid_from, "valid_to": valid_to, "reason": why}
+        kept = {name: value for name, value in detail.items() if value not in (None, "")}
+        return Change(event="delegated", subject=source.name, detail=kept, delegations=(row,))
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"delegation": delegation_view(change.delegations[0])}
+
+
+async def undelegate(
+    store: Store, tenant: str, access: Access, delegator: str, to: str, *, acting: Acting
+) -> dict[str, Any]:
+    """End a delegation before its date."""
+    source, target = validate.key("the delegator", delegator), validate.key("the delegate", to)
+    _require_self(access, source, acting, "users.undelegate")
+
+    async def decide(now: int) -> Change:
+        found = [
+            old
+            for old in await store.people.read_delegations(tenant, source)
+            if (old.delegator, old.delegate) == (source, target) and _is_open(old, now)
+        ]
+        if not found:
+            raise NotFound(f"{target} does not decide on behalf of {source}.")
+        ended = tuple(replace(old, revoked_at=now, revoked_by=acting["actor"]) for old in found)
+        return Change(event="undelegated", subject=source, detail={"id": ended[0].id, "to": target}, delegations=ended)
+
+    change, _ = await record(store, tenant, acting, decide)
+    return {"delegation": delegation_view(change.delegations[0])}
+
+
+async def list_delegations(store: Store, tenant: str) -> dict[str, Any]:
+    """The delegations that have not ended."""
+    now = await store.now()
+    rows: Sequence[DelegationRow] = await store.people.list_delegations(tenant)
+    return {"delegations": [delegation_view(row) for row in rows if _is_open(row, now)]}
+
+
+def delegation_view(row: DelegationRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "delegator": row.delegator,
+        "delegate": row.delegate,
+        "reason": row.reason,
+        **_dates_view(row),
+    }
+
+
+def _require_self(access: Access, delegator: str, acting: Acting, operation: str) -> None:
+    """A key without the scope admin delegates for its own actor alone."""
+    own = acting["actor"] == delegator
+    access.require(Scope.DECIDE if own and not access.may(Scope.ADMIN) else Scope.ADMIN, operation=operation)
+
+
+# -- dates -------------------------------------------------------------------------------------------------------------
+def _check_dates(valid_from: int | None, valid_to: int | None, now: int) -> None:
+    if valid_to is not None and valid_to <= max(now, valid_from or 0):
+        raise InvalidInput("it would end before it begins: the end is after the beginning, and in the future.")
+
+
+def _is_open(row: MembershipRow | DelegationRow, now: int) -> bool:
+    """Whether it counts now or will."""
+    return row.revoked_at is None and (row.valid_to is None or row.valid_to > now)
+
+
+def _dates_view(row: MembershipRow | DelegationRow) -> dict[str, Any]:
+    return {
+        "valid_from": instant(row.valid_from),
+        "valid_to": instant(row.valid_to),
+        "granted_at": instant(row.granted_at),
+        "granted_by": row.granted_by,
+        "revoked_at": instant(row.revoked_at),
+        "revoked_by": row.revoked_by,
+    }
+
+
+def _title(what: str, value: str) -> str:
+    """The name of a role or a group, as definitions have it."""
+    plain = validate.key(what, value)
+    if plain != plain.strip():
+        raise InvalidInput(f"{what} begins or ends with a blank: {plain!a}.")
+    return plain
