@@ -87,6 +87,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("stepkeep.engine")
 
 MOST_AT_ONCE = 10_000
+BEFORE = "Call engine.publish(workflow) before the transaction begins."
 LONGEST_WAIT = 10 * 365 * 86_400
 
 Runnable: TypeAlias = "Workflow | Definition | Plan | str | Path"
@@ -260,7 +261,9 @@ class AsyncEngine:
 
     async def _plan(self, workflow: Runnable) -> Plan:
         """The plan of what is started. A key that may not publish starts what is published already."""
-        return await (self._publish(workflow) if self.access.may(Scope.OPERATE) else self._published(workflow))
+        if self.access.may(Scope.OPERATE):
+            return await self._publish(workflow)
+        return await self._published(workflow, "This key lacks the scope operate, which publish needs.")
 
     async def _publish(self, workflow: Runnable) -> Plan:
         found = await self._definition(workflow)
@@ -356,17 +359,14 @@ class AsyncEngine:
     async def _in_callers_transaction(self, starter: Starter, connection: Any, request: StartRequest) -> Started:
         return await starter.start_in(await callers_transaction(self.store, connection), request)
 
-    async def _published(self, workflow: Runnable) -> Plan:
+    async def _published(self, workflow: Runnable, hint: str = BEFORE) -> Plan:
         """The plan of a workflow that was published before. Nothing is written: the caller may hold a lock."""
         definition = await self._definition(workflow)
         if not isinstance(definition, Definition):
             return definition
         stored = await self.store.read_definition(self.tenant, definition.name, definition.version)
         if stored is None or stored.digest != digest_of(encode_definition(definition)):
-            raise InvalidInput(
-                f"{definition.name} is not published yet. Call engine.publish(workflow) first: neither a caller's "
-                "transaction nor a key without the scope operate publishes."
-            )
+            raise InvalidInput(f"{definition.name} is not published yet. {hint}")
         return self.transactor.plans.add(stored)
 
     async def start_idle(self, run_id: str, *, by: str | None = None) -> dict[str, Any]:

@@ -31,6 +31,7 @@ SHORTEST_ID = 4
 LOOK_BACK = 1000
 MAX_JSON_BYTES = 4 * 1024 * 1024
 """Limit on a file or pipe that holds JSON. The engine limits the value itself; this limits the read."""
+MAX_KEY_BYTES = 1024
 DEFINITION_FILES = (".yaml", ".yml", ".json")
 
 
@@ -48,11 +49,21 @@ async def open_engine(
 
     options = {} if policies is None else policies.options()
     options["wait_for_database"] = wait_for_database
-    opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=actor(), **options)
+    key = read_key(settings)
+    caller: dict[str, str] = {"actor": actor()} if key is None else {"key": key}
+    opened = AsyncEngine(settings.db, tenant=settings.tenant, **caller, **options)
     if not creates:
         require_database(settings)
     async with opened as engine:
         yield engine
+
+
+def read_key(settings: Settings) -> str | None:
+    """The API key: from the file of --key-file, else from STEPKEEP_KEY. It is no argument, which others could read."""
+    if settings.key_file is not None:
+        content = read_file(settings.key_file, "--key-file", MAX_KEY_BYTES)
+        return content.decode("utf-8", "replace").strip()
+    return os.environ.get("STEPKEEP_KEY") or None
 
 
 def require_database(settings: Settings) -> None:

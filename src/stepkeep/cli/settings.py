@@ -1,4 +1,4 @@
-"""The options of every command: database, tenant, output format. Declared once, added to each command.
+"""The options of every command: database, tenant, key, output format. Declared once, added to each command.
 
 It reads the options and decides nothing; `session` opens the database. It imports nothing heavy.
 """
@@ -6,6 +6,7 @@ It reads the options and decides nothing; `session` opens the database. It impor
 from __future__ import annotations
 
 import inspect
+import os
 import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
@@ -18,7 +19,7 @@ P = ParamSpec("P")
 
 DEFAULT_DB = "sqlite:///.stepkeep/stepkeep.db"
 PANEL = "Everywhere"
-SHARED_OPTIONS = frozenset({"--db", "--tenant", "--json", "--traceback"})
+SHARED_OPTIONS = frozenset({"--db", "--tenant", "--key-file", "--json", "--traceback"})
 
 Db = Annotated[
     str,
@@ -33,6 +34,16 @@ Db = Annotated[
 Tenant = Annotated[
     str,
     typer.Option("--tenant", metavar="NAME", help="Whose runs these are.", rich_help_panel=PANEL),
+]
+KeyFile = Annotated[
+    str | None,
+    typer.Option(
+        "--key-file",
+        envvar="STEPKEEP_KEY_FILE",
+        metavar="FILE",
+        help="A file with an API key, whose owner acts (also: the key itself in STEPKEEP_KEY).",
+        rich_help_panel=PANEL,
+    ),
 ]
 Json = Annotated[
     bool,
@@ -55,12 +66,14 @@ class Settings(NamedTuple):
     tenant: str = "default"
     json: bool = False
     db_was_typed: bool = False
+    key_file: str | None = None
 
     def command(self, *words: str) -> str:
-        """A command line with the same database and tenant."""
+        """A command line with the same database, tenant and key."""
         where = ["--db", database_url(self.db)] if self.db_was_typed else []
         whose = ["--tenant", self.tenant] if self.tenant != "default" else []
-        return shlex.join(["stepkeep", *words, *where, *whose])
+        key = ["--key-file", self.key_file] if self.key_file and "STEPKEEP_KEY_FILE" not in os.environ else []
+        return shlex.join(["stepkeep", *words, *where, *whose, *key])
 
 
 def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable[..., int]:
@@ -72,6 +85,7 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
             db=given.pop("db"),
             tenant=given.pop("tenant"),
             json=given.pop("json"),
+            key_file=given.pop("key_file"),
             db_was_typed=source is not None and source.name == "COMMANDLINE",
         )
         given.pop("traceback")  # main looks for it, so that it also works for what goes wrong before a command runs
@@ -82,6 +96,7 @@ def with_settings(function: Callable[Concatenate[Settings, P], int]) -> Callable
     shared = [
         inspect.Parameter("db", kind, default=DEFAULT_DB, annotation=Db),
         inspect.Parameter("tenant", kind, default="default", annotation=Tenant),
+        inspect.Parameter("key_file", kind, default=None, annotation=KeyFile),
         inspect.Parameter("json", kind, default=False, annotation=Json),
         inspect.Parameter("traceback", kind, default=False, annotation=Traceback),
     ]
