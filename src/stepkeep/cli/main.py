@@ -29,6 +29,7 @@ from stepkeep.cli.commands import (
     dialects,
     evidence,
     explain,
+    keys,
     log,
     policy,
     prune,
@@ -41,6 +42,8 @@ from stepkeep.cli.commands import (
     simulate,
     start,
     status,
+    tenants,
+    users,
     wait,
     worker,
     workers,
@@ -106,10 +109,14 @@ app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete)
 app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
+app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
 app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))
+app.add_typer(users.app, name="users", rich_help_panel=SYSTEM)
+app.add_typer(keys.app, name="keys", rich_help_panel=SYSTEM)
+app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)

@@ -42,19 +42,23 @@ async def open_engine(
     *,
     wait_for_database: bool = False,
     creates: bool = False,
+    operation: str | None = None,
 ) -> AsyncIterator[AsyncEngine]:
-    """The engine for the given database, acting as the user of this process. Only with `creates` is a missing SQLite
-    file made."""
+    """The engine for the given database, acting as the owner of the key, else as the user of this process. Only with
+    `creates` is a missing SQLite file made. `operation` is what the command does beside the methods of the engine: a
+    key that may not is refused at once."""
     from stepkeep.engine import AsyncEngine
 
     options = {} if policies is None else policies.options()
     options["wait_for_database"] = wait_for_database
     key = read_key(settings)
-    caller: dict[str, str] = {"actor": actor()} if key is None else {"key": key}
-    opened = AsyncEngine(settings.db, tenant=settings.tenant, **caller, **options)
+    named = actor() if key is None else None
+    opened = AsyncEngine(settings.db, tenant=settings.tenant, actor=named, key=key, **options)
     if not creates:
         require_database(settings)
     async with opened as engine:
+        if operation is not None:
+            await engine.access.admit(operation)
         yield engine
 
 

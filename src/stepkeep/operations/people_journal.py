@@ -28,6 +28,8 @@ from stepkeep.store.principals import (
 from stepkeep.store.protocol import Store
 
 PAGE = 1000
+TIMES = frozenset({"valid_from", "valid_to", "expires_at", "old_ends_at"})
+"""Details that are times; the body has them as numbers."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +126,6 @@ def _entry_view(one: SealedPeopleEntry) -> dict[str, Any]:
         "subject": entry.subject,
         "by": entry.actor,
         "vouched_by": entry.vouched_by,
-        "detail": dict(entry.detail),
+        "detail": {name: instant(value) if name in TIMES else value for name, value in entry.detail.items()},
         "hash": one.hash.hex(),
     }

@@ -48,7 +48,7 @@ async def _explain(settings: Settings, what: str, step: str | None) -> Explanati
     from stepkeep.operations.causes import unreachable
 
     try:
-        async with open_engine(settings) as engine:
+        async with open_engine(settings, operation="explain") as engine:
             return await diagnosis.explain(engine.transactor, await _resolve(engine, what), step, tenant=engine.tenant)
     except StoreUnavailable as problem:
         return unreachable(what, str(problem))

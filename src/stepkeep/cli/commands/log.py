@@ -112,7 +112,7 @@ def _count(number: int, noun: str) -> str:
 async def _export(
     settings: Settings, runs: list[str], output: str | None, mode: str, as_: str | None, workers: bool
 ) -> int:
-    async with open_engine(settings) as engine:
+    async with open_engine(settings, operation="log") as engine:
         chosen = [await find_run(engine, run) for run in runs]
         if output is None:
             return await write_log(engine, chosen, binary_output(), as_, workers=workers)

@@ -51,7 +51,7 @@ async def _rerun(
     by: str | None,
     capabilities: list[str],
 ) -> Worked:
-    async with open_engine(settings, policies) as engine:
+    async with open_engine(settings, policies, operation="run" if wait else None) as engine:
         started = await engine.rerun(await find_run(engine, text), input=given, idempotency_key=key, by=by)
         if not wait:
             return Worked(await engine.show(started.run_id), {}, interrupted=False)

@@ -94,7 +94,7 @@ async def _run(
 ) -> Worked:
     from stepkeep.operations.retention import require_kept
 
-    async with open_engine(settings, policies, creates=True) as engine:
+    async with open_engine(settings, policies, creates=True, operation=None if no_wait else "run") as engine:
         if dev:
             definition = await _draft(engine, definition)
         started = await engine.start(definition, given, idempotency_key=key)
@@ -125,7 +125,7 @@ async def _draft(engine: AsyncEngine, definition: Definition) -> Definition:
 async def _resume(
     settings: Settings, policies: Policies, text: str, concurrency: int, serve_all: bool, capabilities: list[str]
 ) -> Worked:
-    async with open_engine(settings, policies) as engine:
+    async with open_engine(settings, policies, operation="work_on") as engine:
         run_id = await find_run(engine, text)
         screen = screen_for(json=settings.json)
         return await work_on(

@@ -82,7 +82,9 @@ async def _serve(
 
     with _interrupted_by_signals():
         try:
-            async with open_engine(settings, policies, wait_for_database=True, creates=True) as engine:
+            async with open_engine(
+                settings, policies, wait_for_database=True, creates=True, operation="serve"
+            ) as engine:
                 devote_process()
                 worker = engine.worker(
                     app=name,

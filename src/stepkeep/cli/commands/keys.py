@@ -1,0 +1,155 @@
+"""`stepkeep keys`: make, rotate, revoke and list API keys. A key is shown once, or written to a file of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import By, moment_of
+from stepkeep.cli.commands.users import ask, table
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+app = typer.Typer(help="API keys, which say who acts.", no_args_is_help=True)
+
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="The id of the key.", show_default=False)]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the key to this new file, readable by its owner alone."),
+]
+
+
+def create(
+    settings: Settings,
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="The user or service that acts.", show_default=False)],
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            "--scope",
+            metavar="SCOPE",
+            help="What for, repeated: read, start, decide, complete, operate, work, admin, vouch.",
+        ),
+    ],
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME|DURATION", help="Its end, such as 90d; none by default."),
+    ] = None,
+    output: Output = None,
+    by: By = None,
+) -> int:
+    """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
+    ends = {} if expires is None else _end(expires)
+    with _reserved(output) as file:
+        found = _kept(
+            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends)), file, output
+        )
+    return _tell(settings, found)
+
+
+def rotate(
+    settings: Settings,
+    key: KeyId,
+    overlap: Annotated[
+        str, typer.Option("--overlap", metavar="DURATION", help="How long the old key goes on to work.")
+    ] = "1d",
+    output: Output = None,
+    by: By = None,
+) -> int:
+    """Make a new key with the same owner, scopes and lifetime. The old one ends after the overlap."""
+    with _reserved(output) as file:
+        found = _kept(ask(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by)), file, output)
+    status = _tell(settings, found)
+    if not settings.json:
+        say(f"key {key} works until {found['replaced']['expires_at']}")
+    return status
+
+
+def revoke(settings: Settings, key: KeyId, by: By = None) -> int:
+    """End a key now: every decision refuses it from this moment on."""
+    found = ask(settings, lambda engine: engine.keys.revoke(key, by=by))
+    if settings.json:
+        answer(found)
+    else:
+        say(f"key {key} of {found['key']['owner']} is revoked by {found['key']['revoked_by']}")
+    return SUCCEEDED
+
+
+def list_(
+    settings: Settings,
+    owner: Annotated[str | None, typer.Option("--owner", metavar="NAME", help="Only keys of this owner.")] = None,
+) -> int:
+    """List keys, without their secrets."""
+    found = ask(settings, lambda engine: engine.keys.list(owner=owner))
+    if settings.json:
+        answer(found)
+    else:
+        shown = ("id", "owner", "state", "scopes", "created_by", "expires_at")
+        rows = [{name: key[name] for name in shown} for key in found["keys"]]
+        table([{**row, "scopes": " ".join(row["scopes"])} for row in rows], "no key was ever made")
+    return SUCCEEDED
+
+
+def _end(text: str) -> dict[str, Any]:
+    """When a key ends: after a duration, or at a time."""
+    from stepkeep.definition.durations import InvalidDuration, parse_duration
+
+    try:
+        parse_duration(text)
+    except InvalidDuration:
+        return {"expires_at": moment_of(text, "--expires", is_ago=False)}
+    return {"expires_in": text}
+
+
+@contextmanager
+def _reserved(output: Path | None) -> Iterator[int | None]:
+    """A new file that only its owner may read, made before the key is; removed if no key is made."""
+    if output is None:
+        yield None
+        return
+    try:
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as problem:
+        raise InvalidInput(f"{output}: {problem.strerror or problem}. A key is written to a new file.") from None
+    try:
+        yield file
+    except BaseException:
+        output.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(file)
+
+
+def _kept(found: dict[str, Any], file: int | None, output: Path | None) -> dict[str, Any]:
+    """The answer, with the name of the file in place of the key that it holds."""
+    if file is None:
+        return found
+    os.write(file, f"{found['secret']}\n".encode())
+    return {**{name: value for name, value in found.items() if name != "secret"}, "file": str(output)}
+
+
+def _tell(settings: Settings, found: dict[str, Any]) -> int:
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    key = found["key"]
+    ends = f"; it ends at {key['expires_at']}" if key["expires_at"] else ""
+    say(f"key {key['id']} of {key['owner']} for {', '.join(key['scopes'])}{ends}")
+    if "secret" in found:
+        say(found["secret"])
+        say("This is the only time it is shown. Use it in STEPKEEP_KEY, or in a file: --key-file FILE.")
+    else:
+        say(f"It is in {found['file']}. Use it: --key-file {found['file']}, or STEPKEEP_KEY_FILE.")
+    return SUCCEEDED
+
+
+app.command("create")(with_settings(create))
+app.command("list")(with_settings(list_))
+app.command("rotate")(with_settings(rotate))
+app.command("revoke")(with_settings(revoke))

@@ -1,0 +1,61 @@
+"""`stepkeep tenants`: settings of tenants. A tenant needs none."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stepkeep.cli.arguments import By
+from stepkeep.cli.commands.users import ask, table
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import SUCCEEDED
+
+app = typer.Typer(help="Tenants and their settings.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant.", show_default=False)]
+Vouching = Annotated[
+    str,
+    typer.Option(
+        "--vouching", metavar="WORD", help="allowed or refused: whether programs without a key may name persons."
+    ),
+]
+
+
+def create(settings: Settings, name: Name, vouching: Vouching = "allowed", by: By = None) -> int:
+    """Give a tenant settings. It works without any, too."""
+    found = ask(settings, lambda engine: engine.tenants.create(name, vouching=vouching, by=by), creates=True)
+    if settings.json:
+        answer(found)
+    else:
+        say(f"tenant {name} is created by {found['tenant']['created_by']}; vouching is {found['tenant']['vouching']}")
+        say(f"Register people: {settings._replace(tenant=name).command('users', 'create', 'NAME')}")
+    return SUCCEEDED
+
+
+def set_(settings: Settings, name: Name, vouching: Vouching, by: By = None) -> int:
+    """Change the settings of a tenant. With vouching refused, everything but reading and working needs a key."""
+    found = ask(settings, lambda engine: engine.tenants.set_vouching(name, vouching, by=by))
+    if settings.json:
+        answer(found)
+    else:
+        say(f"vouching in tenant {name} is {found['tenant']['vouching']}")
+        if found["tenant"]["vouching"] == "refused":
+            say("From now on every start, decision and change there needs a key: --key-file FILE or STEPKEEP_KEY.")
+    return SUCCEEDED
+
+
+def list_(settings: Settings) -> int:
+    """List the tenants that have settings."""
+    found = ask(settings, lambda engine: engine.tenants.list())
+    if settings.json:
+        answer(found)
+    else:
+        table(found["tenants"], "no tenant has settings: all allow vouching")
+    return SUCCEEDED
+
+
+app.command("create")(with_settings(create))
+app.command("set")(with_settings(set_))
+app.command("list")(with_settings(list_))
