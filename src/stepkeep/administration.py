@@ -171,7 +171,7 @@ class AsyncUsers(_Administration):
         return await principals.list_users(
             self._store,
             self._tenant,
-            after="" if after == "" else validate.key("list: after", after),
+            after=validate.words("list: after", after, validate.MAX_KEY),
             limit=arguments.whole("list: limit", limit, 1, MOST_LISTED),
         )
 
@@ -223,4 +223,7 @@ class AsyncKeys(_Administration):
 def _membership(what: str, role: str | None, group: str | None) -> tuple[MembershipKind, str]:
     if (role is None) is (group is None):
         raise InvalidInput(f"{what}: name a role or a group, one of the two.")
-    return (MembershipKind.GROUP, group or "") if role is None else (MembershipKind.ROLE, role)
+    if role is not None:
+        return MembershipKind.ROLE, role
+    assert group is not None
+    return MembershipKind.GROUP, group

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import stepkeep as sk
 from stepkeep.definition.python import Workflow
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
+from stepkeep.operations.access import OPERATIONS
 from stepkeep.sync_engine import Engine
 
 
@@ -188,6 +190,37 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
     for known in engine.runs()["runs"]:
         assert engine.show(known["id"])["run"]["id"] == known["id"], "a run was made that cannot be read"
     assert engine.show(run)["run"]["state"] in ("idle", "cancelled", "queued", "running", "ready", "blocked")
+
+
+PEOPLE = sorted(name for name in OPERATIONS if "." in name)
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path) -> None:
+    face, _, method = name.partition(".")
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    good: dict[str, dict[str, Any]] = {
+        "users.grant": {"name": "ann", "role": "r"},
+        "users.revoke": {"name": "ann", "role": "r"},
+        "users.delegate": {"delegator": "ann", "to": "bea", "valid_to": tomorrow},
+        "users.undelegate": {"delegator": "ann", "to": "bea"},
+        "tenants.set_vouching": {"name": "acme", "vouching": "allowed"},
+        "keys.create": {"owner": "ann", "scopes": ["read"]},
+        "keys.rotate": {"key_id": "0" * 16},
+        "keys.revoke": {"key_id": "0" * 16},
+        **{one: {} for one in ("users.list", "users.delegations", "tenants.list", "keys.list")},
+    }
+    with sk.open(f"sqlite:///{tmp_path}/s.db") as engine:
+        for person in ("ann", "bea"):
+            engine.users.create(person)
+
+        def call(**given: Any) -> Any:
+            return getattr(getattr(engine, face), method)(**given)
+
+        call.__signature__ = inspect.signature(getattr(getattr(engine, face), method))  # type: ignore[attr-defined]
+        for what, one in calls(call, good.get(name, {"name": "ann"})):
+            refused(one, what)
+        assert engine.users.history()["chain"]["is_intact"]
 
 
 def test_waiting_takes_numbers_of_seconds_and_nothing_else(bench: tuple[Engine, Workflow, str]) -> None:

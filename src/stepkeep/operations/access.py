@@ -106,7 +106,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 def parse_key(text: object) -> Credential:
     """The parts of a key, which is never quoted. Its secret is hidden in the log of this process from now on."""
-    found = _KEY.fullmatch(text.strip()) if isinstance(text, str) else None
+    found = _KEY.fullmatch(str.strip(text)) if isinstance(text, str) else None
     if found is None:
         raise InvalidInput(
             "the key is not one: it has the form sk_ID_SECRET. `stepkeep keys create` shows it once, when it is made."

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.authority import Authority, Caller, MembershipKind
 from stepkeep.store.bounds import check_people
@@ -65,9 +67,16 @@ class PeopleRows:
             raise InvariantBroken("what was revoked never changes")
         if any(one.delegator == one.delegate for one in change.delegations):
             raise InvariantBroken("a delegation is to another person")
+        if any(_ends_later(one, self.keys.get((one.tenant, one.id))) for one in change.keys):
+            raise InvariantBroken("a key never gets a later end")
         entries.append(change.entry)
-        self.tenants |= {one.name: one for one in change.tenants}
-        self.principals |= {(one.tenant, one.name): one for one in change.principals}
+        for row in change.tenants:
+            self.tenants[row.name] = replace(self.tenants.get(row.name, row), vouching=row.vouching)
+        for who in change.principals:
+            old = self.principals.get((who.tenant, who.name), who)
+            self.principals[who.tenant, who.name] = replace(
+                old, display=who.display, disabled_at=who.disabled_at, disabled_by=who.disabled_by
+            )
         self.memberships |= {(one.tenant, one.id): one for one in change.memberships}
         self.delegations |= {(one.tenant, one.id): one for one in change.delegations}
         self.keys |= {(one.tenant, one.id): one for one in change.keys}
@@ -89,6 +98,12 @@ class PeopleRows:
             sorted(self.delegations.values(), key=lambda one: (one.granted_at, one.id)),
             self.keys.values(),
         )
+
+
+def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
+    if old is None or old.expires_at is None:
+        return False
+    return new.expires_at is None or new.expires_at > old.expires_at
 
 
 class ModelPeople:

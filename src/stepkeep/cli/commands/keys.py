@@ -46,9 +46,9 @@ def create(
 ) -> int:
     """Make a key. It is shown once and kept nowhere: only a hash of its secret is stored."""
     ends = {} if expires is None else _end(expires)
-    with _reserved(output) as file:
+    with _reserved(output) as descriptor:
         found = _kept(
-            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends)), file, output
+            ask(settings, lambda engine: engine.keys.create(owner, scopes=scope, by=by, **ends)), descriptor, output
         )
     return _tell(settings, found)
 
@@ -63,8 +63,8 @@ def rotate(
     by: By = None,
 ) -> int:
     """Make a new key with the same owner, scopes and lifetime. The old one ends after the overlap."""
-    with _reserved(output) as file:
-        found = _kept(ask(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by)), file, output)
+    with _reserved(output) as descriptor:
+        found = _kept(ask(settings, lambda engine: engine.keys.rotate(key, overlap=overlap, by=by)), descriptor, output)
     status = _tell(settings, found)
     if not settings.json:
         say(f"key {key} works until {found['replaced']['expires_at']}")
@@ -114,23 +114,23 @@ def _reserved(output: Path | None) -> Iterator[int | None]:
         yield None
         return
     try:
-        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as problem:
         raise InvalidInput(f"{output}: {problem.strerror or problem}. A key is written to a new file.") from None
     try:
-        yield file
+        yield descriptor
     except BaseException:
         output.unlink(missing_ok=True)
         raise
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
-def _kept(found: dict[str, Any], file: int | None, output: Path | None) -> dict[str, Any]:
+def _kept(found: dict[str, Any], descriptor: int | None, output: Path | None) -> dict[str, Any]:
     """The answer, with the name of the file in place of the key that it holds."""
-    if file is None:
+    if descriptor is None:
         return found
-    os.write(file, f"{found['secret']}\n".encode())
+    os.write(descriptor, f"{found['secret']}\n".encode())
     return {**{name: value for name, value in found.items() if name != "secret"}, "file": str(output)}
 
 
