@@ -405,7 +405,7 @@ def test_the_example_waits_for_its_payment_and_completes(database_url: str) -> N
             result = await engine.work_on(run_id)
             assert result.state is RunState.SUCCEEDED
             assert await statuses(engine, run_id) == ("COMPLETED", ["DONE"] * 3)
-            assert result.view["steps"][1]["output"] == {"paid": {"amount": 120}}
+            assert (await engine.show(run_id))["steps"][1]["output"] == {"paid": {"amount": 120}}
 
     asyncio.run(scene())
 

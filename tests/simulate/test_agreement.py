@@ -63,6 +63,8 @@ def test_the_engine_agrees(name: str, ending: Ending) -> None:
         for what in ending.deviations:
             if what.place.part is Part.WORK:
                 bench.replace(step=_place(definition, what), **SAYS[what.fate])
+        gates = [gate for step in definition.steps if (gate := step.approval or step.hold) is not None]
+        bench.person("approver", roles=sorted({role for gate in gates for role in gate.roles}))
         before = bench.now
         run = bench.run(definition, INPUTS[file])
         _answer(bench, run, ending)

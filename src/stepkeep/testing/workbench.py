@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -224,6 +224,15 @@ class Workbench:
     def share(self, **values: Any) -> None:
         """Give handlers what a lifespan would give them: `workbench.share(pool=fake)` for `ctx.shared["pool"]`."""
         self._worker.shared.fill({**self._worker.shared, **values})
+
+    def person(self, name: str, *, roles: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
+        """Register a person with these roles and groups, before the gates open at which they decide."""
+        users = self.engine.users
+        self.call(users.create(name))
+        for role in roles:
+            self.call(users.grant(name, role=role))
+        for group in groups:
+            self.call(users.grant(name, group=group))
 
     def calls(self, name: str) -> list[Call]:
         """The attempts that came to the replacement of this handler or step."""
