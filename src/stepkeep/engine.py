@@ -57,6 +57,7 @@ from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES, PayloadStore
 from stepkeep.operations.publish import find_plan, list_published, publish
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.results import RunResult
+from stepkeep.operations.schemas import list_schemas, publish_schema, resolve_schemas, show_schema
 from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
@@ -271,6 +272,18 @@ class AsyncEngine:
             return found
         return await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
 
+    async def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes."""
+        return await publish_schema(self.transactor, ref, schema, tenant=self.tenant, actor=self.actor)
+
+    async def schemas(self) -> dict[str, Any]:
+        """Published schemas by reference."""
+        return await list_schemas(self.transactor, tenant=self.tenant)
+
+    async def schema(self, ref: str) -> dict[str, Any]:
+        """One published schema with its document."""
+        return await show_schema(self.transactor, ref, tenant=self.tenant)
+
     async def _definition(self, workflow: Runnable) -> Definition | Plan:
         """The definition of what can be started, or the plan of a published one."""
         if isinstance(workflow, Plan):
@@ -364,6 +377,7 @@ class AsyncEngine:
         definition = await self._definition(workflow)
         if not isinstance(definition, Definition):
             return definition
+        definition = await resolve_schemas(self.transactor, definition, tenant=self.tenant)
         stored = await self.store.read_definition(self.tenant, definition.name, definition.version)
         if stored is None or stored.digest != digest_of(encode_definition(definition)):
             raise InvalidInput(f"{definition.name} is not published yet. {hint}")

@@ -193,6 +193,32 @@ class Engine:
         return self._call(self._core.publish(workflow))
 
     # -- runs --------------------------------------------------------------------------------------------------------
+    def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+        """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes.
+
+        >>> engine.publish_schema("invoice/v1", {"type": "object", "required": ["id"]})["schema"]["ref"]
+        'invoice/v1'
+        """
+        return self._call(self._core.publish_schema(ref, schema))
+
+    def schemas(self) -> dict[str, Any]:
+        """Published schemas by reference.
+
+        >>> published = engine.publish_schema("order/v1", {"type": "object"})
+        >>> "order/v1" in [one["ref"] for one in engine.schemas()["schemas"]]
+        True
+        """
+        return self._call(self._core.schemas())
+
+    def schema(self, ref: str) -> dict[str, Any]:
+        """One published schema with its document.
+
+        >>> published = engine.publish_schema("order/v1", {"type": "object"})
+        >>> engine.schema("order/v1")["schema"]["document"]
+        {'type': 'object'}
+        """
+        return self._call(self._core.schema(ref))
+
     def start(
         self,
         workflow: Runnable,

@@ -280,6 +280,9 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
         ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],
         ("policy", "test"): [["gate.json"], [HOSTILE]],
+        ("schemas", "publish"): [["gate.json", "--ref", HOSTILE], [HOSTILE, "--ref", "x"], [FILE, "--ref", "x"]],
+        ("schemas", "list"): [[]],
+        ("schemas", "show"): [[HOSTILE]],
         ("log", "export"): [
             ["--all"],
             [HOSTILE],

@@ -63,8 +63,6 @@ ACTIONS: dict[str, Any] = {
             "order": 1,
             "portFamily": "CrmSales",
             "operation": "lead:write",
-            "inputSchemaRef": "x",
-            "outputSchemaRef": "y",
             "executionTierOverride": "Assisted",
         }
     ],
@@ -87,8 +85,6 @@ SAID = {
     "stream.json": ["`min_version`", "`resource_requirements`", "`context_requirements`", "`status`"],
     "triggered.json": ["`event`", "`condition`", "`schedule`", "`retryPolicy`", "no key `colour`", "`status`"],
     "actions.json": [
-        "`inputSchemaRef`",
-        "`outputSchemaRef`",
         "`supportsDryRun`",
         "`supportsRollback`",
         "actions.json:1:",

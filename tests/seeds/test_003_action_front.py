@@ -506,7 +506,6 @@ def test_a_capability_may_have_a_schema_for_what_its_operation_is_given_and_retu
     [
         (first(executionTierOverride="HumanApprove"), "may wait for its approval forever"),
         (first(completionMode="ManualOnly"), "may wait for its manual completion forever"),
-        (first(inputSchemaRef="invoice.json"), "nothing is checked against it yet"),
         (
             document(*sequence("a"), capabilities={"a:do": side_effect()}),
             "cannot be taken back and no gate approves it",

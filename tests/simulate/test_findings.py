@@ -53,6 +53,17 @@ def test_a_mended_trap_is_clean(trap: str, wrong: str, right: str) -> None:
     assert simulate(load_text(text.replace(wrong, right), trap)).serious == ()
 
 
+def test_a_rule_before_a_handler_that_fails_leaves_nothing_behind() -> None:
+    text = (
+        "workflow: w\ntimeout: 1h\non_failure: compensate\nsteps:\n"
+        "  - {name: a, uses: a.x, undo: a.y, compensate_when: attempted, pre: ['true']}\n"
+    )
+    endings = {ending.path: ending for ending in simulate(load_text(text, "w.yaml")).endings}
+    kept = endings["a rule before a does not hold"]
+    assert (kept.state, kept.left, kept.in_doubt) == ("failed", (), ())
+    assert endings["a fails for good"].state == "rolled_back"
+
+
 # -- the other examples ------------------------------------------------------------------------------------------------
 EXPECTED = {
     # A broken rule means that the account was opened and does not count as done: nobody takes it back.

@@ -249,6 +249,9 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.read_states([(TENANT, run)])
     await store.list_definitions(TENANT)
     await store.read_definitions([1])
+    await store.publish_schema(TENANT, "invoice/v1", "0" * 64, b"{}", "ann")
+    assert await store.read_schema(TENANT, "invoice/v1") is not None
+    assert len(await store.list_schemas(TENANT)) == 1
     assert await store.quarantine(TENANT, run, "ann", "a look at what setting it aside costs") is not None
     assert len(await store.list_quarantined(TENANT)) == 1
     assert await store.stuck_runs() == []

@@ -13,7 +13,7 @@ import pytest
 
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Message, OutboxEntry, Run, Step, Worker
-from stepkeep.store.change import IdempotencyKey, StoredDefinition
+from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredSchema
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
@@ -67,6 +67,7 @@ async def test_the_tables_of_postgresql_have_the_described_columns(postgres_dsn:
 ALIKE = {
     Worker: ("read_worker", "list_workers", "list_living_workers", "find_worker", "silent_workers", "beat_worker"),
     StoredDefinition: ("read_definition", "load_definitions", "list_definitions"),
+    StoredSchema: ("read_schema", "list_schemas"),
     Attempt: ("read_attempts", "read_attempts_of"),
     Message: ("read_messages", "read_messages_of"),
     OutboxEntry: ("read_outbox", "read_outbox_of"),

@@ -173,7 +173,7 @@ COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version"))
 }
 BY_THE_CLOCK = {
-    *(("definitions", "published_at"), ("migrations", "applied_at")),
+    *(("definitions", "published_at"), ("schemas", "published_at"), ("migrations", "applied_at")),
     *(("quarantine", "quarantined_at"), ("quarantine", "released_at")),
     ("worker_reports", "reported_at"),
 }

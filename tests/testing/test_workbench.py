@@ -266,6 +266,51 @@ def test_python_workflows_run_with_their_own_handlers(bench: Workbench) -> None:
     bench.run(flow, {"number": 4}).assert_succeeded(5)
 
 
+PRE = """
+workflow: first
+steps: [{name: a, uses: a.x, pre: [{check: "input.n > 0", message: nothing to do}, {uses: a.ready}], on_failure: skip}]
+"""
+
+
+def test_rules_before_a_handler_are_judged_and_the_handler_is_not_called() -> None:
+    registry = sk.Registry()
+    registry.register(HandlerSpec(name="a.ready", function=lambda n: n < 10))
+    with Workbench(handlers=registry) as bench:
+        bench.replace("a.x", returns=1)
+        flow = bench.load(PRE)
+        bench.run(flow, {"n": 1}).assert_succeeded(1)
+        for n, why in ((0, "nothing to do (input.n = 0)"), (12, "a.ready: it returned False (n = 12)")):
+            run = bench.run(flow, {"n": n})
+            run.assert_step("a", "skipped", category="validation")
+            assert run.step("a")["error"] == f"NOT_RUN: {why}"
+        assert len(bench.calls("a.x")) == 1
+
+
+def test_a_handler_of_a_rule_is_not_replaced() -> None:
+    registry = sk.Registry()
+    with Workbench(handlers=registry) as bench:
+        bench.replace("a.x", returns=1)
+        bench.replace("a.ready", returns=True)
+        flow = bench.load(PRE)
+        # A misspelt name is what the workbench would complain of at its end.
+        registry.register(HandlerSpec(name="a.ready", function=lambda n: True))
+        with pytest.raises(AssertionError, match="and rules are evaluated for real"):
+            bench.run(flow, {"n": 1})
+
+
+def test_a_command_of_a_rule_is_not_really_run_unless_asked(tmp_path: Path) -> None:
+    text = "workflow: w\nsteps: [{name: a, uses: a.x, post: [{command: [touch, x]}]}]"
+    with Workbench(handlers=sk.Registry()) as bench:
+        bench.replace("a.x", returns=1)
+        with pytest.raises(AssertionError, match="a rule of step a runs touch"):
+            bench.run(bench.load(text))
+    with Workbench(handlers=sk.Registry(), outside=True) as bench:
+        bench.replace("a.x", returns=1)
+        made = tmp_path / "made"
+        bench.run(bench.load(text.replace("x]", f"{made}]"))).assert_succeeded(1)
+        assert made.exists()
+
+
 def test_rules_are_judged(bench: Workbench) -> None:
     text = """
 workflow: ruled

@@ -11,13 +11,21 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from stepkeep.definition.findings import Finding, Path, kind_of
+from stepkeep.errors import InvalidInput
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 MAX_COMPLAINTS = 5
+MAX_SCHEMA_BYTES = 256 * 1024
+MAX_SCHEMA_DEPTH = 64
+LONGEST_REFERENCE = 255
 _LONGEST = 200
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class InvalidSchema(ValueError):
@@ -59,8 +67,60 @@ class Shape:
             return [f"the value cannot be checked: {_one_line(str(problem))}"]
 
 
+def reference_of(schema: Any) -> str | None:
+    """The name in `{ref: NAME}`, which stands for a schema of the registry; None for a schema itself.
+
+    >>> reference_of({"ref": "invoice/v1"}), reference_of({"type": "object"})
+    ('invoice/v1', None)
+    """
+    is_reference = isinstance(schema, Mapping) and len(schema) == 1 and isinstance(schema.get("ref"), str)
+    return schema["ref"] if is_reference else None
+
+
+def canonical_schema(schema: Any) -> bytes:
+    """The canonical JSON of a schema for the registry, or InvalidInput: it must be usable and within limits."""
+    if not isinstance(schema, Mapping):
+        raise InvalidInput(f"a JSON Schema is a mapping, not {kind_of(schema)}.")
+    if "ref" in schema:
+        raise InvalidInput("a schema of the registry refers to no other one: there is no `ref` in JSON Schema.")
+    if (depth := _depth(schema)) > MAX_SCHEMA_DEPTH:
+        raise InvalidInput(f"this schema is nested {depth} levels deep; at most {MAX_SCHEMA_DEPTH} are allowed.")
+    try:
+        encoded = _encode(schema)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as problem:
+        raise InvalidInput(f"this schema is no JSON: {_one_line(str(problem))}.") from None
+    if len(encoded) > MAX_SCHEMA_BYTES:
+        raise InvalidInput(f"this schema has {len(encoded)} bytes of JSON; at most {MAX_SCHEMA_BYTES} are allowed.")
+    try:
+        Shape(schema)
+    except InvalidSchema as problem:
+        place = f" at {'.'.join(map(str, problem.path))}" if problem.path else ""
+        raise InvalidInput(f"this is no usable JSON Schema{place}: {problem}.") from None
+    return encoded
+
+
+def _depth(value: Any) -> int:
+    """How deep a value is nested, counted no further than the limit."""
+    depth, level = 0, [value]
+    while level and depth <= MAX_SCHEMA_DEPTH:
+        depth += 1
+        level = [
+            inner
+            for part in level
+            if isinstance(part, Mapping | list)
+            for inner in (part.values() if isinstance(part, Mapping) else part)
+        ]
+    return depth
+
+
 def schema_findings(schema: Mapping[str, Any], path: Path) -> Iterator[Finding]:
     """The problem of a schema in a document, if it cannot be used; `path` is the place of the schema."""
+    if "ref" in schema:
+        ref = reference_of(schema)
+        if ref is None or not (0 < len(ref) <= LONGEST_REFERENCE and ref.isprintable()):
+            said = f"A reference is `ref` alone, with a name of 1 to {LONGEST_REFERENCE} printable characters."
+            yield Finding((*path, "ref"), said, "Write `{ref: NAME}`, or a JSON Schema.", key=True)
+        return
     try:
         Shape(schema)
     except InvalidSchema as problem:

@@ -63,11 +63,11 @@ OWN: frozenset[Scope] = frozenset()
 
 OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("result", "show", "explain", "status", "definitions", "workers", "runs", "wait"), R),
-    **dict.fromkeys(("log", "certify", "evidence", "quarantined"), R),
+    **dict.fromkeys(("log", "certify", "evidence", "quarantined", "schemas", "schema"), R),
     **dict.fromkeys(("start", "start_idle", "rerun"), S),
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
-    **dict.fromkeys(("publish", "cancel", "quarantine", "release", "prune"), O),
+    **dict.fromkeys(("publish", "publish_schema", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("start_worker", "serve"), W),
     "work_on": W | R,
     "run": S | W | R,

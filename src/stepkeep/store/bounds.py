@@ -55,6 +55,7 @@ COUNT = Bounds(-INT, INT, INT)
 INTEGERS: dict[str, dict[str, Bounds]] = {
     "migrations": {"version": Bounds(1, 9999, 9999), "applied_at": TIME},
     "definitions": {"id": ID, "version": VERSION, "published_at": TIME},
+    "schemas": {"published_at": TIME},
     "queues": {"id": ID},
     "runs": {
         "definition_id": ID,

@@ -84,6 +84,17 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     published_by: str
 
 
+class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON Schema of the registry. `digest` is that of its canonical JSON."""
+
+    tenant: str
+    ref: str
+    digest: str
+    document: bytes
+    published_at: int
+    published_by: str
+
+
 class More(msgspec.Struct, frozen=True, kw_only=True):
     """The callback needs more rows: load these too, in the same transaction, and call it again."""
 

@@ -19,7 +19,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition
+from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredSchema
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus
@@ -49,6 +49,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "outbox": OutboxEntry,
     "workers": Worker,
     "definitions": StoredDefinition,
+    "schemas": StoredSchema,
     "idempotency_keys": IdempotencyKey,
     "tenants": TenantRow,
     "principals": Principal,
@@ -142,6 +143,7 @@ message_from = reader(Message)
 outbox_from = reader(OutboxEntry)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)
+schema_from = reader(StoredSchema)
 _worker = reader(Worker)
 _note = msgspec.json.Decoder(Note).decode
 _encode = msgspec.json.Encoder().encode

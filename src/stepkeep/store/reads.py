@@ -18,7 +18,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
-from stepkeep.store.change import RunKey, StoredDefinition
+from stepkeep.store.change import RunKey, StoredDefinition, StoredSchema
 from stepkeep.store.reading import read_queues
 from stepkeep.store.records import Backlog, Due, Evidence, FinishedFilter, Quarantine, RunRecord, WorkerReport
 
@@ -76,6 +76,12 @@ class SharedReads(ABC):
 
     async def read_definition(self, tenant: str, name: str, version: int | None) -> StoredDefinition | None:
         return first(await self._read(columns.definition_from, self.sql.read_definition, tenant, name, version))
+
+    async def read_schema(self, tenant: str, ref: str) -> StoredSchema | None:
+        return first(await self._read(columns.schema_from, self.sql.read_schema, tenant, ref))
+
+    async def list_schemas(self, tenant: str, after: str = "", limit: int = 1000) -> list[StoredSchema]:
+        return await self._read(columns.schema_from, self.sql.list_schemas, tenant, after, limit)
 
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
         found = await self._read(columns.definition_from, self.sql.load_definitions, self._numbers(ids))

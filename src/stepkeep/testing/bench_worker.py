@@ -142,8 +142,13 @@ class BenchWorker:
         return None if isinstance(found, RulesPassed) else of_rules_before(found)
 
     async def _judge(self, job: Job) -> Outcome:
-        for check in () if self._outside else job.prepared.rules:
-            if check.program is not None and check.spec is None:
+        for check in job.prepared.rules:
+            if check.spec is not None and check.spec.function is stub:
+                raise AssertionError(
+                    f"a rule of step {job.claim.planned.name} uses {check.title}, and rules are evaluated for real. "
+                    "Register a function of that name in the registry of the workbench."
+                )
+            if check.program is not None and check.spec is None and not self._outside:
                 raise AssertionError(
                     f"a rule of step {job.claim.planned.name} runs {check.title}, a command that a test should not "
                     "really run. Give the workbench outside=True, or test the step without the rule."

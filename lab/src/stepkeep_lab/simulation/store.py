@@ -32,6 +32,7 @@ from stepkeep.store.change import (
     Renewed,
     RunKey,
     StoredDefinition,
+    StoredSchema,
     Want,
     Write,
 )
@@ -345,6 +346,17 @@ class ModelStore:
         queues = self._tables.queues
         return queues.setdefault((tenant, _encode_spec(spec).decode()), len(queues) + 1)
 
+    async def publish_schema(self, tenant: str, ref: str, digest: str, document: bytes, actor: str) -> StoredSchema:
+        new = StoredSchema(
+            tenant=tenant,
+            ref=ref,
+            digest=digest,
+            document=document,
+            published_at=self._clock(),
+            published_by=actor,
+        )
+        return await self.wire.ask("publish schema", lambda: self._tables.schemas.setdefault((tenant, ref), new))
+
     async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
         await self.wire.ask("add queue", lambda: self._queue(tenant, spec))
 
@@ -372,6 +384,16 @@ class ModelStore:
     async def read_definitions(self, ids: Sequence[int]) -> dict[int, StoredDefinition]:
         known = self._tables.definitions
         return await self._read("read", lambda: {one: known[one] for one in ids if one in known})
+
+    async def read_schema(self, tenant: str, ref: str) -> StoredSchema | None:
+        return await self._read("read", lambda: self._tables.schemas.get((tenant, ref)))
+
+    async def list_schemas(self, tenant: str, after: str = "", limit: int = 1000) -> list[StoredSchema]:
+        def look() -> list[StoredSchema]:
+            rows = sorted(self._tables.schemas.items())
+            return [row for (owner, ref), row in rows if owner == tenant and ref > after][:limit]
+
+        return await self._read("read", look)
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read("read", lambda: queries.definitions(self._tables, tenant))

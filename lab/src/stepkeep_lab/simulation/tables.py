@@ -13,7 +13,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, Write
+from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, StoredSchema, Write
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -26,6 +26,7 @@ class Tables:
 
     def __init__(self) -> None:
         self.definitions: dict[int, StoredDefinition] = {}
+        self.schemas: dict[tuple[str, str], StoredSchema] = {}
         self.queues: dict[tuple[str, str], int] = {}
         self.runs: dict[RunKey, Run] = {}
         self.details: dict[RunKey, Details] = {}

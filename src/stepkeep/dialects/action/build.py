@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -96,9 +96,16 @@ def _step(
         transactional=spec.transactional if spec else False,
         capabilities=tuple(sorted(set(spec.capabilities))) if spec else (),
         queue=spec.queue if spec else "",
-        input_schema=UNSET if capability is None or capability.input_schema is None else capability.input_schema,
-        output_schema=UNSET if capability is None or capability.output_schema is None else capability.output_schema,
+        input_schema=_schema(action.input_schema_ref, None if capability is None else capability.input_schema),
+        output_schema=_schema(action.output_schema_ref, None if capability is None else capability.output_schema),
     )
+
+
+def _schema(ref: str | None, inline: dict[str, Any] | None) -> dict[str, Any] | UnsetType:
+    """The schema that a capability has inline, or a reference to the registry, which publishing resolves."""
+    if ref is not None:
+        return {"ref": ref}
+    return UNSET if inline is None else inline
 
 
 def _hold(action: Action) -> kernel.Approval:

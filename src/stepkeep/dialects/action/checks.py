@@ -26,8 +26,21 @@ def check_document(data: dict[str, Any], parts: Parts) -> Iterator[Finding]:
         yield from _tier(action, path, parts)
         yield from _compensation_of(action, path, parts)
         yield from _declared(action, path, parts)
+        yield from _one_schema(action, path, parts)
     for name, capability in parts.capabilities.items():
         yield from _capability(name, capability, ("capabilities", name))
+
+
+def _one_schema(action: Action, path: Path, parts: Parts) -> Iterator[Finding]:
+    """A value is checked by one schema: that of the capability, or the one that the action refers to."""
+    capability = parts.capability_of(action)
+    for key, ref, inline in (
+        ("inputSchemaRef", action.input_schema_ref, capability and capability.input_schema),
+        ("outputSchemaRef", action.output_schema_ref, capability and capability.output_schema),
+    ):
+        if ref is not None and inline is not None:
+            said = f"Action `{action.action_id}` has `{key}`, and its capability has the schema inline."
+            yield Finding((*path, key), said, "Keep one of them.", key=True)
 
 
 def _active(data: dict[str, Any]) -> Iterator[Finding]:

@@ -16,7 +16,6 @@ def lint(written: WorkflowV1, definition: Definition, parts: Parts) -> list[Find
         *_waits_without_end(definition),
         *_effects_that_stay(definition),
         *_irreversible_without_approval(written, definition, parts),
-        *_schemas_that_are_not_read(written),
         *_promises_that_nothing_keeps(written),
         *_repeated_effects(written, parts),
         *_nothing_known(written),
@@ -51,15 +50,6 @@ def _irreversible_without_approval(written: WorkflowV1, definition: Definition, 
             said = f"Action `{step.name}` cannot be taken back and no gate approves it."
             hint = "Ask for `executionTierOverride: HumanApprove`, or `requiresApproval` of its capability."
             yield Finding(("actions", place, "actionId"), said, hint)
-
-
-def _schemas_that_are_not_read(written: WorkflowV1) -> Iterator[Finding]:
-    """References are kept and shown; nothing is fetched."""
-    for place, action in enumerate(written.actions):
-        for key, given in (("inputSchemaRef", action.input_schema_ref), ("outputSchemaRef", action.output_schema_ref)):
-            if given is not None:
-                said = f"`{key}` of action `{action.action_id}` is shown, but nothing is checked against it yet."
-                yield Finding(("actions", place, key), said, "Let the handler check it.", key=True, ignored=True)
 
 
 def _promises_that_nothing_keeps(written: WorkflowV1) -> Iterator[Finding]:

@@ -38,7 +38,7 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     },
     Part.CLIENT: {
         "insert": (
-            *("definitions", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
+            *("definitions", "schemas", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
             *CHANGES_RUNS["insert"],
             "quarantine",
         ),

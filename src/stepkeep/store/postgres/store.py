@@ -22,7 +22,19 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
-from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
+from stepkeep.store.change import (
+    Basis,
+    Decide,
+    Lease,
+    Loaded,
+    Propose,
+    Renewed,
+    RunKey,
+    StoredDefinition,
+    StoredSchema,
+    Want,
+    Write,
+)
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -228,6 +240,12 @@ class PostgresStore(SharedReads):
             await execute(connection, SQL.insert_definition, *given)
             [row] = await fetch(connection, SQL.read_definition, tenant, name, version)
             return columns.definition_from(row)
+
+    async def publish_schema(self, tenant: str, ref: str, digest: str, document: bytes, actor: str) -> StoredSchema:
+        async with self._transaction() as connection:
+            await execute(connection, SQL.insert_schema, tenant, ref, digest, document, self.clock_offset, actor)
+            [row] = await fetch(connection, SQL.read_schema, tenant, ref)
+            return columns.schema_from(row)
 
     async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
         async with self._transaction() as connection:

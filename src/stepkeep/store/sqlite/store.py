@@ -24,7 +24,19 @@ from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
 from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
-from stepkeep.store.change import Basis, Decide, Lease, Loaded, Propose, Renewed, RunKey, StoredDefinition, Want, Write
+from stepkeep.store.change import (
+    Basis,
+    Decide,
+    Lease,
+    Loaded,
+    Propose,
+    Renewed,
+    RunKey,
+    StoredDefinition,
+    StoredSchema,
+    Want,
+    Write,
+)
 from stepkeep.store.columns import json_text
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
@@ -207,6 +219,13 @@ class SqliteStore(SharedReads):
             given = (tenant, name, version, dialect, digest, document, queues, self._clock.now(), actor)
             c.execute(SQL.insert_definition, given)
             return columns.definition_from(c.execute(SQL.read_definition, (tenant, name, version)).fetchall()[0])
+
+        return await self._write(work)
+
+    async def publish_schema(self, tenant: str, ref: str, digest: str, document: bytes, actor: str) -> StoredSchema:
+        def work(c: apsw.Connection) -> StoredSchema:
+            c.execute(SQL.insert_schema, (tenant, ref, digest, document, self._clock.now(), actor))
+            return columns.schema_from(c.execute(SQL.read_schema, (tenant, ref)).fetchall()[0])
 
         return await self._write(work)
 

@@ -1,0 +1,89 @@
+"""The registry of JSON Schemas: publish one under a reference, list them, and put them into definitions.
+
+Nothing is ever fetched: a reference names a schema that was published here. A published schema never changes, so that a
+reference always means the same. The engine and `publish` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepkeep.definition.json_schema import canonical_schema
+from stepkeep.definition.schema_references import Known, decode_schema, references_in, resolved
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition, digest_of
+from stepkeep.operations import validate
+from stepkeep.operations.instants import instant
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.change import StoredSchema
+
+PAGE = 1000
+
+
+async def publish_schema(
+    transactor: Transactor, ref: str, schema: Mapping[str, Any], *, tenant: str, actor: str
+) -> dict[str, Any]:
+    """Publish a JSON Schema; the same schema again changes nothing, another one under the same reference is refused."""
+    name = validate.key("the reference of a schema", ref)
+    document = canonical_schema(schema)
+    digest = digest_of(document)
+    stored = await transactor.store.publish_schema(tenant, name, digest, document, actor)
+    if stored.digest != digest:
+        raise Conflict(
+            f"the schema {name} was published before with other content (digest {stored.digest[:12]}). A published "
+            "schema never changes: publish this one under another reference, such as one with a new version in it."
+        )
+    return {"schema": _shown(stored)}
+
+
+async def list_schemas(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
+    """`{"schemas": [...]}`, by reference."""
+    found: list[StoredSchema] = []
+    page = [*await transactor.store.list_schemas(tenant, limit=PAGE)]
+    while page:
+        found += page
+        page = [] if len(page) < PAGE else await transactor.store.list_schemas(tenant, after=page[-1].ref, limit=PAGE)
+    return {"schemas": [_shown(one) for one in found]}
+
+
+async def show_schema(transactor: Transactor, ref: str, *, tenant: str) -> dict[str, Any]:
+    """One schema with its document."""
+    name = validate.key("the reference of a schema", ref)
+    stored = await transactor.store.read_schema(tenant, name)
+    if stored is None:
+        raise NotFound(f"there is no schema {name}. {_how_to_publish(name)}")
+    return {"schema": {**_shown(stored), "document": decode_schema(stored.document)}}
+
+
+async def resolve_schemas(transactor: Transactor, definition: Definition, *, tenant: str) -> Definition:
+    """The definition with every schema that it refers to; one that is not published is refused by name."""
+    wanted = references_in(definition)
+    if not wanted:
+        return definition
+    known, problems = {}, []
+    for ref, place in wanted.items():
+        stored = await transactor.store.read_schema(tenant, ref)
+        if stored is None:
+            problems.append(f"{place}: there is no schema {ref}. {_how_to_publish(ref)}")
+        elif digest_of(stored.document) != stored.digest:
+            problems.append(f"{place}: the schema {ref} was changed in the database after it was published.")
+        else:
+            known[ref] = Known(decode_schema(stored.document), stored.digest)
+    if problems:
+        raise InvalidInput(f"{definition.name} cannot be published: {' '.join(problems)}")
+    return resolved(definition, known)
+
+
+def _how_to_publish(ref: str) -> str:
+    return f"Publish it: stepkeep schemas publish FILE --ref {ref}"
+
+
+def _shown(stored: StoredSchema) -> dict[str, Any]:
+    return {
+        "ref": stored.ref,
+        "digest": stored.digest,
+        "bytes": len(stored.document),
+        "published_at": instant(stored.published_at),
+        "published_by": stored.published_by,
+    }
