@@ -171,6 +171,9 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "status": {},
         "definitions": {},
         "workers": {},
+        "publish_schema": {"ref": "invoice/v1", "schema": {}},
+        "schema": {"ref": "invoice/v1"},
+        "schemas": {},
         "release": {"run_id": run, "reason": "why"},
         "wait": {"run_id": run, "seconds": 0.01},
         "work_on": {"run_id": "01890000-0000-7000-8000-000000000001"},
@@ -186,7 +189,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
             continue  # whatever has a JSON form is an input; what has none is tried elsewhere
         refused(call, what)
         counted += 1
-    assert counted
+    assert counted or not list(parameters(method))
     for known in engine.runs()["runs"]:
         assert engine.show(known["id"])["run"]["id"] == known["id"], "a run was made that cannot be read"
     assert engine.show(run)["run"]["state"] in ("idle", "cancelled", "queued", "running", "ready", "blocked")
