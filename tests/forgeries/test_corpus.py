@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -137,17 +138,39 @@ def test_a_run_that_waits_has_the_cause_of_the_hop_that_led_to_it() -> None:
     assert any("another event or actor than the hop before it" in found for found in _changed(log, "actor", blame))
 
 
-def test_the_time_of_a_sweep_is_excused_and_the_time_of_a_report_is_not(logs: list[TrueLog]) -> None:
-    log = next(
-        log
-        for log in logs
-        if log.words == CANONICAL and all(word in b"".join(log.lines) for word in (b'"time_came"', b'"step_reported"'))
-    )
-    for event, excused in (("time_came", "sweep"), ("step_reported", None)):
-        forged = log.parsed()
-        line = next(line for line in forged if line["metadata"].get("event") == event)
-        line["metadata"]["at"] += 1
-        assert class_of("step.metadata.at", CANONICAL, log.parsed(), forged) == excused
+def test_the_time_of_a_sweep_is_excused_between_its_timer_and_the_line_after_it() -> None:
+    def line(event: str, because: str, at: int, **said: Any) -> dict[str, Any]:
+        return {"trigger": because, "timestamp": "", "metadata": {"event": event, "at": at, "step": "a", **said}}
+
+    true = [
+        line("step_claimed", "claimed", 10, due_at=90),
+        line("step_reported", "retry_scheduled", 20, due_at=50),
+        line("time_came", "retry_due", 60),
+        line("step_claimed", "claimed", 70, due_at=99),
+    ]
+    for place, at, excused in ((2, 50, "time"), (2, 70, "time"), (2, 49, None), (2, 71, None), (1, 30, None)):
+        forged = deepcopy(true)
+        forged[place]["metadata"]["at"] = at
+        assert class_of("step.metadata.at", CANONICAL, true, forged) == excused, (place, at)
+
+
+def test_a_wish_for_compensation_is_excused_before_the_start_and_while_the_run_stops() -> None:
+    def cancel(trigger: str, **said: Any) -> dict[str, Any]:
+        return {"trigger": trigger, "metadata": {"event": "cancel_requested", "seq": 2, **said}}
+
+    created = {"trigger": "created", "metadata": {"event": "run_created", "seq": 1}}
+    claimed = {"trigger": "claimed", "metadata": {"event": "step_claimed", "seq": 1, "step": "a"}}
+    wish = {"detail": {"compensate": False}}
+    stories: list[tuple[list[dict[str, Any]], str | None]] = [
+        ([created, cancel("cancelled", **wish)], "cancel"),
+        ([created, claimed, cancel("cancelled", **wish)], None),
+        ([created, claimed, cancel("cancelled", step="a", duration_seconds=1.0, **wish)], "cancel"),
+        ([created, claimed, cancel("cancelled", step="a", duration_seconds=1.0, **wish), cancel("cancelled")], None),
+    ]
+    for true, excused in stories:
+        forged = deepcopy(true)
+        next(line for line in forged if "detail" in line["metadata"])["metadata"]["detail"]["compensate"] = True
+        assert class_of("run.metadata.detail", CANONICAL, true, forged) == excused
 
 
 def test_a_run_is_started_once() -> None:

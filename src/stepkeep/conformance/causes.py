@@ -10,9 +10,10 @@ import json
 
 from stepkeep.conformance.arrows import RUN, STEP
 from stepkeep.conformance.dialect_line import DialectLine
-from stepkeep.conformance.enabled import EVENTS, wrong_field
+from stepkeep.conformance.enabled import CATEGORIES, EVENTS, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
+from stepkeep.conformance.reenact import OPENINGS
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.dialects.machine import MachineView
 
@@ -41,6 +42,9 @@ FOLLOWING = frozenset(
 NEVER_FIRST = FOLLOWING | {"waiting", "undo_started", "rules_failed"}
 """Triggers of the run that never are the first hop of a cause."""
 
+FOLLOWING_STEPS = OPENINGS | {"planned", "dependency_unmet"}
+"""Triggers of a step that never are the first hop of a cause."""
+
 DETAILED = {
     "cancel_requested": {"compensate"},
     "gate_decided": {"decision", "step"},
@@ -68,6 +72,12 @@ BEGINNINGS = ("created", "started", "progressed")
 
 RUN_TRIGGERS = frozenset(trigger for trigger, _ in RUN)
 STEP_TRIGGERS = frozenset(trigger for trigger, _ in STEP)
+OWN_TRIGGERS = RUN_TRIGGERS - STEP_TRIGGERS - {"step_failed"}
+"""Triggers of the run that name no step."""
+
+FAILING = frozenset({trigger for trigger, _ in CATEGORIES} | {"lease_lost"})
+"""Triggers of a step that may have a category or an error."""
+
 ECHOED = ("trigger", "event", "actor", "category", "error")
 
 
@@ -85,6 +95,8 @@ class Causes:
         self._check_origin(line, say)
         if line.detail is not None or not _is_continued(before, line):
             self._check_detail(line, say)
+        if line.detail is not None and before is not None and _is_continued(before, line):
+            self._check_told(before, line, hop, say)
         if told.kind == "run":
             self._check_run(told, line, say)
             if before is not None and before[1].seq == line.seq and self._follows(before, line, hop):
@@ -119,6 +131,13 @@ class Causes:
             said = wrong_field(f"detail.{missing[0]}", None, "a value", f"{comes} comes with one")
             say(Code.CAUSE, said)
 
+    def _check_told(self, before: tuple[str, Line, int], line: Line, hop: int, say: Say) -> None:
+        """A detail is on the first line of its cause; no hop is hidden between two hops in succession."""
+        in_succession = hop == before[2] + 1 and line.trigger in FOLLOWING_STEPS
+        follows = self._follows(before, line, hop) if line.about == "run" else in_succession
+        if hop == before[2] or follows:
+            say(Code.CAUSE, f"metadata.detail is on {quoted(line.trigger)}, but the line before it has the same cause")
+
     def _check_event(self, line: Line, allowed: tuple[str, ...], say: Say) -> None:
         if line.event not in allowed:
             why = f"only that leads to {quoted(line.trigger)}"
@@ -133,6 +152,12 @@ class Causes:
         if line.trigger not in RUN_TRIGGERS | STEP_TRIGGERS:
             say(Code.ILLEGAL, wrong_field("because", line.trigger, "a canonical trigger", "a line has one"))
             return
+        if line.of is not None and line.trigger in OWN_TRIGGERS:
+            say(Code.CONTRADICTION, wrong_field("of", line.of, None, f"no step is {quoted(line.trigger)}"))
+        fails = line.trigger in ENDS or (line.of is not None and line.trigger in FAILING)
+        if not fails and (line.category, line.error) != (None, None):
+            found = line.category or line.error
+            say(Code.CONTRADICTION, wrong_field("category or error", found, None, "nothing failed here"))
         if told.source is None and line.trigger not in ("created", "started", "cancelled"):
             expected = "created, started or cancelled"
             say(Code.ILLEGAL, wrong_field("because", line.trigger, expected, "the run begins here"))

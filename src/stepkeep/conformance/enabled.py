@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.report import Code, quoted
-from stepkeep.conformance.steps import Step
+from stepkeep.conformance.steps import TIMED, Step
 from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, wordings
 
 Problem = tuple[Code, str]
@@ -76,6 +76,9 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
     yield from _tolerance(hop)
     yield from _reason(hop)
     yield from GUARDS.get(line.trigger, _nothing)(hop)
+    earliest = 0 if hop.step.is_timer_known or line.trigger not in TIMED else _earliest(hop)
+    if line.at < earliest:
+        yield Code.TIMER, f"{quoted(line.trigger)} comes at {line.at}, but it cannot have been due before {earliest}"
     due_at = _due_at(hop)
     if due_at is not FREE and line.due_at != due_at:
         yield Code.TIMER, wrong_field("due_at", line.due_at, due_at, _why_due(hop))
@@ -285,6 +288,14 @@ def _at_once(hop: Hop) -> Iterator[Problem]:
         yield Code.CAUSE, wrong_field("event", hop.line.event, ends, "its pause or wait began in an earlier entry")
 
 
+def _retry_due(hop: Hop) -> Iterator[Problem]:
+    """A pause without a length ends by the cause that began it."""
+    yield from _at_once(hop)
+    found, expected = (hop.line.event, hop.line.actor), hop.step.moved_by
+    if hop.step.moved_in == hop.line.seq and found != expected:
+        yield Code.CAUSE, wrong_field("event and actor", found, expected, "its pause began and ended by one cause")
+
+
 def _handed_over(hop: Hop) -> Iterator[Problem]:
     if hop.step.takes_timeouts is False:
         yield Code.POLICY, "its deadline is handed over, but its handler does not take timeouts"
@@ -396,8 +407,19 @@ def _due_at(hop: Hop) -> object:
     if line.trigger in ("token_reissued", "decision_recorded"):
         return hop.step.due_at if hop.step.is_timer_known else FREE
     if line.trigger == "retry_scheduled":
-        return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else FREE
+        return line.at + _pause_us(hop) if hop.is_budget_known or "retry_in_us" in hop.asked else _any_pause(hop)
     return line.at if line.trigger == "lease_lost" and line.target == "retrying" else None
+
+
+def _earliest(hop: Hop) -> int:
+    """The earliest moment of a deadline whose beginning is hidden: it began after the step was seen the last time."""
+    place, source = hop.place, hop.line.source
+    if source == "awaiting_completion":
+        return hop.step.seen_at + ((hop.rule.completion_deadline if hop.rule else None) or 0)
+    is_own = place.opens_by in ("gate_opened", "held", "wait_opened") and not hop.step.fence
+    if source not in ("awaiting_approval", "awaiting_event") or not is_own or hop.line.trigger == "reminded":
+        return 0
+    return max(hop.step.seen_at + (place.opens_for_us or 0), place.wakes_at or 0)
 
 
 def _gate_timer(hop: Hop, gate: GateRule) -> object:
@@ -419,6 +441,14 @@ def _pause_us(hop: Hop) -> int:
     if type(asked) is int:
         return hop.place.retry.asked_us(asked)
     return max(hop.place.retry.delay_us(hop.line.owner, hop.place.no, max(hop.counted, 1)), 0)
+
+
+def _any_pause(hop: Hop) -> object:
+    """The pause after a retry where the log hides how many attempts its policy counts."""
+    retry, line = hop.place.retry, hop.line
+    most = min(line.attempt or 1, retry.max_attempts)
+    ends = [line.at + max(retry.delay_us(line.owner, hop.place.no, counted), 0) for counted in range(1, most + 1)]
+    return FREE if line.due_at in ends else ends[0]
 
 
 def _why_due(hop: Hop) -> str:
@@ -545,7 +575,7 @@ GUARDS: Mapping[str, Guard] = {
     "waited": _waited,
     "completion_requested": _is_manual,
     "retry_scheduled": _retried,
-    "retry_due": _at_once,
+    "retry_due": _retry_due,
     "message_arrived": _at_once,
     "lease_lost": _lost,
     "failed": _failed,

@@ -14,6 +14,7 @@ from typing import Any
 
 from stepkeep.conformance.ballots import People
 from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
@@ -44,7 +45,7 @@ BEGINNINGS = {"run_created": "created", "run_started": "started"}
 """The first hop of a cause, where its event determines it."""
 
 FOLLOWING = frozenset(
-    {("step", "planned"), ("step", "dependency_unmet")}
+    {("step", trigger) for trigger in ("planned", "dependency_unmet", *OPENINGS)}
     | {
         ("run", trigger)
         for trigger in (
@@ -55,37 +56,19 @@ FOLLOWING = frozenset(
 )  # fmt: skip
 """Hops that follow from another hop of the same cause."""
 
-VOUCHED = frozenset(
-    {
-        "run_created", "run_started", "gate_decided", "hold_decided", "completion_signalled", "token_reissued",
-        "message_arrived", "cancel_requested",
-    }
-)  # fmt: skip
-"""Events that a program may bring in the name of a person."""
-
-BRINGS: Mapping[str, tuple[str, ...]] = {
-    "definition": ("run_created",),
-    "input": ("run_created",),
-    "compensate": ("cancel_requested",),
-    "decision": ("gate_decided", "hold_decided"),
-    "for": ("gate_decided",),
-    "by_right_of": ("gate_decided",),
-    "delegation": ("gate_decided",),
-    "level": ("gate_decided",),
-    "outcome": ("completion_signalled",),
-    "waits_for": ("step_reported",),
-    "takes_timeouts": ("step_reported",),
-    "retry_in_us": ("step_reported",),
-}
-"""The events that bring a part of a detail; a part without a row may come with any."""
-
 NOTED = ("message_arrived",)
 """Events that may be on record without a hop."""
 
 RULED_OUT = frozenset({"rules_failed", "rules_failed_tolerated"})
 """Ends of a step whose handler had completed."""
 
+LOST_OR_NOT = frozenset({"lease_lost", "claimed", "released", "rules_passed", "completion_succeeded"})
+"""Triggers after which it is known whether the next claim follows a lost lease."""
+
 STOPS = frozenset({"step_failed", "steps_failed", "rules_failed", "timed_out", "undo_requested"})
+FAILED_BY = {word: word for word in ("rejected", "deadline_passed", "operator_failed")}
+"""Ends of a step that are the ground of its run's stop; any other failure is a failed step."""
+
 BLAMING = ("step_failed", "rules_failed")
 """Triggers of the run that name a step as their reason."""
 
@@ -112,9 +95,10 @@ class Reenactment:
         self.start_at: object = None
         self.stopped_at: int | None = None
         self.stopped_in = 0
+        self.stopped_by = self.cancelled_by = (0, "", "")
         self.blamed: int | None = None
         self.cause: str | None = None
-        self.policy = ""
+        self.policy = self.ground = ""
         self.is_partial = self.may_be_partial = self.has_hook_failed = False
         self.category: str | None = None
         self.error: str | None = None
@@ -165,33 +149,15 @@ class Reenactment:
 
     def _check_asked(self, line: Line, say: Say) -> None:
         """The detail of a cause, as far as its event determines it."""
-        self._check_voucher(line, say)
-        for name in self.asked:
-            if line.event not in BRINGS.get(name, (line.event,)):
-                say(Code.CAUSE, wrong_field(f"detail.{name}", self.asked[name], None, f"no {line.event} brings one"))
-        if line.event == "cancel_requested" and type(self.asked.get("compensate")) is not bool:
-            found = self.asked.get("compensate")
-            say(Code.CAUSE, wrong_field("detail.compensate", found, "true or false", "a cancel says which"))
+        for said in check_detail(line, self.asked):
+            say(Code.CAUSE, said)
+        if self.asked.get("vouched_by", "") == line.actor:
+            said = wrong_field("detail.vouched_by", line.actor, "another name", "a program vouches for others")
+            say(Code.CAUSE, said)
         if line.event == "message_arrived":
-            for name in ("id", "name"):
-                if not isinstance(self.asked.get(name), str):
-                    said = wrong_field(f"detail.{name}", self.asked.get(name), "a text", "a message has one")
-                    say(Code.CAUSE, said)
             place = line.seq, line.by
             if self.message_ids.setdefault(str(self.asked.get("id")), place) != place:
                 say(Code.CAUSE, f"message {quoted(self.asked.get('id'))} arrives again; a message is recorded once")
-
-    def _check_voucher(self, line: Line, say: Say) -> None:
-        """A program vouches for another name than its own, and only on what people ask for. So with keys."""
-        if "key" in self.asked and (line.event not in VOUCHED or not isinstance(self.asked["key"], str)):
-            say(Code.CAUSE, wrong_field("detail.key", self.asked["key"], None, f"{quoted(line.event)} has no key"))
-        if "vouched_by" not in self.asked:
-            return
-        name = self.asked["vouched_by"]
-        if line.event not in VOUCHED:
-            say(Code.CAUSE, wrong_field("detail.vouched_by", name, None, f"no person causes {quoted(line.event)}"))
-        elif not isinstance(name, str) or name in ("", line.actor):
-            say(Code.CAUSE, wrong_field("detail.vouched_by", name, "another name", "a program vouches for others"))
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def step_hop(self, step: Step, line: Line, run_state: str, say: Say) -> None:
@@ -222,7 +188,7 @@ class Reenactment:
         elif line.trigger == "dependency_unmet":
             self._skip(place, line, tell)
         elif line.trigger in ("message_arrived", "wait_satisfied"):
-            self._consume(step, place, tell)
+            self._consume(step, place, line, tell)
         elif line.trigger == "cancelled":
             self._cancel(place, step, line, run_state, tell)
         elif line.trigger in ("failed", "failed_tolerated"):
@@ -279,9 +245,12 @@ class Reenactment:
         if line.of != expected:
             tell(Code.DEPENDENCY, wrong_field("of", line.of, expected, "that is the step that leads to it"))
 
-    def _consume(self, step: Step, place: Place, tell: Say) -> None:
+    def _consume(self, step: Step, place: Place, line: Line, tell: Say) -> None:
         wait = place.rule.wait if place.rule else None
         name = wait.event if wait is not None else step.waits_for
+        told = self.asked.get("name", name) if line.event == "message_arrived" else name
+        if name is not None and told != name:
+            tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
         if name is None or self._derives:
             return
         if not self.arrived[name]:
@@ -297,6 +266,8 @@ class Reenactment:
 
     def _cancel(self, place: Place, step: Step, line: Line, run_state: str, tell: Say) -> None:
         now_stopping = self.stopped_in == line.seq and not step.leased
+        if now_stopping:
+            self._check_together(line, self.stopped_by, tell)
         self._check_of(line, self.blamed if now_stopping or run_state == "compensating" else None, tell)
         if run_state == "compensating":
             if self.contract.document.hook_failure != "stop" or not self.has_hook_failed or place.phase != "undo":
@@ -305,7 +276,15 @@ class Reenactment:
             if line.event == "time_came" and step.leased and self._in_grace(line) and not self._lost(step, line):
                 tell(Code.TIMER, f"it is fenced off before its grace period ends at {self._grace_end()}")
         else:
-            self.must_cancel = True
+            if self.cancelled_by[0] == line.seq:
+                self._check_together(line, self.cancelled_by, tell)
+            self.must_cancel, self.cancelled_by = True, (line.seq, line.event, line.actor)
+
+    def _check_together(self, line: Line, cause: tuple[int, str, str], tell: Say) -> None:
+        """What one cause leads to in one entry has its event and its actor."""
+        if (line.seq, line.event, line.actor) != cause:
+            found, expected = f"{line.event} by {line.actor}", f"{cause[1]} by {cause[2]}"
+            tell(Code.CAUSE, wrong_field("event and actor", found, expected, "that cancels its steps"))
 
     def _lost(self, step: Step, line: Line) -> bool:
         return not step.is_timer_known or (step.due_at is not None and line.at > step.due_at)
@@ -323,6 +302,8 @@ class Reenactment:
         if ends_attempt(line.trigger, line.target) and step.began_at == 0 and step.is_claim_known:
             step.began_at = step.claimed_at
         step.is_exhausted = line.trigger == "held_exhausted"
+        if line.trigger in LOST_OR_NOT:
+            step.was_lost = line.trigger == "lease_lost"
         if line.error is not None:
             step.is_unsure, step.last_error = line.error in (IN_DOUBT, LOST), line.error
         if line.trigger in RULED_OUT or (line.source == "validating" and line.trigger == "cancelled"):
@@ -337,7 +318,7 @@ class Reenactment:
         if line.target not in ENDED:
             return
         step.category, step.error = line.category, line.error
-        step.ended_by = line.seq, line.event, line.actor
+        step.ended_by, step.ended_as = (line.seq, line.event, line.actor), line.trigger
         step.is_hard = _is_hard(step, line, self.steps, self.contract)
         if place.phase == "undo":
             self._hook_ended(place, line)
@@ -386,6 +367,7 @@ class Reenactment:
             self.unmet[no] -= 1
             if not self.unmet[no]:
                 self.to_open[no] = place.no
+                self.steps[no].seen_at = line.at
 
     def _state(self, no: int) -> str:
         step = self.steps.get(no)
@@ -426,6 +408,8 @@ class Reenactment:
         elif line.trigger in STOPS:
             self._stop(line, say)
         elif line.trigger == "cancelled":
+            if self.cancelled_by[0] == line.seq:
+                self._check_together(line, self.cancelled_by, say)
             self.must_cancel, self.cause, self.error = False, "cancel", self._cancelled_by(line)
             self.to_open.clear()
             self.to_skip.clear()
@@ -463,6 +447,8 @@ class Reenactment:
         """The run starts: its first steps open. The time is unknown where a dialect hides the start."""
         self.started_at = at
         self.to_open = {no: None for no, needs in self.unmet.items() if not needs}
+        for no in self.to_open.keys() & self.steps.keys() if at is not None else ():
+            self.steps[no].seen_at = at or 0
 
     def stop_unseen(self) -> None:
         """The run stops for a reason that its log does not show."""
@@ -483,6 +469,7 @@ class Reenactment:
                 self._blame(failed.category, failed.error)
         else:
             self.policy = document.on_failure
+        self.ground = self._ground_of(line, of)
         if line.trigger == "steps_failed" and not self.tolerated_failures:
             say(Code.POLICY, "the run stops because steps failed, but none failed under 'continue'")
         if line.trigger == "timed_out":
@@ -495,8 +482,20 @@ class Reenactment:
             self._blame(None, self._cancelled_by(line))
         self.cause = {"timed_out": "timeout", "undo_requested": "cancel"}.get(line.trigger, "failure")
         self.must_stop, self.stopped_at, self.stopped_in, self.blamed = None, line.at, line.seq, of
+        self.stopped_by = line.seq, line.event, line.actor
         self.to_open.clear()
         self.to_skip.clear()
+
+    def _ground_of(self, line: Line, of: int | None) -> str:
+        """Why the run stops, as the later lines of a dialect name it."""
+        failed = self.steps.get(-1 if of is None else of)
+        if line.trigger != "step_failed" or failed is None:
+            return line.trigger
+        return FAILED_BY.get(failed.ended_as, line.trigger) + ("+compensate" if self.policy == "compensate" else "")
+
+    def failed_steps(self) -> list[Step]:
+        """The steps that failed, apart from hooks."""
+        return [step for step in self.steps.values() if step.state == "failed" and step.phase != "undo"]
 
     def _check_timeout(self, line: Line, say: Say) -> None:
         timeout = self.contract.document.timeout

@@ -20,9 +20,11 @@ from stepkeep.conformance.contract import Contract, Place
 from stepkeep.conformance.dialect_line import DialectLine
 from stepkeep.conformance.enabled import wrong_field
 from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.ends import GROUNDED, HIDEABLE, check_ground, check_hidden_blame, stop_of
+from stepkeep.conformance.grounds import cancelled_after, grounds_of_run, grounds_of_step
 from stepkeep.conformance.line import Line, severity_of
 from stepkeep.conformance.machines import Say
-from stepkeep.conformance.reenact import ENDED, OPENINGS, RUN_ENDED, STOPS, Reenactment
+from stepkeep.conformance.reenact import ENDED, LOST_OR_NOT, OPENINGS, RUN_ENDED, STOPS, Reenactment
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import NEW, Step, check_step, ends_attempt
 from stepkeep.conformance.texts import IN_DOUBT, left_by
@@ -144,6 +146,7 @@ class Retelling:
         self.state = "idle"
         self.settled = 0
         self.may_have_stopped = False
+        self._cancelled_as: set[str | None] = set()
         self._entry, self._hop = (0, 0), 0
         self._created_at: int | None = None
 
@@ -216,7 +219,11 @@ class Retelling:
         hop = _replaced(line, source, target)
         self._check_shape(told, hop, place, metadata, say)
         self._derive_before(step, place, hop, say)
-        self.run.step_hop(step, hop, self._state_for(place), say)
+        state = self._state_for(place)
+        self._check_ground(metadata, grounds_of_step(hop, place, step, self._stop_for(state)), step.title, say)
+        if hop.trigger == "cancelled":
+            self._cancelled_as.add(metadata.get("ground"))
+        self.run.step_hop(step, hop, state, say)
         check_step(step, hop, False, say)
         step.state = target
         self.shown[line.no] = str(told.target)
@@ -279,6 +286,9 @@ class Retelling:
         step.fence += trigger == "claimed"
         step.attempt += ends_attempt(trigger, target)
         step.is_exhausted = trigger == "held_exhausted"
+        if trigger in LOST_OR_NOT or ends_attempt(trigger, target):
+            # Of two hidden ways, one may pass through a lost lease.
+            step.was_lost = False if trigger == "claimed" else None
         was_leased, step.leased = step.leased, trigger == "claimed" or (step.leased and trigger == "completed")
         if was_leased and not step.leased:
             step.is_unsure = step.last_error = None  # the hidden end of an attempt may have been a lost lease
@@ -292,6 +302,12 @@ class Retelling:
         if self.state in ("stopping", *RUN_ENDED):
             return self.state
         return {"undo": "compensating", "check": "validating"}.get(place.phase, "running")
+
+    def _stop_for(self, state: str) -> str | None:
+        """Why the run stopped, as far as its lines tell; empty if it goes on."""
+        if self.run.is_stop_unseen or self.may_have_stopped:
+            return None
+        return self.run.ground if state in ("stopping", "compensating") else ""
 
     def _derive_start(self, line: Line) -> None:
         if self.state == "idle":
@@ -341,15 +357,6 @@ class Retelling:
         step = self.steps.get(no)
         return step is not None and step.state not in ENDED and not step.leased
 
-    def _stopped_earlier(self, line: Line) -> bool:
-        """Whether the end shows that the run had stopped before the failure: for its timeout, or to be undone."""
-        timeout = self.contract.document.timeout
-        if not self.may_have_stopped:
-            return False
-        if line.category is None:
-            return line.trigger in ("stopped_cancelled", "undone", "undo_failed")
-        return line.category == "timeout" and timeout is not None and line.at >= (self.run.started_at or 0) + timeout
-
     def _derive_run(self, trigger: str, hop: Line, of: str | None, say: Say) -> None:
         derived = Line(
             journal="run",
@@ -371,6 +378,8 @@ class Retelling:
     def _run(self, told: DialectLine, line: Line, metadata: Mapping[str, Any], say: Say) -> None:
         self._check_run_shape(told, line, metadata, say)
         trigger = line.trigger
+        if trigger not in GROUNDED:
+            self._check_ground(metadata, grounds_of_run(line, self.run), "the run", say)
         if trigger == "created":
             self._created_at = line.at
             self.run.run_hop(_replaced(line, None, "idle"), say)
@@ -380,14 +389,17 @@ class Retelling:
         elif trigger in STOPS and self.state != "stopping":
             self.run.run_hop(_replaced(line, self.state, "stopping"), say)
             self.state = "stopping"
+        elif trigger == "undo_started":
+            self._notice_stop(line, metadata.get("ground"))
+            check_ground(self.run, line, metadata.get("ground"), say)
         elif trigger in ENDINGS and self._is_own(line):
-            self._end(line, say)
+            self._end(line, metadata.get("ground"), say)
 
     def _is_own(self, line: Line) -> bool:
         """Whether a line about the run was caused by the run's own hop, not by one of a step."""
         return not (line.trigger in ("rules_passed", "cancelled") and line.of is not None)
 
-    def _end(self, line: Line, say: Say) -> None:
+    def _end(self, line: Line, ground: str | None, say: Say) -> None:
         target = ENDINGS[line.trigger]
         missing = [place.name for place in self.contract.places.values() if self._is_missing(place)]
         if missing:
@@ -395,9 +407,13 @@ class Retelling:
         if self.run.tolerated_failures and target == "succeeded":
             say(Code.ENDING, "the run succeeds, but a step in it failed")
         self.may_have_stopped |= self.state not in ("stopping", "compensating")
-        self.run.is_stop_unseen |= self._stopped_earlier(line)
+        self._notice_stop(line, ground)
         if line.trigger.startswith(("stopped", "undo")):
             self._before_end(line, say)
+            check_ground(self.run, line, ground, say)
+            if self.run.is_stop_unseen:
+                check_hidden_blame(self.run, line, ground, say)
+        self._check_cancelled(line, ground, say)
         if line.trigger == "rules_passed" and (line.category, line.error) != (None, None):
             said = wrong_field("category or error", line.category or line.error, None, "it succeeded")
             say(Code.ENDING, f"the run: {said}")
@@ -407,29 +423,31 @@ class Retelling:
             self.run.run_hop(_replaced(line, self.state, target), say)
         self.state = target
 
+    def _check_cancelled(self, line: Line, ground: str | None, say: Say) -> None:
+        """Every step that was cancelled names the stop that the end names."""
+        if line.trigger == "rules_passed":
+            return
+        expected = "run_cancelled" if line.trigger == "cancelled" else cancelled_after(stop_of(line, ground))
+        if self._cancelled_as - {expected}:
+            said = f"steps were cancelled as {', '.join(sorted(map(str, self._cancelled_as)))}"
+            say(Code.ENDING, f"the run ends by {quoted(line.trigger)}, but {said}, expected {quoted(expected)}")
+
+    def _notice_stop(self, line: Line, ground: str | None) -> None:
+        """The run had stopped before the failure that seemed to stop it: for its timeout, or to be undone."""
+        self.run.is_stop_unseen |= self.may_have_stopped and stop_of(line, ground) in HIDEABLE
+
     def _before_end(self, line: Line, say: Say) -> None:
         """The hops between the last step and the end that no dialect shows."""
         if self.state not in ("stopping", "compensating"):
             if self.run.tolerated_failures:
                 self._derive_run("steps_failed", line, None, say)
             else:
-                self._check_unseen_stop(line, say)
                 self.run.stop_unseen()
             self.state = "stopping"
         if self.state == "stopping" and line.trigger.startswith("undo"):
             self._derive_undo(line, say)
             if "undo" not in self._views:
                 self.run.hooks, self.run.are_hooks_unseen = [], True
-
-    def _check_unseen_stop(self, line: Line, say: Say) -> None:
-        """No step led to this end, so it was the timeout, the final rules or a request for compensation."""
-        document = self.contract.document
-        if line.trigger == "stopped_cancelled" or document.rules or document.compensate_always:
-            return
-        due = None if document.timeout is None else (self.run.started_at or 0) + document.timeout
-        if line.trigger == "stopped_failed" and (due is None or line.at < due):
-            said = "no step failed under a policy that ends it, and its timeout has not passed"
-            say(Code.ENDING, f"the run ends 'failed', but {said}")
 
     def _is_missing(self, place: Place) -> bool:
         step = self.steps.get(place.no)
@@ -451,6 +469,12 @@ class Retelling:
         if told.raw["severity"] != severity_of(hop):
             found = told.raw["severity"]
             say(Code.CONTRADICTION, f"severity is {quoted(found)}, expected {quoted(severity_of(hop))}: its trigger")
+
+    def _check_ground(self, said: Mapping[str, Any], allowed: tuple[str | None, ...], title: str, say: Say) -> None:
+        if said.get("ground") not in allowed:
+            expected = " or ".join(map(str, allowed))
+            found = wrong_field("ground", said.get("ground"), expected, "that is why it happened")
+            say(Code.CAUSE, f"{title}: {found}")
 
     def _check_run_shape(self, told: DialectLine, line: Line, said: Mapping[str, Any], say: Say) -> None:
         document = self.contract.document

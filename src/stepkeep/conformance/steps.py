@@ -40,13 +40,17 @@ class Step:
         self.state = NEW
         self.fence = 0
         self.leased = False
-        self.claimed_at = self.seen_at = 0
+        self.claimed_at = 0
+        self.seen_at = 0  # when it moved or became ready to open: no hidden hop came before that
         self.attempt = 1
         self.due_at: int | None = None
         self.settled = 0
         self.ended_by: tuple[int, str, str] | None = None
+        self.ended_as = ""
+        self.was_lost: bool | None = False
         self.completed_by_hand: int | None = None
         self.moved_in: int | None = 0
+        self.moved_by = ("", "")
         self.is_claim_known = self.is_timer_known = True
         self.losses: int | None = 0
         self.spent: int | None = 0
@@ -136,4 +140,4 @@ def _remember(step: Step, line: Line) -> None:
     step.fence = line.fence or 0
     step.attempt = (line.attempt or step.attempt) + ends_attempt(line.trigger, line.target)
     step.due_at = line.due_at
-    step.moved_in = line.seq
+    step.moved_in, step.moved_by = line.seq, (line.event, line.actor)

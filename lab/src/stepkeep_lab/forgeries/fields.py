@@ -14,7 +14,7 @@ Forge = Callable[[list[Line], Random], list[Line] | None]
 
 TOP = ("timestamp", "event_type", "severity", "entity_id", "from_state", "to_state", "trigger")
 COMMON = ("tenant", "run_id", "correlation_id", "at", "written_in", "dialect")
-MOVE = ("seq", "hop", "cause", "because", "event", "actor", "detail", "of", "category", "error", "extension")
+MOVE = ("seq", "hop", "cause", "because", "ground", "event", "actor", "detail", "of", "category", "error", "extension")
 METADATA = {
     "definition": (*COMMON, "format", "digest", "definition"),
     "run": (*COMMON, *MOVE, "workflow", "version", "steps"),

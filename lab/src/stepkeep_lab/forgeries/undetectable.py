@@ -19,8 +19,13 @@ FAILING = frozenset({"failed", "failed_tolerated", "retry_scheduled", "cancelled
 WORDED_OUTSIDE = frozenset({"completion_failed", "completion_failed_tolerated", "condition_broken", "condition_false"})
 """Causes besides a report whose error ends in words that are not the engine's."""
 
-DECIDED = frozenset({"decision", "outcome", "definition", "compensate", "step", "name"})
-"""Parts of a detail that the judge compares with what follows from them."""
+FREE = frozenset(
+    {
+        "reason", "comment", "id", "vouched_by", "for", "by_right_of", "delegation", "key", "level", "evidence",
+        "waits_for", "takes_timeouts", "final", "retry_in_us", "start_at",
+    }
+)  # fmt: skip
+"""Parts of a detail whose values come from outside; the judge knows every other name and what follows from it."""
 
 
 class Change(NamedTuple):
@@ -29,6 +34,8 @@ class Change(NamedTuple):
     before: Line
     after: Line
     fields: frozenset[str]
+    log: list[Line]
+    place: int
 
     @property
     def because(self) -> str:
@@ -37,6 +44,20 @@ class Change(NamedTuple):
 
     def only(self, *names: str) -> bool:
         return self.fields <= set(names)
+
+    @property
+    def entry(self) -> list[Line]:
+        """The lines of the true log that have the same entry."""
+        return [line for line in self.log if line["metadata"].get("seq") == self.before["metadata"].get("seq")]
+
+    @property
+    def around(self) -> tuple[Line, Line]:
+        """The lines of the true log before and after it."""
+        return self.log[max(self.place - 1, 0)], self.log[min(self.place + 1, len(self.log) - 1)]
+
+    @property
+    def earlier(self) -> list[Line]:
+        return self.log[: self.place]
 
     def metadata(self, name: str) -> tuple[Any, Any]:
         return self.before["metadata"].get(name), self.after["metadata"].get(name)
@@ -49,7 +70,7 @@ Covers = Callable[[str, Change], bool]
 class Undetectable(NamedTuple):
     """A class: its name, what is forged, in which logs, why the log alone cannot show it, and the test for a change.
 
-    Without such a test it names whole kinds, which remove or move lines.
+    Without such a test it names whole kinds, which remove or move lines; `when` tests the true and the forged log.
     """
 
     name: str
@@ -58,6 +79,7 @@ class Undetectable(NamedTuple):
     reason: str
     covers: Covers | None = None
     kinds: frozenset[str] = frozenset()
+    when: Callable[[list[Line], list[Line]], bool] | None = None
 
 
 # -- tests for one change --------------------------------------------------------------------------------------------
@@ -78,7 +100,8 @@ def _detail(words: str, change: Change) -> bool:
         return False
     after = after if isinstance(after, dict) else {}
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
-    return not changed & DECIDED or change.before["metadata"].get("event") == "run_created"
+    free = FREE | ({"name"} if words in DIALECTS and change.because == "message_arrived" else set())
+    return changed <= free or change.before["metadata"].get("event") == "run_created"
 
 
 def _category(words: str, change: Change) -> bool:
@@ -117,12 +140,57 @@ def _handed_back(words: str, change: Change) -> bool:
     return change.only("metadata.duration_seconds") and after is None and change.because == "cancelled"
 
 
-def _sweep(words: str, change: Change) -> bool:
-    return change.only("metadata.at", "timestamp") and change.before["metadata"].get("event") == "time_came"
+def _time(words: str, change: Change) -> bool:
+    """A time between those of the lines around it, and not before the timer that the log names for its step."""
+    before, at = change.metadata("at")
+    if not change.only("metadata.at", "timestamp") or type(at) is not int or type(before) is not int:
+        return False
+    is_measured = change.before["metadata"].get("event") == "step_reported" and change.because != "completed"
+    if is_measured and words not in HIDING:
+        return False
+    earliest, latest = (line["metadata"]["at"] for line in change.around)
+    return bool(max(earliest, _timer(words, change)) <= at <= latest)
 
 
-def _stop(words: str, change: Change) -> bool:
-    return change.only("metadata.category", "metadata.error") and "step" not in change.before["metadata"]
+def _timer(words: str, change: Change) -> int:
+    """When the step was due by its line before; a dialect may hide the wait whose deadline passes."""
+    step = change.before["metadata"].get("step")
+    if step is None or (words != "canonical" and change.because.startswith("deadline")):
+        return 0
+    lines = [line["metadata"] for line in change.earlier if line["metadata"].get("step") == step]
+    due_at = lines[-1].get("due_at", 0) if lines else 0
+    return int(due_at) if due_at <= change.before["metadata"]["at"] else 0
+
+
+def _cancel(words: str, change: Change) -> bool:
+    """A cancel says whether to compensate, also where nothing is to be undone: before the start, or while stopping."""
+    before, after = change.metadata("detail")
+    if not change.only("metadata.detail") or not isinstance(before, dict) or not isinstance(after, dict):
+        return False
+    if {**before, "compensate": None} != {**after, "compensate": None} or type(after.get("compensate")) is not bool:
+        return False
+    has_begun = any(line["metadata"].get("event") not in (None, "run_created") for line in change.earlier)
+    return not has_begun or _was_stopping(change.entry)
+
+
+def _was_stopping(entry: list[Line]) -> bool:
+    """Whether a cancel closes attempts without ending the run by itself: only in a run that stops already."""
+    causes = [(line["metadata"].get("because", line["trigger"]), line["metadata"]) for line in entry]
+    closes = any(because == "cancelled" and "duration_seconds" in said for because, said in causes)
+    return closes and not any(because == "cancelled" and not {"step", "of"} & said.keys() for because, said in causes)
+
+
+def _ground(words: str, change: Change) -> bool:
+    """The ground of a run that goes on, of a claim after hidden claims, or of a cancelled step before the run's end."""
+    values = set(change.metadata("ground"))
+    if not change.only("metadata.ground"):
+        return False
+    if "step" not in change.before["metadata"]:
+        return "of" in change.before["metadata"] and values <= {None, "approved", "deadline", "input"}
+    if change.because == "claimed":
+        return values == {None, "reclaimed"}
+    is_open = change.log[-1]["metadata"]["canonical"] in ("stopping", "compensating")
+    return is_open and values <= {"run_cancelled", "run_failed", "run_timed_out"}
 
 
 def _step(words: str, change: Change) -> bool:
@@ -131,6 +199,19 @@ def _step(words: str, change: Change) -> bool:
 
 def _split(words: str, change: Change) -> bool:
     return change.only("metadata.seq", "metadata.cause")
+
+
+def _drops_a_note(true: list[Line], forged: list[Line]) -> bool:
+    before, after = ([line for line in lines if line["event_type"] == "run_note"] for lines in (true, forged))
+    return len(before) > len(after)
+
+
+def _times_a_worker_out(true: list[Line], forged: list[Line]) -> bool:
+    """Whether the lines that come earlier are about leases and waits of handlers, whose length the worker chooses."""
+    written = {step["name"]: step for step in true[0]["metadata"]["definition"]["steps"]}
+    moved = [one["metadata"] for one, other in zip(true, forged, strict=True) if one != other]
+    steps = [written.get(said["step"], {}) for said in moved if said.get("event") == "time_came" and "step" in said]
+    return not any(step.get("approval") or step.get("wait") or step.get("completion") == "manual" for step in steps)
 
 
 NO_CHAIN_OF_OWN = "a dialect's log does not hold the canonical journal; certify compares both"
@@ -207,18 +288,25 @@ CLASSES: tuple[Undetectable, ...] = (
         _handed_back,
     ),
     Undetectable(
-        "sweep",
-        "another time of a sweep",
+        "time",
+        "another time between those of the lines around it",
         None,
-        "a sweep comes at any time from the moment a timer is due, and nothing is measured from it",
-        _sweep,
+        "a request or a sweep comes at any time from the moment its timer is due, and nothing is measured from it",
+        _time,
     ),
     Undetectable(
-        "stop",
-        "no category or error at the end of a run",
-        HIDING,
-        "the dialect hides why the run stopped, and a run that was cancelled has no category",
-        _stop,
+        "cancel",
+        "another wish for compensation of a cancel",
+        None,
+        "before the run starts and while it stops, both wishes lead to the same lines",
+        _cancel,
+    ),
+    Undetectable(
+        "ground",
+        "another ground of a claim, of a cancelled step, or of a run that goes on",
+        DIALECTS,
+        "the dialect hides the lost lease, the stop or the end of a wait that the ground names",
+        _ground,
     ),
     Undetectable(
         "step",
@@ -262,6 +350,7 @@ CLASSES: tuple[Undetectable, ...] = (
         DIALECTS,
         "the dialect hides the wait and its deadline",
         kinds=frozenset({"timeout_before_deadline"}),
+        when=_times_a_worker_out,
     ),
     Undetectable(
         "note",
@@ -269,6 +358,7 @@ CLASSES: tuple[Undetectable, ...] = (
         frozenset({"canonical"}),
         "a message that no step consumed changes nothing in the run",
         kinds=frozenset({"drop_run_line", "drop_move"}),
+        when=_drops_a_note,
     ),
     Undetectable(
         "input",
@@ -293,22 +383,17 @@ def class_of(name: str, words: str, true: list[Line], forged: list[Line]) -> str
     for one in CLASSES:
         if one.words is not None and words not in one.words:
             continue
-        if name in one.kinds and (one.name != "note" or _drops_a_note(true, forged)):
+        if name in one.kinds and (one.when is None or one.when(true, forged)):
             return one.name
         if one.covers is not None and changes and all(one.covers(words, change) for change in changes):
             return one.name
     return None
 
 
-def _drops_a_note(true: list[Line], forged: list[Line]) -> bool:
-    before, after = ([line for line in lines if line["event_type"] == "run_note"] for lines in (true, forged))
-    return len(before) > len(after)
-
-
 def _changes(true: list[Line], forged: list[Line]) -> Iterator[Change]:
-    for before, after in zip(true, forged, strict=True):
+    for place, (before, after) in enumerate(zip(true, forged, strict=True)):
         fields = {name for name in before if name != "metadata" and before[name] != after.get(name)}
         said, told = before["metadata"], after["metadata"]
         fields |= {f"metadata.{name}" for name in {*said, *told} if said.get(name) != told.get(name)}
         if fields:
-            yield Change(before, after, frozenset(fields))
+            yield Change(before, after, frozenset(fields), true, place)

@@ -1,0 +1,89 @@
+"""What the detail of a cause may hold, by its event: the names, their types, and which report brings which.
+
+The values come from outside and are free; what follows from them is checked elsewhere. A name that no such event
+brings, or a value of another type, was not recorded by the engine. `reenact.py` calls it for each cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import quoted
+from stepkeep.conformance.schema import Predicate, Shape, any_text, digest, misfits, moment, text, whole
+
+
+def _flag(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _true(value: Any) -> bool:
+    return value is True
+
+
+def _integer(value: Any) -> bool:
+    return type(value) is int
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(text(item) for item in value)
+
+
+_VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
+_NOTHING = Shape({}, {})
+SHAPES: Mapping[str, Shape] = {
+    "run_created": Shape({}, _VOUCHED | {"definition": digest, "input": digest, "start_at": moment}),
+    "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
+    "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED),
+    "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
+    "gate_decided": Shape(
+        {"step": text, "decision": text},
+        _VOUCHED
+        | {
+            "comment": text, "for": text, "by_right_of": _texts, "delegation": text, "level": whole,
+            "evidence": digest,
+        },
+    ),
+    "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
+    "completion_signalled": Shape({"step": text, "outcome": text}, _VOUCHED),
+    "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
+    "step_reported": Shape(
+        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "final": _true, "retry_in_us": _integer}
+    ),
+}  # fmt: skip
+"""The required and the optional names of each event's detail; every other event has no detail."""
+
+REPORTS: Mapping[str, frozenset[str]] = {
+    "released": frozenset({"reason"}),
+    "waited": frozenset({"waits_for", "takes_timeouts"}),
+    "retry_scheduled": frozenset({"retry_in_us"}),
+    "held_exhausted": frozenset({"retry_in_us"}),
+    "failed": frozenset({"final", "retry_in_us", "waits_for", "takes_timeouts"}),
+    "failed_tolerated": frozenset({"final", "retry_in_us", "waits_for", "takes_timeouts"}),
+    "completed": frozenset(),
+    "completion_requested": frozenset(),
+    "rules_passed": frozenset(),
+    "rules_failed": frozenset(),
+    "rules_failed_tolerated": frozenset(),
+}
+"""What a report may ask for, by the hop that it leads to; a step that is cancelled may have asked for anything.
+A wait that the engine refuses fails the step. A step that no worker held is cancelled by the report of another step,
+whose line has the detail."""
+
+
+def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
+    """Every reason why the event of this line did not bring this detail."""
+    shape = SHAPES.get(line.event, _NOTHING)
+    if not asked and not shape.required:
+        return
+    for said in misfits(dict(asked), shape, "metadata.detail."):
+        yield f"{said}; its event is {quoted(line.event)}"
+    if line.event != "step_reported" or line.about != "step":
+        return
+    is_another = line.trigger == "cancelled" and line.took is None
+    allowed = frozenset() if is_another else REPORTS.get(line.trigger, asked.keys())
+    for name in sorted(asked.keys() - allowed):
+        yield f"metadata.detail.{name} is {quoted(asked[name])}, but no report of a step {quoted(line.trigger)} says so"
+    if len(asked.keys() & {"reason", "waits_for", "final", "retry_in_us"}) > 1:
+        yield f"metadata.detail names {', '.join(sorted(asked))}: a report asks for one thing"
