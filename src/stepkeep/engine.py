@@ -712,19 +712,49 @@ class AsyncEngine:
 
     # -- decisions ---------------------------------------------------------------------------------------------------
     async def approve(
-        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+        self,
+        run_id: str,
+        step: str | None = None,
+        *,
+        comment: str = "",
+        evidence: Sequence[str] = (),
+        for_: str | None = None,
+        by: str | None = None,
     ) -> dict[str, Any]:
-        """Approve an open gate; `step` may be left out when exactly one is open."""
-        return await self._decide(run_id, step, comment, by, approve=True)
+        """Approve an open gate; `step` may be left out when exactly one is open.
+
+        A gate with a quorum counts the decision: `counted` and `needs` of the answer say how it stands. `for_` names
+        the person who delegated the decision; `evidence` are references that are kept with it.
+        """
+        return await self._decide(run_id, step, comment, evidence, for_, by, approve=True)
 
     async def reject(
-        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+        self,
+        run_id: str,
+        step: str | None = None,
+        *,
+        comment: str = "",
+        evidence: Sequence[str] = (),
+        for_: str | None = None,
+        by: str | None = None,
     ) -> dict[str, Any]:
-        """Reject an open gate; `step` may be left out when exactly one is open."""
-        return await self._decide(run_id, step, comment, by, approve=False)
+        """Reject an open gate; `step` may be left out when exactly one is open.
+
+        A gate with a quorum counts the decision: `counted` and `needs` of the answer say how it stands. `for_` names
+        the person who delegated the decision; `evidence` are references that are kept with it.
+        """
+        return await self._decide(run_id, step, comment, evidence, for_, by, approve=False)
 
     async def _decide(
-        self, run_id: str, step: str | None, comment: str, by: str | None, *, approve: bool
+        self,
+        run_id: str,
+        step: str | None,
+        comment: str,
+        evidence: Sequence[str],
+        for_: str | None,
+        by: str | None,
+        *,
+        approve: bool,
     ) -> dict[str, Any]:
         accepted = await people.decide_gate(
             self.transactor,
@@ -734,6 +764,8 @@ class AsyncEngine:
             **self._acting(by),
             step=step,
             comment=comment,
+            on_behalf_of=for_,
+            evidence=tuple(arguments.items("evidence", evidence)),
         )
         return people.record_of(accepted)
 
@@ -763,6 +795,7 @@ class AsyncEngine:
         notes: str = "",
         evidence: Sequence[str] = (),
         claim: Mapping[str, Any] | None = None,
+        for_: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it.
@@ -781,6 +814,7 @@ class AsyncEngine:
             notes=notes,
             evidence=tuple(arguments.items("complete: evidence", evidence)),
             claim=None if claim is None else encode_payload(dict(arguments.mapping("complete: claim", claim))),
+            on_behalf_of=for_,
         )
         return people.record_of(accepted)
 

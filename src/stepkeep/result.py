@@ -86,7 +86,7 @@ def settled_states(*, until_blocked: bool) -> frozenset[RunState]:
 
 def _wait_text(wait: dict[str, Any]) -> str:
     """One wait in words, for people: `sign-off waits for approval by finance`."""
-    whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
+    whose = f" by {wait['of']}" if wait.get("of") else ""
     until = f" until {wait['until']}" if wait.get("until") else ""
     what = {
         "approval": f"approval{whose}",

@@ -579,9 +579,19 @@ class Engine:
 
     # -- decisions ---------------------------------------------------------------------------------------------------
     def approve(
-        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+        self,
+        run_id: str,
+        step: str | None = None,
+        *,
+        comment: str = "",
+        evidence: Sequence[str] = (),
+        for_: str | None = None,
+        by: str | None = None,
     ) -> dict[str, Any]:
         """Approve an open gate; `step` may be left out when exactly one is open.
+
+        A gate with a quorum counts the decision: `counted` and `needs` of the answer say how it stands. `for_` names
+        the person who delegated the decision; `evidence` are references that are kept with it.
 
         >>> waiting = engine.run(order, {"amount": 10})
         >>> engine.approve(waiting.run_id, "sign-off", by="bea", comment="within budget")["by"]
@@ -589,18 +599,28 @@ class Engine:
         >>> engine.work_on(waiting.run_id).output
         {'receipt': 'r-10'}
         """
-        return self._call(self._core.approve(run_id, step, comment=comment, by=by))
+        return self._call(self._core.approve(run_id, step, comment=comment, evidence=evidence, for_=for_, by=by))
 
     def reject(
-        self, run_id: str, step: str | None = None, *, comment: str = "", by: str | None = None
+        self,
+        run_id: str,
+        step: str | None = None,
+        *,
+        comment: str = "",
+        evidence: Sequence[str] = (),
+        for_: str | None = None,
+        by: str | None = None,
     ) -> dict[str, Any]:
         """Reject an open gate; `step` may be left out when exactly one is open.
+
+        A gate with a quorum counts the decision: `counted` and `needs` of the answer say how it stands. `for_` names
+        the person who delegated the decision; `evidence` are references that are kept with it.
 
         >>> waiting = engine.run(order, {"amount": 10})
         >>> engine.reject(waiting.run_id, by="bea", comment="too late")["decision"]
         'rejected'
         """
-        return self._call(self._core.reject(run_id, step, comment=comment, by=by))
+        return self._call(self._core.reject(run_id, step, comment=comment, evidence=evidence, for_=for_, by=by))
 
     def decide(self, run_id: str, step: str, choice: str, *, reason: str = "", by: str | None = None) -> dict[str, Any]:
         """Decide about a step that holds because no attempt is left: `"retry"`, `"skip"` or `"fail"`.
@@ -631,6 +651,7 @@ class Engine:
         notes: str = "",
         evidence: Sequence[str] = (),
         claim: Mapping[str, Any] | None = None,
+        for_: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
         """Complete a manual step by hand, with the token that was issued for it.
@@ -651,6 +672,7 @@ class Engine:
                 notes=notes,
                 evidence=evidence,
                 claim=claim,
+                for_=for_,
                 by=by,
             )
         )

@@ -212,8 +212,20 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("completion",): [[HOSTILE], ["bash"]],
         ("dialects",): [[], ["ioa"], ["ioa", "--mermaid"], [HOSTILE]],
         ("workers",): [["--all"]],
-        ("approve",): [[gates[0], "--comment", HOSTILE], [gates[0]], [HOSTILE], [gates[1], HOSTILE]],
-        ("reject",): [[gates[1], "--comment", HOSTILE], [gates[1], HOSTILE]],
+        ("approve",): [
+            [gates[0], "--comment", HOSTILE],
+            [gates[0], "--for", HOSTILE],
+            [gates[0], "--evidence", HOSTILE],
+            [gates[0]],
+            [HOSTILE],
+            [gates[1], HOSTILE],
+        ],
+        ("reject",): [
+            [gates[1], "--comment", HOSTILE],
+            [gates[1], HOSTILE],
+            [gates[1], "--for", HOSTILE],
+            [gates[1], "--evidence", HOSTILE],
+        ],
         ("decide",): [
             [gates[0], HOSTILE, "retry"],
             [gates[0], "only", HOSTILE],
@@ -224,6 +236,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [runs["manual"], HOSTILE, "--token", "x"],
             [runs["manual"], "only", "--token", "x", "--outcome", HOSTILE],
             [runs["manual"], "only", "--token-file", FILE],
+            [runs["manual"], "only", "--token", "x", "--for", HOSTILE],
         ],
         ("token",): [
             [runs["manual"], HOSTILE, "--reason", "x"],

@@ -417,3 +417,23 @@ def test_the_output_of_a_run_is_shown_without_texts_under_secret_names(cli: Cli,
     run = cli("runs", "--json").json["runs"][0]["id"]
     assert "hush-hush" not in cli("show", run).out.replace('"k": "hush-hush"', "")
     assert cli("show", run, "--json").json["run"]["output"]["api_key"] == "hush-hush"
+
+
+def test_a_decision_below_the_quorum_says_what_was_counted_and_what_is_needed(cli: Cli, home: Path) -> None:
+    gated = home / "gated.yaml"
+    gated.write_text(gated.read_text().replace("{deadline: 1h}", "{deadline: 1h, quorum: 2, not: [requester]}"))
+    run = cli("run", "gated.yaml", "--app", HANDLERS, "--json").json["run"]["id"]
+    refused = cli("approve", run)
+    assert refused.status == 1
+    assert "asked for the run (maker_checker)" in refused.err
+    said = cli("approve", run, "--by", "bea", "--evidence", "doc:7").out
+    assert f"sign-off approved by bea: counted, 1 of 2; it needs 1 more of anyone; run {run} is blocked\n" in said
+    again = cli("approve", run, "--by", "bea").out
+    assert "sign-off approved by bea (as before): counted, 1 of 2" in again
+    final = cli("reject", run, "--by", "bea")
+    assert final.status == 1
+    assert "a decision is final" in final.err
+    for_another = cli("approve", run, "--by", "cyd", "--for", "dan", "--json")
+    assert for_another.status == 1
+    assert "cyd has no delegation of dan" in for_another.out + for_another.err
+    assert "sign-off approved by cyd; run" in cli("approve", run, "--by", "cyd").out

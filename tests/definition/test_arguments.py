@@ -60,7 +60,7 @@ def context() -> Context:
         (lambda: workflow().command("a", ["b"], env=5), "env"),
         (lambda: workflow().http("a", "https://example.com", headers=["x"]), "headers"),
         (lambda: workflow().approval("a", roles=5), "roles"),
-        (lambda: workflow().approval("a", excluded=object()), "excluded"),
+        (lambda: workflow().approval("a", not_=object()), "not_"),
         (lambda: workflow().step("a", "h", after=5), "after"),
         (lambda: workflow().step("a", deep()), "no name of its own"),
         (lambda: context().cost(usd="1"), "usd"),

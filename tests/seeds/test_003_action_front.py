@@ -27,6 +27,7 @@ from stepkeep.kernel.definition import (
     Effect,
     Handler,
     HookFailure,
+    Incompatible,
     Retry,
     decode_definition,
     encode_definition,
@@ -560,3 +561,42 @@ def test_the_page_names_every_key_every_default_every_arrow_and_every_extension(
             assert f"| {arrow.source or '(new)'} | {arrow.target} | `{arrow.trigger}` | {arrow.cites} |" in page
     for invariant in judged.invariants:
         assert f"| {invariant.name} | {invariant.cites} |" in page
+
+
+# -- separation of duties ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("constraint", "terms"),
+    [
+        ({"kind": "MakerChecker"}, {"excluded": ("requester",)}),
+        ({"kind": "HazardousZoneNoSelfApproval"}, {"excluded": ("requester",)}),
+        ({"kind": "RemoteEstopRequesterSeparation"}, {"excluded": ("requester",)}),
+        ({"kind": "DistinctApprovers", "minimumApprovers": 3}, {"quorum": 3}),
+        ({"kind": "SafetyClassifiedZoneDualApproval"}, {"quorum": 2}),
+        ({"kind": "SpecialistApproval", "requiredRoles": ["medic"], "rationale": "doses"}, {"roles": ("medic",)}),
+    ],
+)
+def test_a_constraint_becomes_a_term_of_every_approval(constraint: Doc, terms: dict[str, Any]) -> None:
+    held = action("a", 1, executionTierOverride="HumanApprove")
+    definition = built(document(held, action("b", 2), sodConstraints=[constraint]))
+    hold, none = (step.hold for step in definition.steps)
+    assert none is None
+    assert {name: getattr(hold, name) for name in terms} == terms
+
+
+def test_incompatible_duties_are_a_duty_of_the_run() -> None:
+    constraint = {"kind": "IncompatibleDuties", "dutyKeys": ["a", "b"]}
+    definition = built(document(*sequence("a", "b"), sodConstraints=[constraint]))
+    assert definition.duties == (Incompatible(steps=("a", "b")),)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "said"),
+    [
+        ({"kind": "DistinctApprovers"}, "`DistinctApprovers` needs `minimumApprovers`"),
+        ({"kind": "IncompatibleDuties", "dutyKeys": ["a", "c"]}, "There is no action `c`"),
+        ({"kind": "IncompatibleDuties", "dutyKeys": ["a"]}, "takes two actions or more"),
+        ({"kind": "MakerChecker", "requiredRoles": ["x"]}, "`requiredRoles` means nothing for `MakerChecker`"),
+    ],
+)
+def test_a_constraint_that_says_too_little_or_too_much_is_refused(constraint: Doc, said: str) -> None:
+    assert said in only(document(*sequence("a", "b"), sodConstraints=[constraint]))

@@ -238,6 +238,9 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     assert [line async for line in export_run(bench.transactor, run, tenant=TENANT)]
     await store.read_messages(TENANT, run)
     await store.read_outbox(TENANT, run)
+    await store.read_gates(TENANT, run)
+    await store.read_votes(TENANT, run)
+    await store.list_open_gates(TENANT)
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
     await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))

@@ -12,7 +12,19 @@ import msgspec
 import pytest
 
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import (
+    HOT_OF_RUN,
+    HOT_OF_STEP,
+    Attempt,
+    Details,
+    Gate,
+    Message,
+    OutboxEntry,
+    Run,
+    Step,
+    Vote,
+    Worker,
+)
 from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredSchema
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
@@ -71,6 +83,8 @@ ALIKE = {
     Attempt: ("read_attempts", "read_attempts_of"),
     Message: ("read_messages", "read_messages_of"),
     OutboxEntry: ("read_outbox", "read_outbox_of"),
+    Gate: ("read_gates", "read_gates_of", "list_open_gates"),
+    Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
     Details: ("read_details",),
     IdempotencyKey: ("load_idempotency_keys",),
@@ -87,6 +101,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     **{statement: (names(row), names(row)) for row, statements in ALIKE.items() for statement in statements},
     **dict.fromkeys(("read_run", "read_runs"), (RECORD, RECORD)),
     **dict.fromkeys(("load_all_steps", "load_waiting_steps", "load_claimable"), STEPS),
+    "load_requesters": (["tenant", "run_id", "created_by"], ["place", "created_by"]),
     "read_worker_journal": (["tenant", "worker_id", *names(SealedEntry, 2)],) * 2,
     "read_steps": (names(Step), names(Step, 2)),
     "load_steps": (names(Step), ["place", *names(Step, 3)]),

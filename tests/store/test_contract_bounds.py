@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.store.test_contract_gates import a_gate, a_vote
 from tests.store.test_contract_rows import FULL_ATTEMPT, FULL_OUTBOX
 from tests.store.values import (
     TENANT,
@@ -110,6 +111,16 @@ def a_told(**columns: Any) -> tuple[Write, Reading]:
     return brought(outbox=(replace(FULL_OUTBOX, **columns),)), first(lambda store: store.read_outbox(*key(1)))
 
 
+def an_opening(**columns: Any) -> tuple[Write, Reading]:
+    ended = {"outcome": "approved"} if "closed_at" in columns else {}
+    return brought(gates=(replace(a_gate(1), **columns, **ended),)), first(lambda store: store.read_gates(*key(1)))
+
+
+def a_decision(**columns: Any) -> tuple[Write, Reading]:
+    vote = replace(a_vote(1, "ann"), **columns)
+    return beside_a_run(votes=[vote]), first(lambda store: store.read_votes(*key(1)))
+
+
 def in_the_inbox(**columns: Any) -> tuple[Write, Reading]:
     message = replace(a_message(1, "m", 1), **columns)
     return brought(messages=(message,)), first(lambda store: store.read_messages(*key(1)))
@@ -168,6 +179,14 @@ CASES: dict[tuple[str, str], Case] = {
         ("outbox", column): (lambda value, column=column: a_told(**{column: value}))  # type: ignore[misc]
         for column in INTEGERS["outbox"]
     },
+    **{
+        ("gates", column): (lambda value, column=column: an_opening(**{column: value}))  # type: ignore[misc]
+        for column in INTEGERS["gates"]
+    },
+    **{
+        ("decisions", column): (lambda value, column=column: a_decision(**{column: value}))  # type: ignore[misc]
+        for column in INTEGERS["decisions"]
+    },
 }
 COUNTED_BY_THE_DATABASE = {
     *(("definitions", "id"), ("queues", "id"), ("workers", "no"), ("quarantine", "id"), ("migrations", "version"))
@@ -205,6 +224,8 @@ def value_of(write: Write, table: str, column: str) -> Any:
         "messages": new.messages,
         "outbox": new.outbox,
         "attempts": write.attempts,
+        "gates": new.gates,
+        "decisions": write.votes,
     }[table]
     return getattr(rows[0], column)
 

@@ -24,7 +24,7 @@ from tests.store.values import (
 )
 
 from stepkeep.kernel.definition import QueueSpec
-from stepkeep.kernel.rows import Attempt, Details, Note, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Attempt, Ballot, Details, Note, Opening, OutboxEntry, Run, Step
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -71,6 +71,18 @@ FULL_NOTE = Note(
     exhausted=True,
     spent=3,
     began_at=1_700_000_000_000_000,
+    opening=Opening(
+        activation=7,
+        at=8,
+        level=1,
+        deadline=9,
+        shown="cd" * 32,
+        ballots=(
+            Ballot(person="ann", approve=True, at=8, on_behalf_of="bea"),
+            Ballot(person="cyd", approve=False, at=9),
+        ),
+    ),
+    deciders=("ann", "bea", "cyd"),
 )
 FULL_STEP = running(
     1, 2, due_at=99, fence=8, priority=5, attempts=2, losses=1, unmet=3, category=Category.TRANSIENT, error="e"

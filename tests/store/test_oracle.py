@@ -61,7 +61,7 @@ HOOK = Undo(executor=Handler(name="undo"), retry=Retry(max_attempts=2))
 CLOCK = f"create or replace function stepkeep.stepkeep_now() returns bigint language sql volatile return {BASE}::bigint"
 TABLES = (
     "definitions, queues, runs, run_details, steps, attempts, journal, messages, outbox, idempotency_keys,"
-    " business_keys, workers, worker_journal"
+    " business_keys, workers, worker_journal, gates, decisions"
 )
 
 DEFINITIONS = (

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 from tests.store.raw import Raw, RefusedBySchema
+from tests.store.test_contract_gates import a_gate, a_vote
 from tests.store.test_contract_rows import FULL_ATTEMPT
 from tests.store.values import (
     TENANT,
@@ -12,6 +13,7 @@ from tests.store.values import (
     a_step,
     a_worker,
     an_entry,
+    moved,
     new_run,
     run_id,
     save,
@@ -294,3 +296,25 @@ ILLEGAL_RECORDS = {
 async def test_every_illegal_record_is_refused(store: Store, raw: Raw) -> None:
     await populated(store, RunState.RUNNING)
     assert await accepted(raw, ILLEGAL_RECORDS) == []
+
+
+async def test_a_gate_keeps_what_it_showed_and_closes_once_and_a_decision_never_changes(store: Store, raw: Raw) -> None:
+    gate = a_gate(1)
+    await save(store, new_run(1, (a_step(1),), gates=(gate,)))
+    change, entry = moved(a_run(1))
+    what = Write(runs=[change], entries=[entry], votes=[a_vote(1, "bea")])
+    await store.change([want(1)], writes(what))
+    for wrong in ("shown_digest = opened_at || shown_digest", "opened_at = 6", "level = -1"):
+        with pytest.raises(RefusedBySchema):
+            await raw.execute(f"update gates set {wrong}")
+    await raw.execute("update gates set closed_at = 21, outcome = 'approved', level = 1")
+    for again in ("closed_at = 22", "closed_at = null, outcome = null", "level = 2"):
+        with pytest.raises(RefusedBySchema, match="closed once"):
+            await raw.execute(f"update gates set {again}")
+    with pytest.raises(RefusedBySchema, match="never changes"):
+        await raw.execute("update decisions set decision = 'rejected'")
+    for table in ("gates", "decisions"):
+        with pytest.raises(RefusedBySchema, match="finished run"):
+            await raw.execute(f"delete from {table}")
+    with pytest.raises(RefusedBySchema):
+        await raw.execute("update decisions set on_behalf_of = person")

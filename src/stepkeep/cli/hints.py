@@ -30,7 +30,7 @@ def _wait(run: str, wait: Mapping[str, Any], settings: Settings, token: str | No
     until = f" (until {wait['until']})" if wait.get("until") else ""
     if wait["for"] == "approval":
         approve, reject = settings.command("approve", run, step), settings.command("reject", run, step)
-        whose = f" by {' or '.join(wait['roles'])}" if wait.get("roles") else ""
+        whose = f" by {wait['of']}" if wait.get("of") else ""
         asked = [f"  {wait['prompt']}"] if wait.get("prompt") else []
         return [f"{step} waits for approval{whose}{until}:", *asked, f"  {approve}", f"  {reject}"]
     if wait["for"] == "sleep":

@@ -46,7 +46,9 @@ SHAPES: Mapping[str, Shape] = {
         },
     ),
     "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),
-    "completion_signalled": Shape({"step": text, "outcome": text}, _VOUCHED),
+    "completion_signalled": Shape(
+        {"step": text, "outcome": text}, _VOUCHED | {"for": text, "delegation": text, "evidence": digest}
+    ),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
         {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "final": _true, "retry_in_us": _integer}

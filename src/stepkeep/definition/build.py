@@ -6,7 +6,7 @@ native front end calls it, also for the Python API.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -21,6 +21,8 @@ from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
     ApprovalBlock,
     DependencyBlock,
+    DutyBlock,
+    LevelBlock,
     RetryBlock,
     RuleBlock,
     SleepBlock,
@@ -89,6 +91,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         grace=GRACE if written.grace is None else written.grace,
         priority=written.priority,
         labels=dict(sorted(written.labels.items())),
+        duties=tuple(_duties(written.duties)) or msgspec.UNSET,
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
     )
@@ -113,6 +116,7 @@ def _step(
         order=place if step.order is None else step.order,
         executor=_executor(step),
         approval=approval_of(step.approval),
+        hold=approval_of(step.hold),
         wait=_wait(step.wait) if step.sleep is None else _sleep(step.sleep),
         inputs=_inputs(step, WHOLE_INPUT),
         depends_on=after,
@@ -267,7 +271,35 @@ def approval_of(block: ApprovalBlock | None) -> kernel.Approval | None:
         excluded=tuple(block.excluded),
         deadline=block.deadline,
         on_deadline=kernel.OnDeadline(block.on_deadline),
+        groups=tuple(block.groups) or msgspec.UNSET,
+        approvers=tuple(block.approvers) or msgspec.UNSET,
+        reject_on=msgspec.UNSET if block.reject_on == 1 else block.reject_on,
+        facts=dict(sorted(block.facts.items())) or msgspec.UNSET,
+        escalate=tuple(_level(level) for level in block.escalate) or msgspec.UNSET,
+        remind=msgspec.UNSET if block.remind is None else block.remind,
+        standing=msgspec.UNSET if block.standing == "both" else kernel.Standing(block.standing),
     )
+
+
+def _level(block: LevelBlock) -> kernel.Level:
+    return kernel.Level(
+        roles=tuple(block.roles),
+        groups=tuple(block.groups),
+        approvers=tuple(block.approvers),
+        deadline=block.deadline,
+    )
+
+
+def _duties(blocks: Sequence[DutyBlock]) -> Iterator[kernel.Duty]:
+    for block in blocks:
+        if block.distinct is not None:
+            yield kernel.Distinct(gates=tuple(block.distinct))
+        if block.four_eyes is not None:
+            yield kernel.FourEyes(gates=tuple(block.four_eyes))
+        if block.incompatible is not None:
+            yield kernel.Incompatible(steps=tuple(block.incompatible))
+        for step, role in (block.requires_role or {}).items():
+            yield kernel.RequiresRole(step=step, role=role)
 
 
 def _wait(block: WaitBlock | None) -> kernel.Wait | None:

@@ -40,6 +40,7 @@ _FOR_WORK = {
     "transactional": "No worker runs it.",
     "capabilities": "No worker runs it.",
     "queue": "No worker runs it.",
+    "hold": "It already waits for people, or for nobody.",
     "with": "It takes no inputs.",
     "input_schema": "It takes no inputs.",
     "output_schema": "Check what it brought in a step after it.",
@@ -219,9 +220,11 @@ def _misplaced(kind: str, written: set[str], path: Path) -> Iterator[Finding]:
 
 
 def _unevaluated(step: StepBlock) -> Iterator[tuple[Path, str]]:
-    if step.approval is not None:
-        yield ("approval", "prompt"), step.approval.prompt
-        yield from ((("approval", "roles", n), role) for n, role in enumerate(step.approval.roles))
+    for key, gate in (("approval", step.approval), ("hold", step.hold)):
+        if gate is not None:
+            yield (key, "prompt"), gate.prompt
+            for word, names in (("roles", gate.roles), ("groups", gate.groups), ("approvers", gate.approvers)):
+                yield from (((key, word, place), name) for place, name in enumerate(names))
     if step.wait is not None:
         yield ("wait", "event"), step.wait.event
     if step.action is not None:

@@ -27,7 +27,19 @@ _WANTED = {
     "model_type": "a mapping",
 }
 
-_HAS_SHORT_FORM = {"approval", "completion", "depends_on", "post", "pre", "rules", "sleep", "undo", "validate", "wait"}
+_HAS_SHORT_FORM = {
+    "approval",
+    "completion",
+    "depends_on",
+    "hold",
+    "post",
+    "pre",
+    "rules",
+    "sleep",
+    "undo",
+    "validate",
+    "wait",
+}
 
 _RULES = {
     f"^{bounds.NAME.pattern}$": bounds.NAME_RULE,

@@ -217,12 +217,18 @@ MAX_FACTS_BYTES = 65_536
 
 class CompiledFacts:
     """The facts that a gate shows, implementing the kernel's `Facts` protocol. Like an `if`, they are evaluated while
-    a transaction holds locks."""
+    a transaction holds locks. `sealed` seals them, if the payloads that they come from may be sealed."""
 
     def __init__(
-        self, template: Template, definition: Definition, *, max_cost: int, opened: Callable[[bytes], bytes] | None
+        self,
+        template: Template,
+        definition: Definition,
+        max_cost: int,
+        opened: Callable[[bytes], bytes] | None,
+        sealed: Callable[[bytes], bytes] | None,
     ) -> None:
-        self._template, self._definition, self._max_cost, self._opened = template, definition, max_cost, opened
+        self._template, self._definition, self._max_cost = template, definition, max_cost
+        self._opened, self._sealed = opened, sealed
         self.reads: frozenset[str] = template.references
         self.reads_input: bool = template.uses_input
 
@@ -230,20 +236,24 @@ class CompiledFacts:
         """The facts for this view; raises ExpressionError if one of them has no value, or if they are too large."""
         view = _plain_view(view, self.reads, self._opened, reads_input=self.reads_input)
         context = _context(view, self._definition, self.reads, reads_input=self.reads_input)
-        facts = self._template.render(context, CostBudget(self._max_cost, is_condition=True))
-        if (size_bytes := len(msgspec.json.encode(facts))) > MAX_FACTS_BYTES:
-            raise ExpressionError(f"the facts have {size_bytes} bytes; at most {MAX_FACTS_BYTES} are shown.")
-        assert isinstance(facts, dict)
+        encoded = msgspec.json.encode(self._template.render(context, CostBudget(self._max_cost, is_condition=True)))
+        if len(encoded) > MAX_FACTS_BYTES:
+            raise ExpressionError(f"the facts have {len(encoded)} bytes; at most {MAX_FACTS_BYTES} are shown.")
+        facts: dict[str, Any] = _decode(encoded if self._sealed is None else self._sealed(encoded))
         return facts
 
 
 def compile_facts(
-    facts: Mapping[str, str], definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+    facts: Mapping[str, str],
+    definition: Definition,
+    *,
+    opened: Callable[[bytes], bytes] | None = None,
+    sealed: Callable[[bytes], bytes] | None = None,
 ) -> CompiledFacts:
-    """Compile the facts of a gate. `opened` opens the payloads that they read, if these may be sealed."""
+    """Compile the facts of a gate. `opened` opens the payloads that they read, `sealed` seals the result."""
     known = _of(definition)
     template = compile_template(dict(facts), known.scopes.condition)
-    return CompiledFacts(template, definition, max_cost=condition_cost(known.conditions), opened=opened)
+    return CompiledFacts(template, definition, condition_cost(known.conditions), opened, sealed)
 
 
 def compile_condition(

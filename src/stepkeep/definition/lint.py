@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path
+from stepkeep.definition.gates import gate_advice
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.literal_secrets import literal_secrets
 from stepkeep.definition.written import WorkflowBlock
@@ -39,6 +40,7 @@ def lint(written: WorkflowBlock, definition: Definition, ancestry: Ancestry) -> 
         *_deadline_beyond_timeout(definition),
         *_write_without_undo(definition),
         *_irreversible_without_approval(definition, ancestry),
+        *gate_advice(definition),
         *_nothing_to_take_back(definition),
         *_condition_that_skips_others(definition),
         *_failure_that_is_never_seen(definition),
@@ -70,7 +72,7 @@ def _step_without_timeout(written: WorkflowBlock, definition: Definition) -> Ite
 def _wait_without_deadline(definition: Definition) -> Iterator[Finding]:
     """Guideline 1, for waits on people and messages."""
     for number, step in enumerate(definition.steps):
-        for key, waiting in (("approval", step.approval), ("wait", step.wait)):
+        for key, waiting in (("approval", step.approval), ("hold", step.hold), ("wait", step.wait)):
             is_asleep = step.wait is not None and step.wait.sleeps is True
             if waiting is not None and waiting.deadline is None and not is_asleep:
                 said = f"`{key}` of step `{step.name}` has no `deadline`: it may wait forever."

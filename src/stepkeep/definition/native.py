@@ -19,6 +19,7 @@ from stepkeep.definition.checks import check_edges, check_handlers, check_rule_h
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.document import Syntax, parse_document, read_document
 from stepkeep.definition.findings import Finding, Path, Source, as_written, located
+from stepkeep.definition.gates import check_duties, check_gates
 from stepkeep.definition.graph import Ancestry, Node, check_graph
 from stepkeep.definition.lint import lint
 from stepkeep.definition.references import check_expressions
@@ -167,7 +168,9 @@ def _findings(
     for path, step in steps.items():
         yield from check_step(step, path)
     by_name = {step.name: step for step in steps.values()}
+    yield from check_gates(steps)
     yield from check_edges(by_name, {step.name: path for path, step in steps.items()})
     if written is not None:
         yield from check_workflow(written)
+        yield from check_duties(written.duties, steps)
     yield from check_expressions(data, steps, ancestry, names)

@@ -83,6 +83,7 @@ class WorkOptions(StepOptions, total=False):
     post: Sequence[Rule]
     rules: Sequence[Rule]
     on_exhausted: Literal["fail", "hold"]
+    hold: str | Mapping[str, Any]
     completion: Literal["auto", "manual"] | Mapping[str, Any]
     input_schema: Mapping[str, Any]
     output_schema: Mapping[str, Any]
@@ -133,6 +134,7 @@ class Workflow:
         grace: Duration | None = None,
         priority: int = 0,
         labels: Mapping[str, str] | None = None,
+        duties: Sequence[Mapping[str, Any]] = (),
         registry: Registry | None = None,
     ) -> None:
         self.registry = registry_of(registry)
@@ -156,6 +158,7 @@ class Workflow:
             "rules": self._rules("rules", rules),
             "priority": priority,
             "labels": {} if labels is None else arguments.mapping("labels", labels),
+            "duties": [arguments.mapping("duties", duty) for duty in arguments.items("duties", duties)],
             **{key: value for key, value in optional.items() if value is not None},
         }
 
@@ -240,21 +243,38 @@ class Workflow:
         /,
         *,
         prompt: str = "",
+        facts: Mapping[str, str | Expr] | None = None,
         roles: Sequence[str] = (),
+        groups: Sequence[str] = (),
+        approvers: Sequence[str] = (),
         quorum: int = 1,
-        excluded: Sequence[str] = (),
+        reject_on: int = 1,
+        not_: Sequence[str] = (),
+        standing: Literal["both", "opening", "now"] = "both",
         deadline: Duration | None = None,
-        on_deadline: Literal["reject", "fail"] = "reject",
+        on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"] = "reject",
+        escalate: Sequence[Mapping[str, Any]] = (),
+        remind: Duration | None = None,
         **options: Unpack[StepOptions],
     ) -> StepRef:
-        """Wait for people to approve. The first decision settles it; roles, quorum, excluded are on record only."""
+        """Wait for as many people as `quorum` to approve, among those whom `roles`, `groups` and `approvers` name.
+
+        `not_` keeps people out: "requester", "executed:STEP", "completed:STEP", "decided:STEP", or a person by name.
+        """
         block = {
             "prompt": prompt,
+            "facts": arguments.mapping("facts", facts or {}),
             "roles": arguments.items("roles", roles),
+            "groups": arguments.items("groups", groups),
+            "approvers": arguments.items("approvers", approvers),
             "quorum": quorum,
-            "not": arguments.items("excluded", excluded),
+            "reject_on": reject_on,
+            "not": arguments.items("not_", not_),
+            "standing": standing,
             "on_deadline": on_deadline,
+            "escalate": [arguments.mapping("escalate", level) for level in arguments.items("escalate", escalate)],
             **({} if deadline is None else {"deadline": deadline}),
+            **({} if remind is None else {"remind": remind}),
         }
         return self._add(name, {"approval": block}, options)
 

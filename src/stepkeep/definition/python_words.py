@@ -15,7 +15,7 @@ WORDS = {
     "with": "inputs=",
     "depends_on": "after=",
     "if": "if_=",
-    "not": "excluded=",
+    "not": "not_=",
     "uses": "step()",
     "http.body": "body=",
 }
@@ -33,6 +33,7 @@ OPTIONS = (
     "completion",
     "description",
     "effect",
+    "hold",
     "if_",
     "input_schema",
     "inputs",

@@ -16,6 +16,7 @@ from stepkeep.definition.conditions import Scopes, compile_truth, scopes_of
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expressions import InvalidExpression, Scope, compile_template
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
+from stepkeep.definition.gates import gates_of
 from stepkeep.definition.graph import Ancestry
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import RuleBlock, StepBlock, UndoBlock
@@ -65,6 +66,8 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
         yield from _truth(step.if_, (*path, "if"), scopes.condition, who, earlier)
     if step.sleep is not None and isinstance(step.sleep.for_, str):
         yield from _template(step.sleep.for_, (*path, "sleep", "for"), scopes.condition, who, earlier)
+    for key, gate in gates_of(step):
+        yield from _template(gate.facts, (*path, key, "facts"), scopes.condition, who, earlier)
     yield from _work(step, path, scopes.inputs, who, earlier)
     for key, rules in rules_of(step).items():
         is_first = key == "pre"

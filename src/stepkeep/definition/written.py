@@ -132,15 +132,41 @@ class HttpBlock(Block):
     body: Any = None
 
 
+class LevelBlock(Block):
+    """The people who may decide a gate after it has escalated, besides those before, and until when."""
+
+    roles: list[Word] = []
+    groups: list[Word] = []
+    approvers: list[Word] = []
+    deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+
+
 class ApprovalBlock(Block):
-    """A gate for people."""
+    """A gate for people: what they are shown, who may decide, how many must, and what its deadline does."""
 
     prompt: Text = ""
+    facts: dict[FieldName, Text] = Field(default={}, max_length=bounds.MAX_FACTS)
     roles: list[Word] = []
+    groups: list[Word] = []
+    approvers: list[Word] = []
     quorum: int = Field(default=1, ge=1, le=bounds.MAX_QUORUM)
+    reject_on: int = Field(default=1, ge=1, le=bounds.MAX_QUORUM)
     excluded: list[Word] = Field(default=[], alias="not")
+    standing: Literal["both", "opening", "now"] = "both"
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
-    on_deadline: Literal["reject", "fail"] = "reject"
+    on_deadline: Literal["reject", "fail", "approve", "skip", "escalate"] = "reject"
+    escalate: list[LevelBlock] = Field(default=[], max_length=bounds.MAX_LEVELS)
+    remind: Annotated[int | None, within(bounds.REMINDER)] = None
+
+
+class DutyBlock(Block):
+    """A constraint on the people of a run: gates with distinct people, gates that take two people between them, steps
+    that no person does more than one of, or a role that a step takes."""
+
+    distinct: Annotated[list[Name] | None, given(list[Name])] = None
+    four_eyes: Annotated[list[Name] | None, given(list[Name])] = None
+    incompatible: Annotated[list[Name] | None, given(list[Name])] = None
+    requires_role: Annotated[dict[Name, Word] | None, given(dict[Name, Word])] = None
 
 
 class WaitBlock(Block):
@@ -230,6 +256,7 @@ class StepBlock(Block):
     agent: Agent = None
     action: Action = None
     approval: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
+    hold: Annotated[ApprovalBlock | None, _short("prompt", ApprovalBlock)] = None
     wait: Annotated[WaitBlock | None, _short("event", WaitBlock)] = None
     sleep: Annotated[SleepBlock | None, _short("for", SleepBlock)] = None
     with_: Any = Field(default=None, alias="with")
@@ -282,4 +309,5 @@ class WorkflowBlock(Block):
     grace: Annotated[int | None, within(bounds.GRACE)] = None
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
     labels: dict[Word, Text] = {}
+    duties: list[DutyBlock] = []
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

@@ -105,6 +105,7 @@ class CompletionSignalled(Request, frozen=True, kw_only=True, gc=False):
     notes: str = ""
     evidence: tuple[str, ...] = ()
     claim: bytes | None = None
+    on_behalf_of: str | None = None
 
 
 class TokenReissued(Request, frozen=True, kw_only=True, gc=False):

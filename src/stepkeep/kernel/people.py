@@ -17,7 +17,7 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Standing
 from stepkeep.kernel.draft import Draft, json_text
-from stepkeep.kernel.eligibility import Moments, check_separation, record_of, voices_of
+from stepkeep.kernel.eligibility import Moments, Voice, check_separation, record_of, voices_of
 from stepkeep.kernel.events import (
     CompletionSignalled,
     HoldChoice,
@@ -86,22 +86,30 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         raise WrongToken(f"the completion token does not match an open manual step {name} of run {event.run_id}")
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
-    _check_completer(draft, step, event)
-    record = _completion_record(draft, event)
-    draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome})
+    voice = _check_completer(draft, step, event)
+    record = _completion_record(draft, event, voice)
+    draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
     note = replace(note, record=json_text(record))
     settle(draft, _complete(draft, step, note, event))
     return Accepted({"step": name, **record})
 
 
-def _check_completer(draft: Draft, step: Step, event: CompletionSignalled) -> None:
-    """Refuse a completion by a person whom the duties of the run rule out."""
+def _check_completer(draft: Draft, step: Step, event: CompletionSignalled) -> Voice:
+    """The voice in which a person completes a step, unless the duties of the run rule it out."""
     authority = draft.authority(Caller(event.tenant, event.actor, event.key))
-    [voice, *_] = voices_of(authority, event.actor, draft.now)
+    [voice, *_] = voices_of(authority, event.on_behalf_of or event.actor, draft.now)
     moments = Moments(draft.now, draft.now, Standing.NOW)
     roles = frozenset(name for kind, name in moments.held(voice.memberships) if kind is MembershipKind.ROLE)
     act = Act(step=draft.planned(step).name, names=voice.names, roles=roles)
     check_separation(draft, draft.plan.definition.duties or (), voice, act)
+    return voice
+
+
+def _proof(event: CompletionSignalled, voice: Voice) -> dict[str, Any]:
+    """What the journal keeps of a completion besides its outcome."""
+    lent = {"for": voice.on_behalf_of, "delegation": voice.delegation} if voice.on_behalf_of else {}
+    evidence = {"evidence": payload_digest(msgspec.json.encode(event.evidence))} if event.evidence else {}
+    return {**lent, **evidence}
 
 
 def reissue_token(draft: Draft, event: TokenReissued) -> Reply:
@@ -134,8 +142,10 @@ def _complete(draft: Draft, step: Step, note: Note, event: CompletionSignalled) 
     return pass_rules(draft, draft.move(step, StepTrigger.COMPLETION_SUCCEEDED, note=note), digest)
 
 
-def _completion_record(draft: Draft, event: CompletionSignalled) -> dict[str, Any]:
+def _completion_record(draft: Draft, event: CompletionSignalled, voice: Voice) -> dict[str, Any]:
     record: dict[str, Any] = {"outcome": event.outcome.value, "by": event.actor, "at": draft.now}
+    if voice.on_behalf_of is not None:
+        record["for"] = voice.on_behalf_of
     if event.notes:
         record["notes"] = event.notes
     if event.evidence:

@@ -66,7 +66,8 @@ def log_of(whole: WholeRun, plan: Plan) -> list[bytes]:
 
 
 def rest_of(whole: WholeRun, plan: Plan) -> bytes:
-    """Everything that the log lacks, as one line: input, steps, attempts, messages, outbox."""
+    """Everything that the log lacks, as one line: input, steps, attempts, messages, outbox, gates,
+    decisions."""
     run, details = whole.record.run, whole.record.details
     return _encode(
         {
@@ -75,6 +76,8 @@ def rest_of(whole: WholeRun, plan: Plan) -> bytes:
             "attempts": [_plain(attempt) for attempt in whole.attempts],
             "messages": [_plain(message) for message in whole.messages],
             "outbox": [_plain(entry) for entry in whole.outbox],
+            "gates": [_plain(gate) for gate in whole.gates],
+            "decisions": [_plain(vote) for vote in whole.votes],
         }
     )
 
@@ -115,7 +118,8 @@ class Archive:
             self._log.write(log)
             self._rest.write([rest])
         # Keep only what the manifest needs: archives may be larger than memory.
-        self._runs.append(msgspec.structs.replace(whole, steps=(), attempts=(), entries=(), messages=(), outbox=()))
+        bare = dict.fromkeys(("steps", "attempts", "entries", "messages", "outbox", "gates", "votes"), ())
+        self._runs.append(msgspec.structs.replace(whole, **bare))
         self._entries += len(whole.entries)
 
     def seal(self, archived_at: int) -> Sealed | None:

@@ -300,6 +300,9 @@ def gather(write: Write, decision: Decision) -> None:
     write.messages += decision.messages
     write.consumed += decision.consumed
     write.outbox += decision.outbox
+    write.gates += decision.opened
+    write.gate_changes += decision.gates
+    write.votes += decision.votes
     if decision.entry is not None:
         write.entries.append(decision.entry)
     if run.business_key is not None and run.state in RUN_TERMINAL:

@@ -16,6 +16,7 @@ from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
+from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.services import Known, Service, Wanted
 from stepkeep.operations.staffing import judge, start_command
 from stepkeep.operations.views import waits_until
@@ -189,7 +190,8 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if is_exhausted(step):
         return _held(scene, step, planned)
     gate = planned.definition.approval or planned.definition.hold
-    whose = f" by {' or '.join(gate.roles)}" if gate is not None and gate.roles else ""
+    people = "" if gate is None else asked_people(gate, step).get("of", "")
+    whose = f" by {people}" if people else ""
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits for approval{whose}{by(scene.now, ends)}."
     command = ("approve", scene.run.id, planned.name)

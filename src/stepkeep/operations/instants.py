@@ -15,10 +15,11 @@ def instant(micros: int | None) -> str | None:
 
 
 def dated(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a decision, as callers get it: `at` is text.
+    """The record of a decision, as callers get it: `at` is text, also of the decisions that it was counted with.
 
     >>> dated({"by": "bea", "at": 1_500_000})
     {'by': 'bea', 'at': '1970-01-01T00:00:01.500Z'}
     """
-    at = record.get("at")
-    return {**record, "at": instant(at)} if isinstance(at, int) else dict(record)
+    at, votes = record.get("at"), record.get("votes")
+    found = {**record, "at": instant(at)} if isinstance(at, int) else dict(record)
+    return found | {"votes": [dated(vote) for vote in votes]} if isinstance(votes, list) else found

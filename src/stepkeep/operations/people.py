@@ -48,8 +48,10 @@ async def decide_gate(
     key: str | None = None,
     step: str | None = None,
     comment: str = "",
+    on_behalf_of: str | None = None,
+    evidence: tuple[str, ...] = (),
 ) -> Accepted:
-    """Approve or reject the gate `step`, or the only open one."""
+    """Approve or reject the gate `step`, or the only open one; `on_behalf_of` names a delegator."""
     event = GateDecided(
         tenant=tenant,
         run_id=validate.run_id(run_id),
@@ -58,6 +60,8 @@ async def decide_gate(
         key=key,
         approve=approve,
         comment=validate.words("the comment", comment),
+        on_behalf_of=_delegator(on_behalf_of),
+        evidence=_references(evidence),
         no=None if step is None else _number(await plan_of(transactor, tenant, run_id), run_id, step),
     )
     return await _submit(transactor, event)
@@ -108,6 +112,7 @@ async def complete(
     notes: str = "",
     evidence: tuple[str, ...] = (),
     claim: bytes | None = None,
+    on_behalf_of: str | None = None,
 ) -> Accepted:
     """Complete a step manually; the token that was issued for it must be presented."""
     try:
@@ -117,8 +122,6 @@ async def complete(
     if output is not None:
         transactor.payloads.check_size("the output", output)
     _bound("claim of the completion", claim)
-    if len(evidence) > MAX_EVIDENCE:
-        raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
     plan = await plan_of(transactor, tenant, run_id)
     no = _number(plan, run_id, step)
     if said is ManualOutcome.SUCCEEDED:
@@ -133,8 +136,9 @@ async def complete(
         outcome=said,
         output=output,
         notes=validate.words("the notes", notes),
-        evidence=tuple(validate.words("a piece of evidence", piece) for piece in evidence),
+        evidence=_references(evidence),
         claim=claim,
+        on_behalf_of=_delegator(on_behalf_of),
         no=no,
     )
     return await _submit(transactor, event)
@@ -221,6 +225,16 @@ async def cancel(
             reason=validate.words("the reason", reason),
         ),
     )
+
+
+def _delegator(name: str | None) -> str | None:
+    return None if name is None else validate.key("the delegator", name)
+
+
+def _references(evidence: tuple[str, ...]) -> tuple[str, ...]:
+    if len(evidence) > MAX_EVIDENCE:
+        raise InvalidInput(f"{len(evidence)} pieces of evidence are too many; at most {MAX_EVIDENCE} are kept")
+    return tuple(validate.words("a piece of evidence", piece) for piece in evidence)
 
 
 async def _submit(transactor: Transactor, event: Event) -> Accepted:

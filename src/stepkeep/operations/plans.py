@@ -33,6 +33,8 @@ class PlanCache:
         self._problems: dict[int, Exception] = {}
         self.opened: Callable[[bytes], bytes] | None = None
         """What opens the payloads that conditions and facts read."""
+        self.sealed: Callable[[bytes], bytes] | None = None
+        """What seals the facts that a gate shows, because these come from payloads."""
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -47,7 +49,7 @@ class PlanCache:
                 queues=stored.queues,
                 compile_condition=partial(compile_condition, opened=self.opened),
                 compile_length=partial(compile_length, opened=self.opened),
-                compile_facts=partial(compile_facts, opened=self.opened),
+                compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -419,6 +419,7 @@ def _create(request: StartRequest, now: int, key: IdempotencyKey | None, templat
         steps=decision.added,
         entries=(decision.entry,),
         outbox=decision.outbox,
+        gates=decision.opened,
         idempotency=key,
     )
 

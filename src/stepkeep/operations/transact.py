@@ -148,7 +148,7 @@ class Transactor:
         self.store = store
         self.plans = plans or PlanCache()
         self.payloads = Payloads(store)
-        self.plans.opened = self.payloads.seal.opened
+        self.plans.opened, self.plans.sealed = self.payloads.seal.opened, self.payloads.seal.seal
         self._lane: Submissions[Event, Accepted] = Submissions(self._submit_batch, size_bytes=event_bytes)
         self._monotonic, self._locked_claims_until = monotonic, -inf
         self.clock = Clock(monotonic)

@@ -23,6 +23,7 @@ from stepkeep.kernel.stopping import is_in_doubt
 from stepkeep.operations import validate
 from stepkeep.operations.codec import HIDDEN
 from stepkeep.operations.instants import dated, instant
+from stepkeep.operations.open_gates import asked_people
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.progress import read_progress
 from stepkeep.operations.quarantine import view as quarantine_view
@@ -233,7 +234,10 @@ def _times(hops: Sequence[tuple[Hop, int]]) -> dict[int, list[tuple[str, int]]]:
 
 def waits_until(run: Run, step: Step) -> int | None:
     """When a wait ends by itself: at its deadline or at the run's timeout, whichever is earlier."""
-    return min((at for at in (step.due_at, run.due_at) if at is not None), default=None)
+    opening = None if step.note is None else step.note.opening
+    # The timer of an open gate may be a reminder.
+    due_at = step.due_at if opening is None else opening.deadline
+    return min((at for at in (due_at, run.due_at) if at is not None), default=None)
 
 
 def _ending(run: Run, step: Step, skip: Skip | None) -> dict[str, Any]:
@@ -348,11 +352,8 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
         return waits | {"for": "sleep", "until": instant(step.due_at)}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
-    gate = plan.at(step.no).definition.approval
-    if gate is not None and gate.prompt:
-        waits["prompt"] = gate.prompt
-    if gate is not None and gate.roles:
-        waits["roles"] = list(gate.roles)
+    if (gate := plan.at(step.no).gate) is not None and step.state is StepState.AWAITING_APPROVAL:
+        waits |= asked_people(gate, step)
     return waits | {"until": instant(waits_until(run, step))}
 
 

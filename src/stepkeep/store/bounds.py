@@ -98,6 +98,15 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "journal": {"seq": SEQ, "at": TIME},
     "messages": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "consumed_by": STEP_NO},
     "outbox": {"seq": SEQ, "number": COUNT, "created_at": TIME},
+    "gates": {
+        "no": STEP_NO,
+        "activation": SEQ,
+        "opened_at": TIME,
+        "level": COUNT,
+        "due_at": TIME,
+        "closed_at": TIME,
+    },
+    "decisions": {"no": STEP_NO, "activation": SEQ, "level": COUNT, "at": TIME},
     "workers": {
         "no": ID,
         "incarnation": COUNT,
@@ -163,6 +172,10 @@ def _check_rest(what: Write) -> None:
         _check_row("messages", message)
     for told in (*what.outbox, *(one for new in what.new_runs for one in new.outbox)):
         _check_row("outbox", told)
+    for gate in (*what.gates, *(one for new in what.new_runs for one in new.gates)):
+        _check_row("gates", gate)
+    for vote in what.votes:
+        _check_row("decisions", vote)
 
 
 def check_worker(worker: Worker, entry: SealedEntry | None) -> None:

@@ -14,7 +14,7 @@ from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step
+from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
 
 CHUNK_BYTES = 1024 * 1024
@@ -161,6 +161,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[SealedEntry, ...]
     messages: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
+    gates: tuple[Gate, ...] = ()
     idempotency: IdempotencyKey | None = None
 
 
@@ -201,6 +202,9 @@ class Write(msgspec.Struct, kw_only=True):
     messages: list[Message] = []
     consumed: list[Message] = []
     outbox: list[OutboxEntry] = []
+    gates: list[Gate] = []
+    gate_changes: list[GateChange] = []
+    votes: list[Vote] = []
     released_keys: list[tuple[str, str]] = []
     payloads: list[Payload] = []
     only_hot: bool = False
@@ -213,7 +217,11 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.payloads)
-        return any(rare)
+        return any(rare) or self._has_gates
+
+    @property
+    def _has_gates(self) -> bool:
+        return bool(self.gates or self.gate_changes or self.votes)
 
     @property
     def is_plain(self) -> bool:
@@ -226,7 +234,7 @@ class Write(msgspec.Struct, kw_only=True):
         if self.has_hot_rows or self._has_rare_rows:
             return False
         return bool(self.new_runs) and not any(
-            new.messages or new.outbox or new.idempotency or new.run.business_key for new in self.new_runs
+            new.messages or new.outbox or new.gates or new.idempotency or new.run.business_key for new in self.new_runs
         )
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, Note, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredSchema
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
@@ -34,6 +34,8 @@ DELETE_ORDER = (
     "delete_journal",
     "delete_messages",
     "delete_outbox",
+    "delete_gates",
+    "delete_decisions",
     "delete_run_details",
     "delete_runs",
 )
@@ -47,6 +49,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "journal": SealedEntry,
     "messages": Message,
     "outbox": OutboxEntry,
+    "gates": Gate,
+    "decisions": Vote,
     "workers": Worker,
     "definitions": StoredDefinition,
     "schemas": StoredSchema,
@@ -141,6 +145,8 @@ attempt_from = reader(Attempt)
 entry_from = reader(SealedEntry)
 message_from = reader(Message)
 outbox_from = reader(OutboxEntry)
+gate_from = reader(Gate)
+vote_from = reader(Vote)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)
 schema_from = reader(StoredSchema)

@@ -17,7 +17,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import (
     Basis,
@@ -34,6 +34,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.principals import PeopleStore
 from stepkeep.store.records import (
+    FIRST_GATE,
     Backlog,
     Due,
     Evidence,
@@ -217,6 +218,18 @@ class Store(Protocol):
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]: ...
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]: ...
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]: ...
+    async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
+        """Every opening of a gate of a run."""
+        ...
+
+    async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
+        """Every decision of a person about a gate of a run."""
+        ...
+
+    async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
+        """Open gates in the order of run and step, after the given run and step."""
+        ...
+
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]: ...
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]: ...
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:

@@ -34,6 +34,8 @@ ROW_KEYS: dict[str, dict[str, int]] = {
     "journal": {"seq": 2},
     "messages": {"id": 2},
     "outbox": {"seq": 2, "number": 3},
+    "gates": {"no": 2, "activation": 3},
+    "decisions": {"no": 2, "activation": 3, "person": 4},
 }
 """The columns that identify a row within a run, as indexes after tenant and run id."""
 
@@ -178,6 +180,8 @@ def damage_of(whole: WholeRun) -> Unreadable | None:
         "journal": whole.entries,
         "messages": whole.messages,
         "outbox": whole.outbox,
+        "gates": whole.gates,
+        "decisions": whole.votes,
     }
     for table, rows in tables.items():
         for row in rows:

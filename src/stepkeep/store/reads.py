@@ -15,12 +15,21 @@ import msgspec
 
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Message, OutboxEntry, Worker
+from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
 from stepkeep.store.change import RunKey, StoredDefinition, StoredSchema
 from stepkeep.store.reading import read_queues
-from stepkeep.store.records import Backlog, Due, Evidence, FinishedFilter, Quarantine, RunRecord, WorkerReport
+from stepkeep.store.records import (
+    FIRST_GATE,
+    Backlog,
+    Due,
+    Evidence,
+    FinishedFilter,
+    Quarantine,
+    RunRecord,
+    WorkerReport,
+)
 
 T = TypeVar("T")
 Convert = Callable[[Sequence[Any]], T]
@@ -106,6 +115,15 @@ class SharedReads(ABC):
 
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
         return await self._read_of_run("outbox", columns.outbox_from, self.sql.read_outbox, tenant, run_id)
+
+    async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
+        return await self._read_of_run("gates", columns.gate_from, self.sql.read_gates, tenant, run_id)
+
+    async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
+        return await self._read_of_run("decisions", columns.vote_from, self.sql.read_decisions, tenant, run_id)
+
+    async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
+        return await self._read(columns.gate_from, self.sql.list_open_gates, tenant, *after, limit)
 
     async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
         if not self._can_exist(run_id):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import Category, RunState
 
 
@@ -41,6 +41,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
+FIRST_GATE = (FIRST_ID, -1)
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 NEVER_ENDS = 2**63 - 1
 
@@ -66,6 +67,8 @@ class WholeRun(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[SealedEntry, ...]
     messages: tuple[Message, ...]
     outbox: tuple[OutboxEntry, ...]
+    gates: tuple[Gate, ...] = ()
+    votes: tuple[Vote, ...] = ()
 
 
 class Quarantine(msgspec.Struct, frozen=True, gc=False):

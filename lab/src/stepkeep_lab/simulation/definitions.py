@@ -56,8 +56,9 @@ BIASES = {
 """How much of each kind of step a definition has; each draws its own shares."""
 
 PATIENT = Retry(max_attempts=9, max_losses=5, initial=SECOND // 2, max=SECOND)
-VOTERS = ("ann", "bea", "cyd", "dan", "eve")
-"""The people who decide gates."""
+ROLE = "finance"
+VOTERS = ("ann", "bea", "cyd", "dan", "eve", "fay", "gus")
+"""The people who decide gates. All are in finance, but dan leaves it and eve joins it while a simulation goes on."""
 
 DEADLINES = (None, None, 8 * SECOND, 20 * SECOND)
 RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
@@ -205,6 +206,7 @@ def _approval(random: Random) -> Approval:
     return replace(
         plain,
         on_deadline=chance.choice(list(OnDeadline)),
+        roles=chance.choice(((), (ROLE,))),
         quorum=chance.choice((1, 2, 3)),
         reject_on=chance.choice((msgspec.UNSET, 2)),
         excluded=chance.choice(((), ("requester",))),

@@ -413,6 +413,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "[]",
     ),
     _in_kernel(
+        "role-only-now",
+        "a role that was given after a gate opened counts there",
+        "eligibility:Moments.hold",
+        "all(has_at",
+        "any(has_at",
+    ),
+    _in_kernel(
         "escalation-forgets",
         "a gate that escalates forgets the decisions that it counted",
         "gates:escalate",

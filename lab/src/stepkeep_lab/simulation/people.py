@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stepkeep.errors import Contended, Refused, StoreError
+from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import SECOND
 from stepkeep.kernel.events import HoldChoice
@@ -22,7 +23,8 @@ from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, StepSta
 from stepkeep.operations import people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
-from stepkeep_lab.simulation.definitions import EVENTS, VOTERS, maybe
+from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
+from stepkeep_lab.simulation.definitions import EVENTS, ROLE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.ledger import Ack
 from stepkeep_lab.simulation.processes import Server
@@ -56,10 +58,38 @@ class People:
         self._reruns = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.starting = 0
+        self._register()
 
     @property
     def busy(self) -> bool:
         return any(not task.done() for task in self._tasks)
+
+    def _register(self) -> None:
+        """Everyone who decides gates has an account and a role, some of them for a part of the time."""
+        rows, now = self._stage.database.tables.people, self._stage.database.clock()
+        moment = now + round(self._stage.scenario.chaos * 500_000)
+        for name in VOTERS:
+            rows.principals[TENANT, name] = Principal(
+                tenant=TENANT,
+                name=name,
+                kind=PrincipalKind.USER,
+                display="",
+                folded=name,
+                created_at=now,
+                created_by="root",
+            )
+            rows.memberships[TENANT, name] = MembershipRow(
+                tenant=TENANT,
+                id=name,
+                subject=name,
+                subject_kind=SubjectKind.PERSON,
+                kind=MembershipKind.ROLE,
+                name=ROLE,
+                granted_at=moment if name == "eve" else 0,
+                granted_by="root",
+                revoked_at=moment if name == "dan" else None,
+                revoked_by="root" if name == "dan" else None,
+            )
 
     # -- asking ------------------------------------------------------------------------------------------------------
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

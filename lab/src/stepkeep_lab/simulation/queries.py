@@ -197,6 +197,8 @@ def whole_runs(tables: Tables, tenant: str, run_ids: Iterable[str]) -> list[Whol
             entries=tuple(row for _, row in sorted(tables.journal[key].items())),
             messages=tuple(sorted(tables.messages[key].values(), key=lambda message: message.number)),
             outbox=tuple(row for _, row in sorted(tables.outbox[key].items())),
+            gates=tuple(row for _, row in sorted(tables.gates[key].items())),
+            votes=tuple(tables.votes_of(key)),
         )
         for key in keys
         if key in tables.runs

@@ -19,7 +19,7 @@ from stepkeep.errors import Broken, Contended, Unreadable
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState, WorkerState
 from stepkeep.store.bounds import check_version, check_worker
 from stepkeep.store.change import (
@@ -40,6 +40,7 @@ from stepkeep.store.notifications import TopicRecorder, notification_of, notify_
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
+    FIRST_GATE,
     Backlog,
     Due,
     Evidence,
@@ -426,6 +427,21 @@ class ModelStore:
 
         return await self._read("read", work)
 
+    async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
+        rows = self._tables.gates
+        return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
+
+    async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
+        return await self._read("read", lambda: self._tables.votes_of((tenant, run_id)))
+
+    async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
+        def work() -> list[Gate]:
+            rows = [gate for key, mine in self._tables.gates.items() if key[0] == tenant for gate in mine.values()]
+            found = [gate for gate in rows if gate.closed_at is None and (gate.run_id, gate.no) > after]
+            return sorted(found, key=lambda gate: (gate.run_id, gate.no))[:limit]
+
+        return await self._read("read", work)
+
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]:
         rows = self._tables.outbox
         return await self._read("read", lambda: [row for _, row in sorted(rows.get((tenant, run_id), {}).items())])
@@ -519,7 +535,8 @@ class ModelStore:
         with_messages: bool = True,
     ) -> list[WholeRun]:
         found = await self._read("read", lambda: queries.whole_runs(self._tables, tenant, run_ids))
-        return found if with_messages else [replace(whole, messages=(), outbox=()) for whole in found]
+        bare = {"messages": (), "outbox": (), "gates": (), "votes": ()}
+        return found if with_messages else [replace(whole, **bare) for whole in found]
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         async with self._session() as session:

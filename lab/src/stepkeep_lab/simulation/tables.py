@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Message, OutboxEntry, Run, Step, Worker
+from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, StoredSchema, Write
@@ -35,6 +35,8 @@ class Tables:
         self.journal: dict[RunKey, dict[int, SealedEntry]] = {}
         self.messages: dict[RunKey, dict[str, Message]] = {}
         self.outbox: dict[RunKey, dict[tuple[int, int], OutboxEntry]] = {}
+        self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
+        self.votes: dict[RunKey, dict[tuple[int, int, str], Vote]] = {}
         self.idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
         self.business: dict[tuple[str, str], str] = {}
         self.workers: dict[int, Worker] = {}
@@ -173,8 +175,31 @@ class Tables:
             self.messages[message.tenant, message.run_id][message.id] = message
         for told in what.outbox:
             self.outbox[told.tenant, told.run_id][told.seq, told.number] = told
+        for gate in what.gates:
+            self.gates[gate.tenant, gate.run_id][gate.no, gate.activation] = gate
+        for gate_change in what.gate_changes:
+            self._change_gate(gate_change)
+        for vote in what.votes:
+            mine = self.votes[vote.tenant, vote.run_id]
+            if (vote.no, vote.activation, vote.person) in mine:
+                raise Contended("a person decides once about a gate")
+            mine[vote.no, vote.activation, vote.person] = vote
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
+
+    def votes_of(self, key: RunKey) -> list[Vote]:
+        """The decisions about the gates of a run, in order."""
+        rows = self.votes.get(key, {}).values()
+        return sorted(rows, key=lambda one: (one.no, one.activation, one.at, one.person))
+
+    def _change_gate(self, change: GateChange) -> None:
+        mine = self.gates[change.tenant, change.run_id]
+        if (gate := mine.get((change.no, change.activation))) is not None:
+            if gate.closed_at is not None:
+                raise InvariantBroken("a gate is closed once")
+            mine[change.no, change.activation] = replace(
+                gate, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
+            )
 
     def _write_new(self, new: NewRun) -> None:
         run = new.run
@@ -185,6 +210,8 @@ class Tables:
         self.journal[key] = {entry.seq: entry for entry in new.entries}
         self.messages[key] = {message.id: message for message in new.messages}
         self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
+        self.gates[key] = {(gate.no, gate.activation): gate for gate in new.gates}
+        self.votes[key] = {}
         if new.idempotency is not None:
             promise = new.idempotency
             self.idempotency[promise.tenant, promise.operation, promise.key] = promise
@@ -198,6 +225,8 @@ class Tables:
             raise InvariantBroken("only a finished run can be deleted")
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
             rows.pop(key)
+        self.gates.pop(key)
+        self.votes.pop(key)
         self.evidence.pop(key, None)
         self.payloads.pop(key, None)
 

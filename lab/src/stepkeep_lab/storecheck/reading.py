@@ -108,6 +108,8 @@ async def _of_run(store: Store, tenant: str, run: str) -> dict[str, Any]:
         f"journal of {run} after 1": await store.read_journal(tenant, run, after=1, limit=2),
         f"journal of {run} after 5000": await store.read_journal(tenant, run, after=5000, limit=50),
         f"outbox of {run}": await store.read_outbox(tenant, run),
+        f"gates of {run}": await store.read_gates(tenant, run),
+        f"decisions of {run}": await store.read_votes(tenant, run),
     }
 
 

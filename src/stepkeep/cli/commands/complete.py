@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stepkeep.cli.arguments import By, RunId
-from stepkeep.cli.commands.decide import ask, decided
+from stepkeep.cli.commands.decide import Evidence, For, ask, decided
 from stepkeep.cli.printer import answer, say
 from stepkeep.cli.session import json_value, read_file
 from stepkeep.cli.settings import Settings
@@ -50,16 +50,14 @@ def complete(
         str | None, typer.Option("--output", metavar="JSON|@FILE", help="What the step comes to.")
     ] = None,
     notes: Annotated[str, typer.Option("--notes", metavar="TEXT", help="Kept with the completion.")] = "",
-    evidence: Annotated[
-        list[str] | None,
-        typer.Option("--evidence", metavar="REFERENCE", help="Where the proof is; may be repeated."),
-    ] = None,
+    evidence: Evidence = None,
     signal: Annotated[
         str | None,
         typer.Option(
             "--signal", metavar="FILE", help="A manual completion signal (seed 003) as JSON, instead of RUN and STEP."
         ),
     ] = None,
+    for_: For = None,
     by: By = None,
 ) -> int:
     """Complete a manual step by hand."""
@@ -68,7 +66,7 @@ def complete(
         named = run, step, token_file, None if token == os.environ.get(TOKEN_VARIABLE) else token
         if named != (None,) * len(named):
             raise InvalidInput("A --signal names run, action and token: leave out RUN, STEP, --token and --token-file.")
-        return _signalled(settings, signal, output, by)
+        return _signalled(settings, signal, output, for_, by)
     if run is None or step is None:
         raise InvalidInput("Name the run and the step to complete, or give a --signal.")
     value = json_value(output, "--output")
@@ -77,7 +75,15 @@ def complete(
         settings,
         run,
         lambda engine, found: engine.complete(
-            found, step, token=presented, outcome=outcome, output=value, notes=notes, evidence=evidence or (), by=by
+            found,
+            step,
+            token=presented,
+            outcome=outcome,
+            output=value,
+            notes=notes,
+            evidence=evidence or (),
+            for_=for_,
+            by=by,
         ),
     )
 
@@ -106,7 +112,7 @@ def token(
     return SUCCEEDED
 
 
-def _signalled(settings: Settings, file: str, output: str | None, by: str | None) -> int:
+def _signalled(settings: Settings, file: str, output: str | None, for_: str | None, by: str | None) -> int:
     """Complete the action that a signal names. What it says about its actor and its time is kept as a claim."""
     from stepkeep.dialects.action.signal import read_signal
 
@@ -129,6 +135,7 @@ def _signalled(settings: Settings, file: str, output: str | None, by: str | None
             notes=said.notes,
             evidence=said.evidence,
             claim=json.loads(said.claim),
+            for_=for_,
             by=by,
         ),
     )

@@ -23,17 +23,43 @@ Gate = Annotated[
     typer.Argument(metavar="STEP", help="The gate; may be left out when exactly one is open.", show_default=False),
 ]
 Comment = Annotated[str, typer.Option("--comment", metavar="TEXT", help="Kept with the decision.")]
+For = Annotated[
+    str | None,
+    typer.Option("--for", metavar="PERSON", help="The person who delegated the decision to you.", show_default=False),
+]
+Evidence = Annotated[
+    list[str] | None,
+    typer.Option("--evidence", metavar="REFERENCE", help="Where the proof is; may be repeated."),
+]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with the decision.")]
 
 
-def approve(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "", by: By = None) -> int:
+def approve(
+    settings: Settings,
+    run: RunId,
+    step: Gate = None,
+    comment: Comment = "",
+    evidence: Evidence = None,
+    for_: For = None,
+    by: By = None,
+) -> int:
     """Approve an open gate."""
-    return decided(settings, run, lambda engine, found: engine.approve(found, step, comment=comment, by=by))
+    said: dict[str, Any] = {"comment": comment, "evidence": evidence or (), "for_": for_, "by": by}
+    return decided(settings, run, lambda engine, found: engine.approve(found, step, **said))
 
 
-def reject(settings: Settings, run: RunId, step: Gate = None, comment: Comment = "", by: By = None) -> int:
+def reject(
+    settings: Settings,
+    run: RunId,
+    step: Gate = None,
+    comment: Comment = "",
+    evidence: Evidence = None,
+    for_: For = None,
+    by: By = None,
+) -> int:
     """Reject an open gate."""
-    return decided(settings, run, lambda engine, found: engine.reject(found, step, comment=comment, by=by))
+    said: dict[str, Any] = {"comment": comment, "evidence": evidence or (), "for_": for_, "by": by}
+    return decided(settings, run, lambda engine, found: engine.reject(found, step, **said))
 
 
 def decide(
@@ -71,13 +97,26 @@ def decided(settings: Settings, run: str, decide: Callable[[AsyncEngine, str], A
     what = record.get("decision") or record.get("outcome")
     step = f"{record['step']} " if record.get("step") else ""
     again = " (as before)" if record.get("repeated") else ""
+    lent = f" for {record['for']}" if record.get("for") else ""
     if what:
-        say(f"{step}{str(what).lower()} by {record['by']}{again}; {stands(now)}")
+        say(f"{step}{str(what).lower()} by {record['by']}{lent}{again}{counted(record)}; {stands(now)}")
     else:
         say(f"{stands(now)}{again}")
     if record.get("repeated") and record.get("outcome"):
         say("the completion stands as it was recorded; what was given now was not kept")
     return SUCCEEDED
+
+
+def counted(record: Mapping[str, Any]) -> str:
+    """How an open gate stands after a decision: `: counted, 1 of 2; it needs 1 more of role finance`."""
+    if "counted" not in record:
+        return ""
+    so_far, needs = record["counted"], record["needs"]
+    quorum = so_far["approved"] + needs["approved"]
+    said = f": counted, {so_far['approved']} of {quorum}"
+    if so_far["rejected"]:
+        said += f" and {so_far['rejected']} rejected"
+    return f"{said}; it needs {needs['approved']} more of {needs['of']}"
 
 
 def stands(run: Mapping[str, Any]) -> str:

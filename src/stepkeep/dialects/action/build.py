@@ -6,6 +6,7 @@ definition's `about`, from which this dialect shows them again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -13,11 +14,13 @@ from msgspec import UNSET, UnsetType
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.dialects.action.duties import duties_of, excluded_by, quorum_of, roles_of
 from stepkeep.dialects.action.parts import Parts
 from stepkeep.dialects.action.written import (
     Action,
     Capability,
     RetryPolicy,
+    SodConstraint,
     Tier,
     WorkflowV1,
     is_manual,
@@ -55,7 +58,8 @@ def build(written: WorkflowV1, parts: Parts, sequence: bool, handlers: Registry 
     for action in written.actions:
         edges = tuple(kernel.Dependency(step=name, allow=allow) for name in after[action.action_id])
         spec = None if handlers is None else handlers.get(action.handler)
-        steps.append(_step(action, tiers[action.action_id], parts.capability_of(action), edges, spec))
+        hold = _hold(action, written.sod_constraints)
+        steps.append(_step(action, tiers[action.action_id], parts.capability_of(action), edges, spec, hold))
     return kernel.Definition(
         name=written.workflow_id,
         version=written.version,
@@ -67,6 +71,7 @@ def build(written: WorkflowV1, parts: Parts, sequence: bool, handlers: Registry 
         hook_failure=kernel.HookFailure.CONTINUE,
         compensate_always=True,
         about=_about(written, tiers),
+        duties=duties_of(written.sod_constraints) or UNSET,
     )
 
 
@@ -76,13 +81,14 @@ def _step(
     capability: Capability | None,
     edges: tuple[kernel.Dependency, ...],
     spec: HandlerSpec | None,
+    hold: kernel.Approval,
 ) -> kernel.StepDefinition:
     manual = is_manual(tier, action)
     return kernel.StepDefinition(
         name=action.action_id,
         order=action.order,
         executor=kernel.Handler(name=action.handler),
-        hold=_hold(action) if needs_approval(tier, capability) else None,
+        hold=hold if needs_approval(tier, capability) else None,
         inputs=action.inputs if "inputs" in action.model_fields_set else WHOLE_INPUT,
         depends_on=edges,
         timeout=action.timeout_ms * MILLISECOND,
@@ -108,9 +114,14 @@ def _schema(ref: str | None, inline: dict[str, Any] | None) -> dict[str, Any] | 
     return UNSET if inline is None else inline
 
 
-def _hold(action: Action) -> kernel.Approval:
-    prompt = f"Approve {action.handler} ({action.action_id})?"
-    return kernel.Approval(prompt=prompt, deadline=_micros(action.approval_deadline_ms))
+def _hold(action: Action, constraints: Sequence[SodConstraint]) -> kernel.Approval:
+    return kernel.Approval(
+        prompt=f"Approve {action.handler} ({action.action_id})?",
+        deadline=_micros(action.approval_deadline_ms),
+        roles=roles_of(constraints),
+        quorum=quorum_of(constraints),
+        excluded=excluded_by(constraints),
+    )
 
 
 def _retry(policy: RetryPolicy) -> kernel.Retry:

@@ -12,6 +12,7 @@ from stepkeep.definition.findings import Finding
 from stepkeep.dialects.action.borrowed import check_contents, check_edges
 from stepkeep.dialects.action.build import build
 from stepkeep.dialects.action.checks import check_document
+from stepkeep.dialects.action.duties import check_constraints
 from stepkeep.dialects.action.lint import lint
 from stepkeep.dialects.action.parts import is_graph, parts_of
 from stepkeep.dialects.action.written import WorkflowV1
@@ -34,6 +35,8 @@ def _problems(reading: Reading[WorkflowV1]) -> Iterator[Finding]:
     tangles = check_edges(parts, by_edges="edges" in data)
     yield from tangles
     yield from check_document(data, parts)
+    if reading.written is not None:
+        yield from check_constraints(reading.written.sod_constraints, {node.name for node in parts.nodes})
     yield from check_contents(parts, bool(tangles), reading.handlers)
 
 

@@ -175,6 +175,24 @@ class Capability(Block):
     compensation_input_schema: Annotated[Schema | None, given(Schema)] = None
 
 
+class SodConstraint(Block):
+    """A constraint on the people of a run (separation of duties)."""
+
+    kind: Literal[
+        "MakerChecker",
+        "DistinctApprovers",
+        "IncompatibleDuties",
+        "HazardousZoneNoSelfApproval",
+        "SafetyClassifiedZoneDualApproval",
+        "RemoteEstopRequesterSeparation",
+        "SpecialistApproval",
+    ]
+    minimum_approvers: Annotated[int | None, given(int)] = Field(default=None, ge=1, le=bounds.MAX_QUORUM)
+    duty_keys: list[Name] = Field(default=[])
+    required_roles: list[Word] = Field(default=[])
+    rationale: Text = ""
+
+
 class WorkflowV1(Block):
     """A workflow of actions."""
 
@@ -189,6 +207,7 @@ class WorkflowV1(Block):
     actions: list[Action] = Field(min_length=1, max_length=bounds.MAX_STEPS)
     edges: Annotated[list[Edge] | None, given(list[Edge])] = None
     capabilities: Annotated[dict[CapabilityName, Capability] | None, given(dict[CapabilityName, Capability])] = None
+    sod_constraints: list[SodConstraint] = Field(default=[])
 
 
 def tier_of(workflow_tier: Tier, action: Action, capability: Capability | None) -> Tier:

@@ -16,8 +16,8 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 MAX_NAME_BYTES = 63
 
 CHANGES_RUNS = {
-    "insert": ("steps", "attempts", "journal", "messages", "outbox", "payload_chunks"),
-    "update": ("runs", "steps", "messages"),
+    "insert": ("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
+    "update": ("runs", "steps", "messages", "gates"),
     "delete": ("business_keys",),
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""

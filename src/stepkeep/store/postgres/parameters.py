@@ -14,7 +14,7 @@ import msgspec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import HOT_OF_RUN, HOT_OF_STEP, Attempt, Details, Run, Step
 from stepkeep.kernel.states import Rollback, RunState, StepState
-from stepkeep.store.columns import Column, Kind, columns_of, generate
+from stepkeep.store.columns import Column, Kind, columns_of, generate, json_text
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers, packed, words
 
 COMMONEST = (StepState.RUNNING, StepState.SUCCEEDED, Rollback.NONE, StepState.PENDING, StepState.READY, RunState.QUEUED)
@@ -86,7 +86,7 @@ HOT_COLUMNS = (
 
 
 def arrays_of(rows: Sequence[msgspec.Struct], blob: Bytes) -> list[Any]:
-    """Messages or outbox entries as one array for each column, and two for a column of bytes."""
+    """Messages, outbox entries, gates or decisions as one array for each column, and two for a column of bytes."""
     made: list[Any] = []
     for column in columns_of(type(rows[0])):
         values = [getattr(row, column.name) for row in rows]
@@ -99,4 +99,5 @@ ARRAYS: dict[Kind, Callable[[Any], Any]] = {
     Kind.RUN: ids,
     Kind.NUMBER: numbers,
     Kind.TEXT: list,
+    Kind.LIST: lambda values: [json_text(value) for value in values],
 }

@@ -42,7 +42,7 @@ async def read_whole(
     unreadable: list[Unreadable] | None,
     with_messages: bool,
 ) -> list[WholeRun]:
-    """Everything about these runs, in six statements."""
+    """Everything about these runs, in eight statements."""
     wanted = ids(run_ids)
     problems: dict[str, Unreadable] = {}
 
@@ -69,6 +69,8 @@ async def read_whole(
     entries = await by_run("journal", SQL.read_journal_of, columns.entry_from)
     messages = await by_run("messages", SQL.read_messages_of, columns.message_from) if with_messages else {}
     outbox = await by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
+    gates = await by_run("gates", SQL.read_gates_of, columns.gate_from) if with_messages else {}
+    votes = await by_run("decisions", SQL.read_decisions_of, columns.vote_from) if with_messages else {}
     noted += problems.values()
     if noted and unreadable is None:
         raise noted[0]
@@ -82,6 +84,8 @@ async def read_whole(
             entries=tuple(entries[record.run.id]),
             messages=tuple(messages.get(record.run.id, ())),
             outbox=tuple(outbox.get(record.run.id, ())),
+            gates=tuple(gates.get(record.run.id, ())),
+            votes=tuple(votes.get(record.run.id, ())),
         )
         for record in records
         if record.run.id not in problems

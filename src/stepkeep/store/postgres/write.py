@@ -5,7 +5,10 @@ Values only become columns here. A row that is not as the basis says raises, and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
+
+import msgspec
 
 from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
@@ -56,19 +59,28 @@ async def _write_rest(connection: Connection, what: Write) -> None:
     if what.new_steps:
         await _insert_steps(connection, what.new_steps)
     if messages := [*(one for new in what.new_runs for one in new.messages), *what.messages]:
-        blob = Bytes()
-        given = parameters.arrays_of(messages, blob)
-        await execute(connection, SQL.insert_messages, blob.joined(), *given)
+        await _insert(connection, SQL.insert_messages, messages)
     if what.consumed:
         await _consume(connection, what)
     if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
-        blob = Bytes()
-        given = parameters.arrays_of(outbox, blob)
-        await execute(connection, SQL.insert_outbox, blob.joined(), *given)
+        await _insert(connection, SQL.insert_outbox, outbox)
+    if gates := [*(one for new in what.new_runs for one in new.gates), *what.gates]:
+        await _insert(connection, SQL.insert_gates, gates)
+    if what.gate_changes:
+        await execute(connection, SQL.update_gates, *parameters.arrays_of(what.gate_changes, Bytes()))
+    if what.votes:
+        await _insert(connection, SQL.insert_decisions, what.votes)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():
             await execute(connection, SQL.insert_payload_chunks, *owner, number, chunk)
+
+
+async def _insert(connection: Connection, statement: str, rows: Sequence[msgspec.Struct]) -> None:
+    """Insert rows by one array for each column; the first parameter holds the bytes of all."""
+    blob = Bytes()
+    given = parameters.arrays_of(rows, blob)
+    await execute(connection, statement, blob.joined(), *given)
 
 
 async def _write_hot(

@@ -271,6 +271,12 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
             raise Contended("another transaction consumed a message: run the whole transaction again")
     if what.outbox:
         many(SQL.insert_outbox, map(rows.row_of, what.outbox))
+    if what.gates:
+        many(SQL.insert_gates, map(rows.row_of, what.gates))
+    if what.gate_changes:
+        many(SQL.update_gates, map(rows.row_of, what.gate_changes))
+    if what.votes:
+        many(SQL.insert_decisions, map(rows.listing_row, what.votes))
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
@@ -315,6 +321,7 @@ def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
     many(SQL.insert_journal, (rows.row_of(entry) for one in new for entry in one.entries))
     many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
     many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
+    many(SQL.insert_gates, (rows.row_of(gate) for one in new for gate in one.gates))
     keys = (one.idempotency for one in new if one.idempotency is not None)
     many(SQL.insert_idempotency_keys, map(rows.row_of, keys))
     live = (one.run for one in new if one.run.business_key is not None and one.run.state not in RUN_TERMINAL)

@@ -42,7 +42,7 @@ def read_whole(
     unreadable: list[Unreadable] | None,
     with_messages: bool,
 ) -> list[WholeRun]:
-    """Everything about these runs, in six statements unless one of them cannot be read."""
+    """Everything about these runs, in eight statements unless one of them cannot be read."""
     return apart(run_ids, lambda some: _read_whole(connection, tenant, some, with_messages), unreadable)
 
 
@@ -72,6 +72,8 @@ def _read_whole(
     entries = by_run("journal", SQL.read_journal_of, columns.entry_from)
     messages = by_run("messages", SQL.read_messages_of, columns.message_from) if with_messages else {}
     outbox = by_run("outbox", SQL.read_outbox_of, columns.outbox_from) if with_messages else {}
+    gates = by_run("gates", SQL.read_gates_of, columns.gate_from) if with_messages else {}
+    votes = by_run("decisions", SQL.read_decisions_of, columns.vote_from) if with_messages else {}
     return [
         WholeRun(
             record=record,
@@ -80,6 +82,8 @@ def _read_whole(
             entries=tuple(entries[record.run.id]),
             messages=tuple(messages.get(record.run.id, ())),
             outbox=tuple(outbox.get(record.run.id, ())),
+            gates=tuple(gates.get(record.run.id, ())),
+            votes=tuple(votes.get(record.run.id, ())),
         )
         for record in records
     ]

@@ -1,0 +1,34 @@
+"""What an open gate asks of whom, and what was counted so far, for people who look at a run.
+
+It reads rows that were loaded and decides nothing. Views and `explain` call it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepkeep.kernel.definition import Approval
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.votes import ballot_record
+from stepkeep.operations.instants import dated
+
+
+def asked_people(gate: Approval, step: Step) -> dict[str, Any]:
+    """The people and the terms of an open gate; `of` names the people in words. Empty parts are left out."""
+    opening = None if step.note is None else step.note.opening
+    levels = gate.levels[: 1 + (0 if opening is None else opening.level)]
+    roles = list(dict.fromkeys(role for level in levels for role in level.roles))
+    groups = list(dict.fromkeys(group for level in levels for group in level.groups))
+    approvers = list(dict.fromkeys(person for level in levels for person in level.approvers))
+    found = {
+        "prompt": gate.prompt,
+        "roles": roles,
+        "groups": groups,
+        "approvers": approvers,
+        "of": " or ".join([*roles, *(f"group {name}" for name in groups), *approvers]),
+        "not": list(gate.excluded),
+        "level": 0 if opening is None else opening.level,
+        "quorum": gate.quorum if gate.quorum > 1 else None,
+        "votes": [] if opening is None else [dated(ballot_record(ballot)) for ballot in opening.ballots],
+    }
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,184 @@
+"""The judge replays decisions of people: true ones pass, and forged ones with a chain in order are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.conformance.logs import entries_of, log_of, written
+from tests.conformance.test_reenact import contract_of
+from tests.kernel.driver import TOKEN, World, gate, sequence, work
+from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, role
+
+from stepkeep.conformance.verify import verify_lines
+from stepkeep.kernel.definition import Approval, Completion, Distinct, FourEyes, Incompatible, OnDeadline
+from stepkeep.kernel.journal import Entry
+from stepkeep.kernel.outcomes import Completed
+from stepkeep.operations.log import canonical_machines
+
+MACHINES = canonical_machines()
+Told = list[Entry]
+
+
+def findings(world: World, entries: Sequence[Entry]) -> list[str]:
+    report = verify_lines(written(entries, world.plan), MACHINES, contract=contract_of(world))
+    return [str(finding) for finding in report.findings]
+
+
+def signed() -> World:
+    """Two of finance sign what ann asked for; ann may not."""
+    world = World(*sequence(gate("sign", approval=Approval(roles=("finance",), quorum=2, excluded=("requester",)))))
+    world.people = {one.person: one for one in FINANCE}
+    world.approve("sign", by="bea")
+    world.approve("sign", by="cyd")
+    return world
+
+
+def escalated() -> World:
+    world = World(*sequence(gate("sign", approval=escalating()), work("ship")))
+    world.people = {one.person: one for one in (*FINANCE, person("hal", role("boss")))}
+    world.approve("sign", by="bea")
+    come(world)
+    world.approve("sign", by="hal")
+    return world
+
+
+def twice(*duties: Any) -> Callable[[], World]:
+    def made() -> World:
+        world = World(*sequence(gate("one"), gate("two")), duties=duties)
+        world.approve("one", by="bea")
+        world.approve("two", by="cyd")
+        return world
+
+    return made
+
+
+def counted() -> World:
+    """bea approves, and cyd completes what bea may not."""
+    duties = (Incompatible(steps=("sign", "count")),)
+    world = World(*sequence(gate("sign"), work("count", completion=Completion.MANUAL)), duties=duties)
+    world.approve("sign", by="bea")
+    world.claim("count")
+    world.report("count", Completed(token=TOKEN))
+    world.complete("count", by="cyd", evidence=("doc:1",))
+    return world
+
+
+def reminded(on_deadline: OnDeadline = OnDeadline.APPROVE) -> Callable[[], World]:
+    def made() -> World:
+        approval = Approval(deadline=3 * HOUR, remind=2 * HOUR, on_deadline=on_deadline)
+        world = World(gate("sign", approval=approval))
+        come(world)
+        come(world)
+        return world
+
+    return made
+
+
+WORLDS = (
+    signed,
+    escalated,
+    counted,
+    twice(Distinct(gates=("one", "two"))),
+    twice(FourEyes(gates=("one", "two"))),
+    *(reminded(what) for what in OnDeadline),
+)
+
+
+@pytest.mark.parametrize("made", WORLDS)
+def test_true_decisions_pass(made: Callable[[], World]) -> None:
+    world = made()
+    report = verify_lines(log_of(world), MACHINES, contract=contract_of(world))
+    assert report.ok, report.findings
+
+
+def by(actor: str, number: int = -1, **detail: Any) -> Callable[[World], Told]:
+    """The log with another person, or another detail, behind one decision (the last)."""
+
+    def forge(world: World) -> Told:
+        entries = entries_of(world)
+        places = [
+            at for at, entry in enumerate(entries) if entry.causes[0].event in ("gate_decided", "completion_signalled")
+        ]
+        at = places[number]
+        [cause] = entries[at].causes
+        kept = {**(cause.detail or {}), **detail}
+        changed = replace(cause, actor=actor, detail={key: value for key, value in kept.items() if value is not None})
+        return [*entries[:at], replace(entries[at], causes=(changed,)), *entries[at + 1 :]]
+
+    return forge
+
+
+def without(trigger: str) -> Callable[[World], Told]:
+    """The log without the entry of this trigger, numbered again."""
+
+    def forge(world: World) -> Told:
+        kept = [entry for entry in entries_of(world) if all(hop.trigger != trigger for hop in entry.hops)]
+        return [replace(entry, seq=seq) for seq, entry in enumerate(kept, 1)]
+
+    return forge
+
+
+def again(trigger: str) -> Callable[[World], Told]:
+    """The log with the entry of this trigger twice, numbered again."""
+
+    def forge(world: World) -> Told:
+        told = [
+            one
+            for entry in entries_of(world)
+            for one in [entry] * (1 + any(hop.trigger == trigger for hop in entry.hops))
+        ]
+        return [replace(entry, seq=seq) for seq, entry in enumerate(told, 1)]
+
+    return forge
+
+
+def renamed(trigger: str, other: str, **changes: Any) -> Callable[[World], Told]:
+    def forge(world: World) -> Told:
+        return [
+            replace(
+                entry,
+                hops=tuple(
+                    replace(hop, trigger=other, **changes) if hop.trigger == trigger else hop for hop in entry.hops
+                ),
+            )
+            for entry in entries_of(world)
+        ]
+
+    return forge
+
+
+FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
+    ("a missing decision", signed, without("decision_recorded"), "after 1 of 2 decisions"),
+    ("a decision twice", signed, again("decision_recorded"), "decides twice"),
+    ("the same person twice", signed, by("bea"), "'bea' decides twice"),
+    ("a delegate of one who decided", signed, by("eve", **{"for": "bea"}), "'bea' decides twice"),
+    ("the requester", signed, by("ann"), "`not: requester` rules out"),
+    ("for the requester", signed, by("eve", **{"for": "ann"}), "`not: requester` rules out"),
+    ("no right to decide", signed, by("eve", by_right_of=None), "metadata.detail.by_right_of is None"),
+    ("another right to decide", signed, by("eve", by_right_of=["role:law"]), "metadata.detail.by_right_of"),
+    ("a level not reached", signed, by("eve", level=1), "the gate is at level 0"),
+    ("a level that was left", escalated, by("hal", level=None), "the gate is at level 1"),
+    ("a right of a level not reached", escalated, by("hal", 0, by_right_of=["role:boss"]), "by_right_of"),
+    ("an escalation left out", escalated, without("escalated"), "the gate is at level 0"),
+    ("one person for distinct gates", twice(Distinct(gates=("one", "two"))), by("bea"), "`distinct` rules out"),
+    ("one pair of eyes", twice(FourEyes(gates=("one", "two"))), by("bea"), "against `four_eyes`"),
+    ("incompatible duties", counted, by("bea"), "`incompatible` rules out"),
+    (
+        "an approval that was no deadline's to give",
+        reminded(OnDeadline.REJECT),
+        renamed("deadline_passed", "deadline_skipped", target="skipped", category=None, error=None),
+        "the definition says 'reject'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "made", "forge", "said"), FORGED, ids=[one[0] for one in FORGED])
+def test_a_forged_decision_with_a_chain_in_order_is_found(
+    what: str, made: Callable[[], World], forge: Callable[[World], Told], said: str
+) -> None:
+    world = made()
+    found = findings(world, forge(world))
+    assert any(said in finding for finding in found), found
