@@ -263,7 +263,7 @@ class Workflow:
         """
         block = {
             "prompt": prompt,
-            "facts": arguments.mapping("facts", facts or {}),
+            "facts": {} if facts is None else arguments.mapping("facts", facts),
             "roles": arguments.items("roles", roles),
             "groups": arguments.items("groups", groups),
             "approvers": arguments.items("approvers", approvers),
