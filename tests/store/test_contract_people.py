@@ -169,6 +169,7 @@ async def test_a_name_without_a_row_is_a_person_without_roles(store: Store) -> N
     ann = Caller(TENANT, "ann")
     assert await decided_with(store, ann) == {ann: Authority(person="ann")}
     assert await decided_with(store) == {}
+    assert await store.people.read_authorities([]) == {}
     assert await store.people.read_authorities([ann]) == {ann: Authority(person="ann")}
 
 

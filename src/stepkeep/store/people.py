@@ -50,6 +50,8 @@ def loading(callers: Sequence[Caller]) -> Generator[tuple[str, Pairs], Rows, dic
 
     Each statement takes pairs of a tenant and a name, and is answered with its rows.
     """
+    if not callers:
+        return {}
     persons = dict.fromkeys((caller.tenant, caller.person) for caller in callers)
     delegations = [delegation_from(row) for row in (yield "load_delegations", persons)]
     persons |= dict.fromkeys((one.tenant, one.delegator) for one in delegations)

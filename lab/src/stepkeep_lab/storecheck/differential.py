@@ -37,6 +37,7 @@ from stepkeep_lab.storecheck.bench import ACTOR, Bench, report_of, still_bench
 from stepkeep_lab.storecheck.databases import BASE, Databases, model_store, opened
 from stepkeep_lab.storecheck.invalid_writes import INVALID_WRITES, LAST_INVALID_WRITES, LastInvalidWrite
 from stepkeep_lab.storecheck.material import DEFINITIONS, OUTCOMES, QUEUES, TOKEN
+from stepkeep_lab.storecheck.people_changes import PeopleChanges, read_people, write_change
 from stepkeep_lab.storecheck.reading import SILENCE, difference, plain, queue_names, read_everything
 
 TENANTS = ("acme", "acne")
@@ -50,6 +51,7 @@ EVERY = 10
 """After this many operations everything is read."""
 
 INVALID_AT_ONCE = 5
+PEOPLE_AT_ONCE = 6
 
 FEWEST = 4
 """This many runs of a tenant are never deleted, or there would be nothing left to do."""
@@ -137,6 +139,7 @@ class Comparison:
         self.offset = 0
         self.count = 0
         self.is_aged = is_aged(seed)
+        self.people = PeopleChanges(seed)
 
     async def begin(self) -> None:
         for tenancy in self.tenancies:
@@ -182,7 +185,19 @@ class Comparison:
         [act] = self.random.choices(list(OPERATIONS), self.weights)
         await act(self)
         if self.count % EVERY == 0:
+            await self.change_people()
             await self.compare()
+
+    async def change_people(self) -> None:
+        """A few changes of people on both, of which some are refused, and everything that can be read of people."""
+        for _ in range(PEOPLE_AT_ONCE):
+            kind, row = self.people.draw(self.tenancy.name)
+            said = [await write_change(bench.store, self.tenancy.name, kind, row) for bench in self.benches]
+            if said[0] != said[1]:
+                raise Differs(f"a change of {kind}: {said[0]}, not {said[1]}")
+        seen = [plain(await read_people(bench.store, TENANTS), {}) for bench in self.benches]
+        if found := difference(*seen):
+            raise Differs(f"people: {found}")
 
     async def end(self) -> None:
         """What would spoil a life comes last."""

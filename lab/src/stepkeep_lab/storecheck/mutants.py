@@ -922,4 +922,81 @@ MUTANTS: tuple[SqlMutant, ...] = (
         "before delete on journal\nwhen exists",
         "before delete on journal\nwhen not exists",
     ),
+    # -- people
+    *(
+        _on(store, file, name, what, old, new.replace("DELEGATOR", old.replace("delegate =", "delegator =")))
+        for file, name, what, olds, new in (
+            (
+                "load_memberships",
+                "roles-of-groups-not-read",
+                "the roles of a group do not count for its members",
+                ("where m.kind = 'group'", "where kind = 'group'"),
+                "where 1 = 0",
+            ),
+            (
+                "load_delegations",
+                "delegations-turned-round",
+                "a person may decide for those they have delegated to",
+                ("d.delegate = w", "delegations.delegate = wanted"),
+                "DELEGATOR",
+            ),
+            (
+                "load_standing",
+                "disabled-not-read",
+                "a disabled person may decide",
+                ("p.disabled_at is not null", "principals.disabled_at is not null"),
+                "1 = 0",
+            ),
+            (
+                "load_standing",
+                "vouching-of-another-tenant",
+                "the setting of a tenant is not found",
+                ("t.name = w.value ->> 0", "tenants.name = wanted.tenant"),
+                "1 = 0",
+            ),
+            (
+                "save_membership",
+                "revocation-not-written",
+                "a revoked role counts on",
+                ("revoked_at = excluded.revoked_at, revoked_by = excluded.revoked_by",) * 2,
+                "granted_by = excluded.granted_by",
+            ),
+            (
+                "save_key",
+                "rotated-key-goes-on",
+                "a rotated key has no end",
+                ("expires_at = excluded.expires_at, ",) * 2,
+                "",
+            ),
+            (
+                "save_principal",
+                "disabling-not-written",
+                "a user cannot be disabled",
+                (", disabled_at = excluded.disabled_at, disabled_by = excluded.disabled_by",) * 2,
+                "",
+            ),
+            (
+                "list_delegations",
+                "ended-delegations-listed",
+                "a delegation that was ended is listed",
+                (" and revoked_at is null",) * 2,
+                "",
+            ),
+            (
+                "read_people_head",
+                "first-for-last",
+                "the first entry is taken for the head of the journal",
+                ("order by seq desc",) * 2,
+                "order by seq",
+            ),
+            (
+                "0009_principals",
+                "delegation-to-oneself",
+                "a person may delegate to themselves",
+                ("check (delegator <> delegate)",) * 2,
+                "check (true)",
+            ),
+        )
+        for store, old in zip((SQLITE, POSTGRES), olds, strict=True)
+    ),
 )
