@@ -23,6 +23,7 @@ from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import START_DELAY
 from stepkeep.definition.handlers import registry_of
+from stepkeep.definition.policy import publishable_policy
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects.registry import load_file
@@ -46,7 +47,7 @@ from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
-from stepkeep.operations import diagnosis, people, plans, projected, retention, validate, views
+from stepkeep.operations import diagnosis, people, plans, policies, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
@@ -892,6 +893,27 @@ class AsyncEngine:
         return await quarantines.quarantined(
             self.transactor, tenant=self.tenant, history=arguments.flag("quarantined: history", history)
         )
+
+    async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
+        """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
+        document = publishable_policy(policy)
+        return await policies.publish_policy(self.transactor, document, tenant=self.tenant, actor=self._actor(by))
+
+    async def policy_off(self, *, by: str | None = None) -> dict[str, Any]:
+        """Publish a revision without rules: only the rules of definitions count from then on."""
+        return await policies.publish_policy(self.transactor, policies.OFF, tenant=self.tenant, actor=self._actor(by))
+
+    async def list_policies(self) -> dict[str, Any]:
+        """The revisions of the tenant's policy, newest first."""
+        return await policies.list_policies(self.transactor, tenant=self.tenant)
+
+    async def show_policy(self, revision: int | None = None) -> dict[str, Any]:
+        """A revision of the tenant's policy with its rules; without a number, the newest."""
+        return await policies.show_policy(self.transactor, revision, tenant=self.tenant)
+
+    async def replay_policy(self, run_id: str) -> dict[str, Any]:
+        """Evaluate every verdict of a run again, by the facts and the revisions on record."""
+        return await policies.replay_policy(self.transactor, validate.run_id(run_id), tenant=self.tenant)
 
     async def rerun(
         self,

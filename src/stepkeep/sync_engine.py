@@ -745,6 +745,49 @@ class Engine:
         """
         return self._call(self._core.quarantined(history=history))
 
+    def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
+        """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold.
+
+        >>> rules = [{"name": "weekend", "when": "time.weekday >= 6", "then": "deny", "workflows": ["payout"]}]
+        >>> engine.publish_policy({"policy": "payouts", "rules": rules}, by="bea")["revision"]
+        1
+        """
+        return self._call(self._core.publish_policy(policy, by=by))
+
+    def policy_off(self, *, by: str | None = None) -> dict[str, Any]:
+        """Publish a revision without rules: only the rules of definitions count from then on.
+
+        >>> engine.policy_off(by="bea")["policy"]
+        'off'
+        """
+        return self._call(self._core.policy_off(by=by))
+
+    def list_policies(self) -> dict[str, Any]:
+        """The revisions of the tenant's policy, newest first.
+
+        >>> engine.list_policies()
+        {'policies': []}
+        """
+        return self._call(self._core.list_policies())
+
+    def show_policy(self, revision: int | None = None) -> dict[str, Any]:
+        """A revision of the tenant's policy with its rules; without a number, the newest.
+
+        >>> _ = engine.policy_off()
+        >>> engine.show_policy(1)["document"]
+        {'name': 'off', 'rules': []}
+        """
+        return self._call(self._core.show_policy(revision))
+
+    def replay_policy(self, run_id: str) -> dict[str, Any]:
+        """Evaluate every verdict of a run again, by the facts and the revisions on record.
+
+        >>> started = engine.start(hello, {"name": "Ada"})
+        >>> engine.replay_policy(started.run_id)["ok"]
+        True
+        """
+        return self._call(self._core.replay_policy(run_id))
+
     def rerun(
         self,
         run_id: str,

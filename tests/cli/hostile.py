@@ -296,6 +296,11 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("schemas", "publish"): [["gate.json", "--ref", HOSTILE], [HOSTILE, "--ref", "x"], [FILE, "--ref", "x"]],
         ("schemas", "list"): [[]],
         ("schemas", "show"): [[HOSTILE]],
+        ("policy", "publish"): [["gate.json"], [HOSTILE]],
+        ("policy", "list"): [[]],
+        ("policy", "show"): [[], ["1"], [HOSTILE]],
+        ("policy", "off"): [[]],
+        ("policy", "replay"): [[HOSTILE]],
         ("log", "export"): [
             ["--all"],
             [HOSTILE],

@@ -9,7 +9,8 @@ import pytest
 
 from stepkeep.definition.policy import CompiledPolicy, failed_cases, load_policy
 from stepkeep.errors import DefinitionError
-from stepkeep.kernel.policy import CANNOT_EVALUATE, PolicyEffect, Verdict, strictest
+from stepkeep.kernel.definition import PolicyEffect
+from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict, strictest
 
 PAYOUTS = """
 policy: payouts
@@ -133,3 +134,9 @@ def test_the_strictest_of_several_policies_counts() -> None:
     assert strictest([]) == Verdict()
     assert strictest([Verdict(), hold]) == hold
     assert strictest([deny, hold, Verdict()]) == deny
+
+
+def test_facts_of_a_rule_are_refused_because_nothing_would_show_them() -> None:
+    rule = {"name": "r", "then": "hold", "approval": {"facts": {"n": "${{ input.n }}"}}}
+    with pytest.raises(DefinitionError, match="A rule shows no facts"):
+        load_policy({"policy": "p", "rules": [rule]})

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 from tests.kernel import audit
 
+from stepkeep.definition.policy import policies_of
 from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run
@@ -49,7 +50,8 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, open_entry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, RulesPassed
 from stepkeep.kernel.plan import ConditionView, Facts, Plan, build_plan
-from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.rows import Attempt, Gate, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     STEP_WAITING,
@@ -134,6 +136,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         queues=range(1, 2 * len(definition.steps) + 2),
         compile_condition=lambda text, _: (conditions or {})[text],
         **({} if facts is None else {"compile_facts": lambda written, _: facts}),
+        compile_policies=policies_of,
         document=encode_definition(definition),
     )
 
@@ -158,12 +161,16 @@ class World:
         start: bool = True,
         given: bytes = b"null",
         watched: bool = True,
+        live: Policy | None = None,
+        labels: bytes | None = None,
+        people: Mapping[str, Authority] | None = None,
         **settings: Any,
     ) -> None:
         ordered = tuple(replace(step, order=place) for place, step in enumerate(steps))
         self.definition = Definition(name="w", version=1, steps=ordered, **settings)
         self.plan = plan_of(self.definition, conditions, facts)
         self.given = given
+        self.live, self.origin = live, Origin("ann", labels)
         self.watched = watched
         self.now = 1_000 * SECOND
         self.rows: dict[int, Step] = {}
@@ -173,7 +180,7 @@ class World:
         self.gates: dict[tuple[int, int], Gate] = {}
         self.votes: dict[tuple[int, int, str], Vote] = {}
         self.owners: dict[int, str] = {}
-        self.people: dict[str, Authority] = {}
+        self.people: dict[str, Authority] = dict(people or {})
         self.bodies: list[bytes] = []
         self.hops: list[Hop] = []
         self.fold = JournalFold(self.plan)
@@ -194,6 +201,9 @@ class World:
                 actor="ann",
                 now=self.now,
                 start=start,
+                labels=labels,
+                policy=live,
+                authorities=self.authorities(),
             )
 
         decision = born()
@@ -231,7 +241,11 @@ class World:
         """Decide from the rows that the events name, and answer each wish with exactly what was wished for."""
         numbers = {event.no for event in events if getattr(event, "no", None) in self.rows}  # type: ignore[attr-defined]
         little = Snapshot(
-            plan=self.plan, run=self.run, steps={no: self.rows[no] for no in numbers}, seen=self._seen(events)
+            plan=self.plan,
+            run=self.run,
+            steps={no: self.rows[no] for no in numbers},
+            seen=self._seen(events),
+            policy=self.live,
         )
         before = bytes_of_rows(self) if self.watched else b""
         for asked in range(1_000):
@@ -263,6 +277,8 @@ class World:
             input=self.given if need.input else little.input,
             authorities={**little.authorities, **{one: self.authorities()[one] for one in need.people}},
             involved=self.involved() if need.duties else little.involved,
+            origin=self.origin if need.input else little.origin,
+            costs=self.costs() if need.costs else little.costs,
         )
 
     def snapshot(self, events: Sequence[Event] = ()) -> Snapshot:
@@ -279,6 +295,9 @@ class World:
             input=self.given,
             authorities=self.authorities(),
             involved=self.involved(),
+            policy=self.live,
+            origin=self.origin,
+            costs=self.costs(),
         )
 
     def authorities(self) -> OnlyVouched:
@@ -299,6 +318,9 @@ class World:
             if owner := self.owners.get(attempt.worker):
                 executors[no] = executors.get(no, frozenset()) | {owner}
         return Involved(frozenset({"ann"}), executors)
+
+    def costs(self) -> tuple[bytes | None, ...]:
+        return tuple(attempt.cost for _, attempt in sorted(self.attempts.items()))
 
     def _seen(self, events: Sequence[Event]) -> frozenset[str]:
         return frozenset(

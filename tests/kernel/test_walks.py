@@ -27,11 +27,11 @@ def test_every_promise_holds_through_any_life_and_every_run_ends_when_it_is_serv
 
 
 @drawn(15, 60, random=st.randoms(use_true_random=False))
-def test_a_run_that_meets_no_trouble_ends_well_unless_its_own_conditions_break(random: Random) -> None:
+def test_a_run_that_meets_no_trouble_ends_well_unless_its_own_conditions_or_policies_end_it(random: Random) -> None:
     world = world_of(random)
     bring_home(world)
-    broken = "condition_broken" in {hop.trigger for hop in world.hops}
-    assert broken or world.run.state in ENDED_WELL
+    ended = {"condition_broken", "denied"} & {hop.trigger for hop in world.hops}
+    assert ended or world.run.state in ENDED_WELL
 
 
 @pytest.mark.parametrize("seeds", [60, in_proof(500)])

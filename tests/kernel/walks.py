@@ -22,6 +22,7 @@ from stepkeep.kernel.definition import (
     SECOND,
     Approval,
     Backoff,
+    Budget,
     CompensateWhen,
     Completion,
     Dependency,
@@ -34,7 +35,10 @@ from stepkeep.kernel.definition import (
     Incompatible,
     Level,
     OnDeadline,
+    OnExceeded,
     OnExhausted,
+    PolicyEffect,
+    PolicyRule,
     RequiresRole,
     Retry,
     Rule,
@@ -102,7 +106,36 @@ def world_of(random: Random) -> World:
         compensate_always=maybe(random, 0.2),
         duties=_duties(random, names),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
+        policy=_policy(random, names) if maybe(random, 0.4) else UNSET,
+        budget=Budget(limits={"attempts": 3.0}, on_exceeded=random.choice(list(OnExceeded)))
+        if maybe(random, 0.15)
+        else UNSET,
     )
+
+
+def _policy(random: Random, names: list[str]) -> tuple[PolicyRule, ...]:
+    whens = (
+        None,
+        "step.attempt > 1",
+        "step.attempt == 1 && time.hour < 25",
+        "input.nothing == 1",
+        "cost.attempts > 1.0",
+    )
+    found = []
+    for place in range(random.randint(1, 3)):
+        effect = random.choice(list(PolicyEffect))
+        terms = Approval(deadline=random.choice((None, 10 * SECOND)), on_deadline=random.choice(list(OnDeadline)))
+        found.append(
+            PolicyRule(
+                name=f"r{place}",
+                then=effect,
+                when=random.choice(whens),
+                steps=(random.choice(names),),
+                reason=random.choice(("", "because")),
+                approval=terms if effect is PolicyEffect.HOLD and maybe(random, 0.7) else None,
+            )
+        )
+    return tuple(found)
 
 
 def _step(random: Random, names: list[str], place: int, conditions: dict[str, When]) -> StepDefinition:

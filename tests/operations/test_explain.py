@@ -76,8 +76,8 @@ def test_a_run_is_stuck_exactly_if_no_transition_is_enabled() -> None:
 
 
 def test_a_quarantined_run_is_told_before_anything_else() -> None:
-    world = world_of(Random(9_001))
-    live(world, Random(9_001), 3)
+    world = world_of(Random(9_002))
+    live(world, Random(9_002), 3)
     [cause] = explain_run(scene_of(world, quarantined="looked at by ann")).causes
     assert cause.code is Why.QUARANTINED
     assert "--release" in cause.command

@@ -66,7 +66,7 @@ def test_the_engine_refines_all_three_machines_and_every_extension_is_needed() -
             ("pending", "cancelled"), ("queued", "cancelled"), ("retrying", "cancelled"), ("validating", "cancelled"),
             ("running", "queued"), ("running", "failed"), ("running", "failed"), ("running", "cancelled"),
             ("running", "validating"), ("validating", "failed"), ("pending", "queued"), ("pending", "completed"),
-            ("pending", "failed"), ("running", "completed"),
+            ("pending", "failed"), ("retrying", "failed"), ("retrying", "completed"), ("running", "completed"),
         ],
         "worker": [("idle", "unresponsive"), ("initializing", "shutdown")],
     }  # fmt: skip

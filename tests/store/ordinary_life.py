@@ -16,11 +16,12 @@ from tests.store.test_oracle import DEFINITIONS
 from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report_of, task
 
+from stepkeep.definition.policy import publishable_policy
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.definition import Approval, Definition, Handler, StepDefinition, Undo
+from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
-from stepkeep.operations import people, views, workers
+from stepkeep.operations import people, policies, views, workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
@@ -53,6 +54,7 @@ UNDOING = Definition(
         task("fail", 1, ["do"], on_failure=OnFailure.COMPENSATE),
     ),
 )
+THRIFTY = chain("thrifty", 2, budget=Budget(limits={"usd": 5.0}))
 PEOPLE: Definition = DEFINITIONS[0]
 SIGNING = Definition(
     name="signing",
@@ -95,6 +97,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _trouble(bench)
     await _workers(bench)
     await _principals(bench)
+    await _policies(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -182,6 +185,18 @@ async def _principals(bench: Bench) -> None:
         assert await store.list_delegations(VALUES_TENANT)
         assert await store.list_keys(VALUES_TENANT)
         assert await store.find_key("k1")
+
+
+async def _policies(bench: Bench) -> None:
+    """A policy is published, read, and asked about a run whose budget sums up its costs; then it is off."""
+    document = publishable_policy({"policy": "p", "rules": [{"name": "r", "workflows": ["thrifty"], "then": "allow"}]})
+    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    for _ in range(AGAIN):
+        await bench.start(THRIFTY, b"{}", priority=100)
+        await _each(bench, await bench.claim(1), DONE)
+        assert await bench.store.read_policy(TENANT)
+        assert await bench.store.list_policies(TENANT)
+    await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
 
 
 async def _trouble(bench: Bench) -> None:

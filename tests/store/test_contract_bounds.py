@@ -47,8 +47,8 @@ from stepkeep.store.records import WorkerChange
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]
 
-PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal")
-"""Their bounds are tried in `test_contract_people`."""
+PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "policies")
+"""Their bounds are tried in `test_contract_people` and `test_contract_policies`."""
 
 LEASED = {"worker": 1, "claimed_at": 1, "due_at": 9, "fence": 1}
 

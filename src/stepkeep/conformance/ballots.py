@@ -52,7 +52,7 @@ class People:
             yield from self._check_duties(place, names, True, steps)
             self.completed[place.name] = self.completed.get(place.name, frozenset()) | names
         elif line.trigger in COUNTED:
-            gate = place.gate
+            gate = step.terms or place.gate
             approves = asked.get("decision") == "approved"
             if step.ballots is not None and gate is not None:
                 yield from _check_count(step.ballots, gate, line, approves)

@@ -63,7 +63,16 @@ ENDS = frozenset({"rules_passed", "stopped_failed", "stopped_cancelled", "undone
 """Triggers that end a run, where no step is their reason."""
 
 STOPPING = frozenset(
-    {"cancelled", "failed", "rules_failed", "deadline_passed", "rejected", "completion_failed", "condition_broken"}
+    {
+        "cancelled",
+        "failed",
+        "rules_failed",
+        "deadline_passed",
+        "rejected",
+        "completion_failed",
+        "condition_broken",
+        "denied",
+    }
 )
 """Ends of a step after which a rollback in the same entry has the same cause."""
 

@@ -7,6 +7,8 @@ problem, never an exception. `reenact.py` asks it what a step may do.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 import msgspec
@@ -170,6 +172,23 @@ class StepRule(msgspec.Struct, frozen=True):
     on_exhausted: str = "fail"
 
 
+class PolicyRow(msgspec.Struct, frozen=True):
+    """A rule of the definition's own policy, as far as the judge reads it."""
+
+    name: str
+    then: str
+    steps: tuple[str, ...] = ()
+
+
+class BudgetRow(msgspec.Struct, frozen=True):
+    limits: dict[str, float]
+    on_exceeded: str
+
+
+EXCEEDED = {"hold": "hold", "warn": "allow", "stop": "deny"}
+"""The effect of a budget that is spent."""
+
+
 class Document(msgspec.Struct, frozen=True):
     """The canonical definition; fields that change nothing in a run are ignored."""
 
@@ -184,6 +203,19 @@ class Document(msgspec.Struct, frozen=True):
     timeout: int | None = None
     rules: tuple[msgspec.Raw, ...] = ()
     duties: tuple[DutyRule, ...] = ()
+    policy: tuple[PolicyRow, ...] = ()
+    budget: BudgetRow | None = None
+
+    def rules_about(self, step: str) -> dict[str, str]:
+        """The effects of the rules of this definition that concern a step, by name."""
+        found = {
+            rule.name: rule.then
+            for rule in self.policy
+            if not rule.steps or any(fnmatchcase(step, pattern) for pattern in rule.steps)
+        }
+        if self.budget is not None:
+            found |= {f"budget:{name}": EXCEEDED.get(self.budget.on_exceeded, "") for name in self.budget.limits}
+        return found
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -208,6 +240,8 @@ class Place(msgspec.Struct, frozen=True):
     gate: GateRule | None = None
     never: frozenset[str] = frozenset()
     """Triggers that the definition rules out for this step."""
+    rules: Mapping[str, str] = {}
+    """The effects of the rules of the definition's own policy that concern this step."""
 
 
 class Contract(msgspec.Struct, frozen=True):
@@ -262,7 +296,9 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
     for no, step in enumerate(ordered):
         for edge in step.depends_on:
             dependents[numbers[edge.step]].append((no, frozenset(edge.allow)))
-    places = {no: _main(no, step, tuple(dependents[no])) for no, step in enumerate(ordered)}
+    places = {
+        no: _main(no, step, tuple(dependents[no]), document.rules_about(step.name)) for no, step in enumerate(ordered)
+    }
     for no, step in enumerate(ordered):
         if step.undo is not None:
             places[size + no] = Place(size + no, f"undo:{step.name}", "undo", step, step.undo.retry, never=HOOKS_NEVER)
@@ -271,7 +307,9 @@ def _places(document: Document, ordered: list[StepRule], numbers: dict[str, int]
     return places
 
 
-def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...]) -> Place:
+def _main(
+    no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]], ...], rules: Mapping[str, str]
+) -> Place:
     opening, waits = "dependencies_met", None
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
@@ -296,7 +334,8 @@ def _main(no: int, step: StepRule, dependents: tuple[tuple[int, frozenset[str]],
         wakes_at=None if sleep is None else sleep.until,
         is_length_open=sleep is not None and sleep.length is not None,
         gate=step.approval or step.hold,
-        never=(OPENINGS - {opening})
+        rules=rules,
+        never=(OPENINGS - {opening, *(() if step.executor is None else ("held",))})
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)
         | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),

@@ -30,6 +30,10 @@ def _texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(text(item) for item in value)
 
 
+def _verdicts(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(verdict, dict) for verdict in value.values())
+
+
 _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
 _NOTHING = Shape({}, {})
 SHAPES: Mapping[str, Shape] = {
@@ -56,6 +60,14 @@ SHAPES: Mapping[str, Shape] = {
 }  # fmt: skip
 """The required and the optional names of each event's detail; every other event has no detail."""
 
+JUDGED = frozenset(
+    {
+        "run_started", "step_reported", "time_came", "gate_decided", "hold_decided", "completion_signalled",
+        "message_arrived",
+    }
+)  # fmt: skip
+"""Events after which a step may open or be tried again: their detail may also have verdicts of policies."""
+
 REPORTS: Mapping[str, frozenset[str]] = {
     "released": frozenset({"reason"}),
     "waited": frozenset({"waits_for", "takes_timeouts"}),
@@ -77,6 +89,8 @@ whose line has the detail."""
 def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
     """Every reason why the event of this line did not bring this detail."""
     shape = SHAPES.get(line.event, _NOTHING)
+    if line.event in JUDGED and _verdicts(asked.get("policy")):
+        asked = {name: value for name, value in asked.items() if name != "policy"}
     if not asked and not shape.required:
         return
     for said in misfits(dict(asked), shape, "metadata.detail."):

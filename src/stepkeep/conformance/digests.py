@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.conformance.encoding import compact
+from stepkeep.conformance.encoding import compact, in_order
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.opening import Opening
+from stepkeep.conformance.policies import terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 
 GATES = {"gate_opened": "approval", "held": "hold"}
@@ -46,14 +47,24 @@ class Digests:
         self._digest = known if opening is None else opening.digest
         self._recorded = False
         self._gates = {} if opening is None else dict(_gates(opening.definition))
+        self._entry, self._detail = 0, dict[str, Any]()
 
     def check(self, line: Line, say: Say) -> None:
         if line.event == "run_created" and line.detail is not None:
             self._check_origin(line, say)
+        self._hear(line)
         if line.trigger in GATES and line.about == "step":
             self._check_gate(line, say)
         elif line.digest is not None and line.trigger not in OUTPUTS and not self._defers:
             say(Code.CONTRADICTION, f"metadata.digest has no place on {quoted(line.trigger)}: it brings no output")
+
+    def _hear(self, line: Line) -> None:
+        """Keep the detail of the present cause, which has the terms of a step that a policy holds."""
+        if line.detail is not None:
+            self._detail = json.loads(line.detail) if '"policy"' in line.detail else {}
+        elif line.seq != self._entry:
+            self._detail = {}
+        self._entry = line.seq
 
     def _check_origin(self, line: Line, say: Say) -> None:
         origin = json.loads(line.detail) if line.detail is not None else {}
@@ -69,6 +80,8 @@ class Digests:
         if self._opening is None or (line.digest is None and not self._recorded):
             return
         expected = self._gates.get((line.step or "", GATES[line.trigger]))
+        if line.trigger == "held" and (terms := terms_of(verdict_in(self._detail, line.step))) is not None:
+            expected = None if "facts" in terms else sha256_of(compact(in_order(terms)).encode())
         if line.digest is None or expected not in (None, line.digest):
             say(Code.DEFINITION, f"the gate {quoted(line.step)} did not show what the definition says")
 

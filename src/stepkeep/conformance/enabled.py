@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from stepkeep.conformance.contract import Contract, GateRule, Place, StepRule
 from stepkeep.conformance.line import Line
+from stepkeep.conformance.policies import Verdict, check_verdict, terms_of
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import TIMED, Step
 from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, wordings
@@ -21,13 +22,20 @@ FREE = object()
 
 
 class Hop(NamedTuple):
-    """A hop with everything that its guard reads. `asked` is the detail of its cause."""
+    """A hop with everything that its guard reads. `asked` is the detail of its cause, and `verdict` what the
+    policies said about the step."""
 
     line: Line
     step: Step
     place: Place
     contract: Contract
     asked: Mapping[str, Any]
+    verdict: Verdict | None = None
+
+    @property
+    def gate(self) -> GateRule | None:
+        """The terms of its gate: those of the policy that holds it, or those of its definition."""
+        return self.step.terms or self.place.gate
 
     @property
     def rule(self) -> StepRule | None:
@@ -75,6 +83,7 @@ def check_enabled(hop: Hop) -> Iterator[Problem]:
         yield Code.CONTRADICTION, wrong_field("of", line.of, None, "no other step leads to this")
     yield from _tolerance(hop)
     yield from _reason(hop)
+    yield from check_verdict(line, hop.step, hop.place, hop.verdict)
     yield from GUARDS.get(line.trigger, _nothing)(hop)
     earliest = 0 if hop.step.is_timer_known or line.trigger not in TIMED else _earliest(hop)
     if line.at < earliest:
@@ -103,8 +112,9 @@ def _reason(hop: Hop) -> Iterator[Problem]:
     line = hop.line
     expected = CATEGORIES.get((line.trigger, line.source or ""), CATEGORIES.get((line.trigger, ""), NO_CATEGORY))
     if line.trigger in ("deadline_passed", "deadline_tolerated") and line.source == "awaiting_approval":
-        gate = hop.place.gate
-        expected = ("timeout",) if gate is not None and gate.on_deadline == "fail" else ("governance",)
+        expected = ("timeout", "governance")
+        if hop.gate is not None:
+            expected = ("timeout",) if hop.gate.on_deadline == "fail" else ("governance",)
     if line.trigger == "condition_false" and not hop.place.is_tolerant:
         expected = NO_CATEGORY
     if expected is ANY_CATEGORY:
@@ -149,6 +159,8 @@ def _is_lost_while_stopping(hop: Hop) -> bool:
 
 # -- one guard per trigger -------------------------------------------------------------------------------------------
 def _opens(hop: Hop) -> Iterator[Problem]:
+    if hop.line.trigger == "held" and terms_of(hop.verdict) is not None:
+        return
     if hop.line.trigger != hop.place.opens_by:
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, expected {quoted(hop.place.opens_by)}: its kind"
 
@@ -156,7 +168,7 @@ def _opens(hop: Hop) -> Iterator[Problem]:
 def _by_condition(hop: Hop) -> Iterator[Problem]:
     if hop.line.trigger == "condition_broken" and hop.place.is_length_open:
         return
-    shows_facts = hop.place.gate is not None and hop.place.gate.facts is not None
+    shows_facts = hop.gate is not None and hop.gate.facts is not None
     if hop.rule is None or (hop.rule.condition is None and not shows_facts):
         yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but the definition gives it no condition"
 
@@ -305,7 +317,7 @@ def _deadline(hop: Hop) -> Iterator[Problem]:
     yield from _not_asleep(hop)
     if hop.line.source == "awaiting_event" and hop.step.fence and hop.step.takes_timeouts:
         yield Code.POLICY, "its deadline fails it, but its handler takes timeouts"
-    gate = hop.place.gate if hop.line.source == "awaiting_approval" else None
+    gate = hop.gate if hop.line.source == "awaiting_approval" else None
     if gate is None:
         return
     is_last = hop.step.ballots is None or hop.step.level >= len(gate.escalate)
@@ -323,15 +335,15 @@ def _deadline_of_gate(hop: Hop) -> Iterator[Problem]:
 
 def _at_deadline(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
-        found = None if hop.place.gate is None else hop.place.gate.on_deadline
-        if found != wanted:
+        found = None if hop.gate is None else hop.gate.on_deadline
+        if found != wanted and (hop.gate is not None or "held" in hop.place.never):
             said = f"trigger is {quoted(hop.line.trigger)}, but the definition says {quoted(found)} at its deadline"
             yield Code.POLICY, said
         if (hop.line.trigger == "deadline_approved") and (hop.rule is None or hop.rule.approval is None):
             yield Code.POLICY, "trigger is 'deadline_approved', but it is no gate"
-        if (hop.line.trigger == "hold_deadline_approved") and (hop.rule is None or hop.rule.hold is None):
-            yield Code.POLICY, "trigger is 'hold_deadline_approved', but the definition does not hold it"
-        levels = 0 if hop.place.gate is None else len(hop.place.gate.escalate)
+        if (hop.line.trigger == "hold_deadline_approved") and (hop.rule is None or hop.rule.approval is not None):
+            yield Code.POLICY, "trigger is 'hold_deadline_approved', but it is a gate"
+        levels = 0 if hop.gate is None else len(hop.gate.escalate)
         if wanted == "escalate" and hop.step.ballots is not None and hop.step.level >= levels:
             yield Code.POLICY, f"it escalates to level {hop.step.level + 1}, which the definition does not have"
         yield from _deadline_of_gate(hop)
@@ -340,7 +352,7 @@ def _at_deadline(wanted: str) -> Guard:
 
 
 def _reminded(hop: Hop) -> Iterator[Problem]:
-    if hop.place.gate is None or hop.place.gate.remind is None:
+    if hop.gate is None or hop.gate.remind is None:
         yield Code.POLICY, "it reminds, but the definition does not say so"
     if hop.step.gate_due_at is not None and hop.line.at >= hop.step.gate_due_at:
         yield Code.TIMER, f"it reminds at {hop.line.at}, but its deadline passed at {hop.step.gate_due_at}"
@@ -352,8 +364,8 @@ def _gate(wanted: str) -> Guard:
             yield Code.POLICY, f"trigger is {quoted(hop.line.trigger)}, but it holds because no attempt is left"
         if hop.line.trigger == "approved" and (hop.rule is None or hop.rule.approval is None):
             yield Code.POLICY, "trigger is 'approved', but it is no gate: an approved hold makes it ready"
-        if hop.line.trigger == "hold_approved" and (hop.rule is None or hop.rule.hold is None):
-            yield Code.POLICY, "trigger is 'hold_approved', but the definition does not hold it"
+        if hop.line.trigger == "hold_approved" and (hop.rule is None or hop.rule.approval is not None):
+            yield Code.POLICY, "trigger is 'hold_approved', but it is a gate: an approved gate succeeds"
         yield from _detail(hop, "decision", wanted)
 
     return guard
@@ -398,8 +410,8 @@ def _due_at(hop: Hop) -> object:
         return FREE if line.due_at is not None and line.due_at >= line.at else "a moment that is not past"
     if line.trigger == hop.place.opens_by and hop.place.wakes_at is not None:
         return max(hop.place.wakes_at, line.at)
-    if hop.place.gate is not None and line.trigger in (hop.place.opens_by, "escalated", "reminded"):
-        return _gate_timer(hop, hop.place.gate)
+    if hop.gate is not None and line.trigger in GATE_TIMERS:
+        return _gate_timer(hop, hop.gate)
     if line.trigger == hop.place.opens_by:
         return _after(line.at, hop.place.opens_for_us)
     if line.trigger == "completion_requested":
@@ -425,7 +437,7 @@ def _earliest(hop: Hop) -> int:
 def _gate_timer(hop: Hop, gate: GateRule) -> object:
     """When a gate that opened, escalated or reminded is due next."""
     line, step = hop.line, hop.step
-    if line.trigger == hop.place.opens_by:
+    if line.trigger in ("gate_opened", "held"):
         return gate.timer(line.at, _after(line.at, gate.deadline))
     if step.ballots is None:
         return FREE
@@ -461,13 +473,16 @@ def _after(at: int, duration_us: int | None) -> int | None:
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
+GATE_TIMERS = frozenset({"gate_opened", "held", "escalated", "reminded"})
+"""Triggers after which the terms of a gate say when it is due."""
+
 OPEN_DUE = frozenset({"claimed", "completed", "waited"})
 """Triggers whose due time a worker or a handler chooses; their guards check its bounds."""
 
 WITH_OF = frozenset(
     {
         "dependencies_met", "gate_opened", "held", "wait_opened", "condition_false", "condition_broken",
-        "dependency_unmet", "denied", "cancelled",
+        "dependency_unmet", "denied", "denied_tolerated", "cancelled",
     }
 )  # fmt: skip
 """Triggers of which another step may be the reason."""
@@ -475,7 +490,7 @@ WITH_OF = frozenset(
 TOLERATED = frozenset(
     {
         "failed_tolerated", "rules_failed_tolerated", "deadline_tolerated", "rejected_tolerated",
-        "completion_failed_tolerated", "operator_failed_tolerated",
+        "completion_failed_tolerated", "operator_failed_tolerated", "denied_tolerated",
     }
 )  # fmt: skip
 HARD = frozenset({word.removesuffix("_tolerated") for word in TOLERATED} - {"deadline"}) | {
@@ -549,6 +564,7 @@ CATEGORIES: Mapping[tuple[str, str], tuple[str | None, ...]] = {
     ("condition_broken", ""): ("validation",),
     ("condition_false", ""): (None, "validation"),
     ("denied", ""): ("governance",),
+    ("denied_tolerated", ""): ("governance",),
     ("rejected", ""): ("governance",),
     ("rejected_tolerated", ""): ("governance",),
     ("deadline_passed", ""): ("timeout",),

@@ -18,6 +18,7 @@ from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
+from stepkeep.conformance.policies import gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step, ends_attempt
 from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, asked_by
@@ -26,7 +27,16 @@ ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 RUN_ENDED = frozenset({"succeeded", "failed", "cancelled", "rolled_back"})
 LIVE = frozenset({"queued", "running", "blocked", "validating"})
 OPENINGS = frozenset(
-    {"dependencies_met", "gate_opened", "held", "wait_opened", "condition_false", "condition_broken", "denied"}
+    {
+        "dependencies_met",
+        "gate_opened",
+        "held",
+        "wait_opened",
+        "condition_false",
+        "condition_broken",
+        "denied",
+        "denied_tolerated",
+    }
 )
 STIRRED = frozenset({"progressed", "resumed"})
 UNSTIRRED = frozenset({"planned", "dependencies_met", "cancelled"})
@@ -106,6 +116,7 @@ class Reenactment:
         self.message_ids: dict[str, tuple[int, int]] = {}
         self.asked: Mapping[str, Any] = {}
         self.people = People(contract)
+        self.verdicts: Mapping[str, Any] = {}
         self._cause: tuple[object, ...] = ()
 
     # -- causes ------------------------------------------------------------------------------------------------------
@@ -117,12 +128,14 @@ class Reenactment:
         if (line.seq, line.by) == self._cause:
             return
         self._cause = line.seq, line.by
-        self.asked = {} if line.detail is None else json.loads(line.detail)
+        self.asked = self.verdicts = {} if line.detail is None else json.loads(line.detail)
         self._note_start(line)
         self._check_asked(line, say)
         begins = BEGINNINGS.get(line.event)
         if line.about != "note" and (
-            (line.about, line.trigger) in FOLLOWING if begins is None else line.trigger != begins
+            (line.about, line.trigger) in FOLLOWING and line.source != "retrying"
+            if begins is None
+            else line.trigger != begins
         ):
             say(Code.CAUSE, f"a cause cannot begin with {quoted(line.trigger)}, which follows from another hop")
         if line.about == "note" and line.event not in NOTED:
@@ -140,10 +153,12 @@ class Reenactment:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
         known = (line.seq, line.event, line.actor)
         if line.detail is not None:
-            self.asked = json.loads(line.detail)
+            self.asked = self.verdicts = json.loads(line.detail)
             self._note_start(line)
             self._check_asked(line, say)
-        elif self._cause[:3] != known or (line.event == "step_reported" and self._cause[3] not in (-1, line.no)):
+        elif self._cause[:3] != known:
+            self.asked = self.verdicts = {}
+        elif line.event == "step_reported" and self._cause[3] not in (-1, line.no):
             self.asked = {}
         self._cause = (*known, line.no)
 
@@ -179,11 +194,14 @@ class Reenactment:
         self.must_stir = ""
         if run_state == "queued" and line.trigger not in UNSTIRRED:
             say(Code.CLAIM, f"{step.title} is {quoted(line.trigger)} while the run is still 'queued'")
-        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked)):
+        verdict = verdict_in(self.verdicts, place.name)
+        if line.trigger == "held":
+            step.terms, step.permit = gate_rule(terms_of(verdict)), None if verdict is None else permit_of(verdict)
+        for problem in check_enabled(Hop(line, step, place, self.contract, self.asked, verdict)):
             tell(*problem)
         if line.trigger == "planned":
             self._plan(place, run_state, tell)
-        elif line.trigger in OPENINGS:
+        elif line.trigger in OPENINGS and line.source != "retrying":
             self._open(place, line, tell)
         elif line.trigger == "dependency_unmet":
             self._skip(place, line, tell)
@@ -200,12 +218,15 @@ class Reenactment:
 
     def _follow_gate(self, step: Step, place: Place, line: Line) -> None:
         """A dialect's log hides what happens to an open gate, so that its decisions and its level are unknown."""
-        if line.trigger in ("gate_opened", "held") and place.gate is not None:
+        gate = step.terms or place.gate
+        if gate is None:
+            return
+        if line.trigger in ("gate_opened", "held"):
             step.ballots, step.level = (None if self._derives else []), 0
-            step.gate_due_at = None if place.gate.deadline is None else line.at + place.gate.deadline
-        elif line.trigger == "escalated" and place.gate is not None and step.level < len(place.gate.escalate):
+            step.gate_due_at = None if gate.deadline is None else line.at + gate.deadline
+        elif line.trigger == "escalated" and step.level < len(gate.escalate):
             step.level += 1
-            deadline = place.gate.levels[step.level].deadline
+            deadline = gate.levels[step.level].deadline
             step.gate_due_at = None if deadline is None else line.at + deadline
 
     def _plan(self, place: Place, run_state: str, tell: Say) -> None:

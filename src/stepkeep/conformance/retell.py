@@ -194,6 +194,8 @@ class Retelling:
         row = next((row for row in STEP_ROWS["pending"] if row[1] == place.opens_by), None)
         if row is None or no not in self.shown:
             return False
+        if "held" not in place.never and self._views["step"].is_hidden(self.shown[no], "held", "awaiting_approval"):
+            return False
         return not self._views["step"].is_hidden(self.shown[no], row[1], row[2])
 
     # -- steps -------------------------------------------------------------------------------------------------------
@@ -272,8 +274,8 @@ class Retelling:
 
     def _hide(self, step: Step, place: Place, row: Row, line: Line, say: Say) -> None:
         """Record a hop that the dialect does not show."""
-        _, trigger, target = row
-        if trigger in OPENINGS and place.phase != "check":
+        source, trigger, target = row
+        if trigger in OPENINGS and source != "retrying" and place.phase != "check":
             self._derive_start(line)
             if self.run.to_open.pop(place.no, self.run) is self.run:
                 said = f"it is {quoted(line.trigger)} before the steps it depends on allow that"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepkeep.conformance.contract import GateRule
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
 from stepkeep.conformance.report import Code, quoted
@@ -66,6 +67,8 @@ class Step:
         self.ballots: list[Any] | None = None
         self.level = 0
         self.gate_due_at: int | None = None
+        self.terms: GateRule | None = None
+        self.permit: str | None = None
 
     def forget(self) -> None:
         """A hop was hidden: what it would have determined is unknown."""

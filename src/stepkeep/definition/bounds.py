@@ -41,3 +41,6 @@ FIELD_NAME_RULE = "letters, digits and `_`, starting with a letter, at most 63 c
 
 HANDLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,126}")
 HANDLER_NAME_RULE = "letters, digits, `_`, `.`, `:`, `/` and `-`, starting with a letter, at most 127 characters"
+
+MAX_POLICY_RULES = 500
+MAX_BUDGET = 10**12

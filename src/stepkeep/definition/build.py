@@ -20,9 +20,11 @@ from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
 from stepkeep.definition.written import (
     ApprovalBlock,
+    BudgetBlock,
     DependencyBlock,
     DutyBlock,
     LevelBlock,
+    PolicyRuleBlock,
     RetryBlock,
     RuleBlock,
     SleepBlock,
@@ -92,6 +94,8 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         priority=written.priority,
         labels=dict(sorted(written.labels.items())),
         duties=tuple(_duties(written.duties)) or msgspec.UNSET,
+        policy=policy_of(written.policy) or msgspec.UNSET,
+        budget=msgspec.UNSET if written.budget is None else _budget(written.budget),
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
     )
@@ -300,6 +304,31 @@ def _duties(blocks: Sequence[DutyBlock]) -> Iterator[kernel.Duty]:
             yield kernel.Incompatible(steps=tuple(block.incompatible))
         for step, role in (block.requires_role or {}).items():
             yield kernel.RequiresRole(step=step, role=role)
+
+
+def policy_of(blocks: Sequence[PolicyRuleBlock]) -> tuple[kernel.PolicyRule, ...]:
+    """The rules of a policy, of a definition or of a tenant."""
+    return tuple(
+        kernel.PolicyRule(
+            name=rule.name,
+            then=kernel.PolicyEffect(rule.then),
+            when=rule.when,
+            reason=rule.reason,
+            workflows=tuple(rule.workflows),
+            steps=tuple(rule.steps),
+            approval=approval_of(rule.approval),
+        )
+        for rule in blocks
+    )
+
+
+def _budget(block: BudgetBlock) -> kernel.Budget:
+    limits = {"usd": block.usd, "tokens": block.tokens, "attempts": block.attempts}
+    return kernel.Budget(
+        limits={name: float(limit) for name, limit in limits.items() if limit is not None},
+        on_exceeded=kernel.OnExceeded(block.on_exceeded),
+        approval=approval_of(block.approval),
+    )
 
 
 def _wait(block: WaitBlock | None) -> kernel.Wait | None:

@@ -22,6 +22,7 @@ from stepkeep.definition.findings import Finding, Path, Source, as_written, loca
 from stepkeep.definition.gates import check_duties, check_gates
 from stepkeep.definition.graph import Ancestry, Node, check_graph
 from stepkeep.definition.lint import lint
+from stepkeep.definition.policy import check_policy
 from stepkeep.definition.references import check_expressions
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.written import StepBlock, WorkflowBlock
@@ -173,4 +174,5 @@ def _findings(
     if written is not None:
         yield from check_workflow(written)
         yield from check_duties(written.duties, steps)
+        yield from check_policy(written)
     yield from check_expressions(data, steps, ancestry, names)

@@ -7,31 +7,37 @@ that cannot be evaluated denies and says so. Nothing here knows a store; `operat
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
 from typing import Any, Literal
 
 import msgspec
 from pydantic import Field, ValidationError
 
-from stepkeep.definition.build import approval_of
+from stepkeep.definition.bounds import MAX_POLICY_RULES
+from stepkeep.definition.build import policy_of
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.conditions import compile_truth
-from stepkeep.definition.document import read_document
+from stepkeep.definition.document import parse_document, read_document
 from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, InvalidExpression, Scope
-from stepkeep.definition.findings import Finding, located
-from stepkeep.definition.written import ApprovalBlock, Block, Text, Word
-from stepkeep.errors import DefinitionError, ExpressionError
-from stepkeep.kernel.policy import CANNOT_EVALUATE, PolicyEffect, PolicyRule, Verdict
+from stepkeep.definition.findings import Finding, Path, located
+from stepkeep.definition.written import Block, PolicyRuleBlock, Text, Word, WorkflowBlock
+from stepkeep.errors import DefinitionError, ExpressionError, InvalidInput
+from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule
+from stepkeep.kernel.payloads import MADE_HERE, read_reference
+from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict
+from stepkeep.safe_text import type_name
 
-MAX_RULES = 500
 MAX_CASES = 2_000
+MAX_KEPT_NAMES = 10_000
+"""For how many steps the rules that concern them are kept."""
 
 FACTS: Mapping[str, tuple[str, ...] | None] = {
     "step": ("name", "kind", "handler", "effect", "queue", "capabilities", "attempt", "tier"),
-    "run": ("id", "workflow", "version", "dialect"),
+    "run": ("id", "workflow", "version", "dialect", "domains"),
     "principal": ("name", "registered", "roles", "groups"),
     "time": ("iso", "year", "month", "day", "hour", "weekday"),
     "input": None,
@@ -40,18 +46,6 @@ FACTS: Mapping[str, tuple[str, ...] | None] = {
 }
 """What a rule may read: each part, and its fields (None: whatever the data holds). `weekday` is 1 for Monday; times are
 UTC; `cost` has the sums of what handlers reported, and `attempts`."""
-
-
-class RuleBlock(Block):
-    """One rule of a policy."""
-
-    name: Word
-    workflows: list[Text] = Field(default=[], max_length=100)
-    steps: list[Text] = Field(default=[], max_length=100)
-    when: Text | None = None
-    then: Literal["allow", "hold", "deny"]
-    reason: Text = ""
-    approval: ApprovalBlock | None = None
 
 
 class CaseBlock(Block):
@@ -68,7 +62,7 @@ class PolicyBlock(Block):
 
     policy: Word
     description: Text = ""
-    rules: list[RuleBlock] = Field(max_length=MAX_RULES)
+    rules: list[PolicyRuleBlock] = Field(max_length=MAX_POLICY_RULES)
     cases: list[CaseBlock] = Field(default=[], max_length=MAX_CASES)
 
 
@@ -90,31 +84,38 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompiledPolicy:
-    """The rules of one document, ready to judge. Implements the kernel's `Policy` protocol."""
+    """The rules of one document, ready to judge. Implements the kernel's `Policy` protocol.
 
-    def __init__(self, document: PolicyDocument, revision: int | None = None) -> None:
-        self.document, self.revision = document, revision
+    `opened` opens an input that is sealed.
+    """
+
+    def __init__(
+        self, document: PolicyDocument, revision: int | None = None, opened: Callable[[bytes], bytes] | None = None
+    ) -> None:
+        self.document, self.revision, self._opened = document, revision, opened
         scope = _scope(ExpressionBudget())
         whens = {rule.name: rule.when for rule in document.rules if rule.when is not None}
         self._whens = {name: compile_truth(text, scope) for name, text in whens.items()}
         self._cost = condition_cost(max(len(whens), 1))
+        self._concerned: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
+
+    def concerns(self, workflow: str, step: str) -> bool:
+        return bool(self._rules(workflow, step))
 
     def reads(self, workflow: str, step: str) -> frozenset[str]:
         """The parts of the facts that the rules for this step read."""
-        concerned = [rule.name for rule in self.document.rules if rule.concerns(workflow, step)]
-        return frozenset(root for name in concerned if name in self._whens for root in self._whens[name].roots)
+        whens = [self._whens[rule.name] for rule in self._rules(workflow, step) if rule.name in self._whens]
+        return frozenset(root for when in whens for root in when.roots)
 
-    def concerns(self, workflow: str, step: str) -> bool:
-        return any(rule.concerns(workflow, step) for rule in self.document.rules)
+    def judge(self, facts: Mapping[str, Any], given: bytes | None = None) -> Verdict:
+        """The verdict of the first rule that concerns this step and holds on these facts; without one, allow.
 
-    def judge(self, facts: Mapping[str, Any]) -> Verdict:
-        """The verdict of the first rule that concerns this step and holds on these facts; without one, allow."""
-        workflow, step = facts["run"]["workflow"], facts["step"]["name"]
-        for rule in self.document.rules:
-            if not rule.concerns(workflow, step):
-                continue
+        `given` is the input of a run as it is stored; without it, the input is a part of the facts.
+        """
+        known = dict(facts)
+        for rule in self._rules(facts["run"]["workflow"], facts["step"]["name"]):
             try:
-                holds = self._holds(self._whens.get(rule.name), facts)
+                holds = self._holds(self._whens.get(rule.name), known, given)
             except ExpressionError as problem:
                 said = f"the rule {rule.name} of policy {self.document.name} cannot be evaluated: {problem.message}"
                 return Verdict(effect=PolicyEffect.DENY, rule=CANNOT_EVALUATE, revision=self.revision, reason=said)
@@ -128,18 +129,95 @@ class CompiledPolicy:
                 )
         return Verdict(revision=self.revision)
 
-    def _holds(self, when: Expression | None, facts: Mapping[str, Any]) -> bool:
+    def _rules(self, workflow: str, step: str) -> tuple[PolicyRule, ...]:
+        found = self._concerned.get((workflow, step))
+        if found is None:
+            found = tuple(rule for rule in self.document.rules if rule.concerns(workflow, step))
+            if len(self._concerned) >= MAX_KEPT_NAMES:
+                self._concerned.clear()
+            self._concerned[workflow, step] = found
+        return found
+
+    def _holds(self, when: Expression | None, facts: dict[str, Any], given: bytes | None) -> bool:
         if when is None:
             return True
+        if given is not None and when.uses_input and "input" not in facts:
+            facts["input"] = self._plain(given)
         found = when.evaluate(facts, CostBudget(self._cost, is_condition=True))
         if not isinstance(found, bool):
             raise ExpressionError(f"`{when.source}` comes to {type(found).__name__}, not to true or false.")
         return found
 
+    def _plain(self, given: bytes) -> Any:
+        if (large := read_reference(given)) is not None:
+            said = f"`input` has {large.size_bytes} bytes, which are kept outside its row: no rule reads them."
+            raise ExpressionError(said, hint="Let a step return the part that the rule needs.")
+        if self._opened is not None and given.startswith(MADE_HERE):
+            given = self._opened(given)
+        return msgspec.json.decode(given)
 
-def load_policy(path: str | FilePath) -> tuple[PolicyDocument, tuple[Case, ...]]:
-    """The policy in a file with its cases, or DefinitionError with every problem of it."""
-    document = read_document(path)
+
+def policies_of(
+    definition: Definition, *, opened: Callable[[bytes], bytes] | None = None
+) -> tuple[CompiledPolicy, ...]:
+    """The policies of a definition: its rules, and its budget."""
+    found = []
+    if definition.policy is not msgspec.UNSET:
+        found.append(CompiledPolicy(PolicyDocument(name=definition.name, rules=definition.policy), opened=opened))
+    if definition.budget is not msgspec.UNSET:
+        found.append(CompiledPolicy(PolicyDocument(name=definition.name, rules=_budget_rules(definition.budget))))
+    return tuple(found)
+
+
+ON_EXCEEDED = {
+    OnExceeded.HOLD: PolicyEffect.HOLD,
+    OnExceeded.WARN: PolicyEffect.ALLOW,
+    OnExceeded.STOP: PolicyEffect.DENY,
+}
+
+
+def _budget_rules(budget: Budget) -> tuple[PolicyRule, ...]:
+    return tuple(
+        PolicyRule(
+            name=f"budget:{name}",
+            then=ON_EXCEEDED[budget.on_exceeded],
+            when=f"cost.{name} >= {limit!r}",
+            reason=f"the run has spent its budget of {limit:g} {name}",
+            approval=budget.approval,
+        )
+        for name, limit in budget.limits.items()
+    )
+
+
+def check_policy(written: WorkflowBlock) -> Iterator[Finding]:
+    """Problems of the rules and the budget of a definition."""
+    yield from _rule_problems(written.policy, ("policy",))
+    names = [step.name for step in written.steps]
+    for place, rule in enumerate(written.policy):
+        if rule.workflows:
+            said = "A rule of a definition concerns its own workflow alone."
+            yield Finding(("policy", place, "workflows"), said, "Remove `workflows`.")
+        for pattern in rule.steps:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                yield Finding(("policy", place, "steps"), f"No step has a name like `{pattern}`.", "Correct it.")
+    budget = written.budget
+    if budget is not None and budget.usd is None and budget.tokens is None and budget.attempts is None:
+        yield Finding(("budget",), "A budget limits something.", "Give `usd`, `tokens` or `attempts`.")
+    if budget is not None and budget.approval is not None and budget.approval.facts:
+        yield Finding(("budget", "approval", "facts"), "A budget shows no facts: its verdict has them.", "Remove it.")
+    if budget is not None and budget.approval is not None and budget.on_exceeded != "hold":
+        said = f"`approval` means nothing with `on_exceeded: {budget.on_exceeded}`."
+        yield Finding(("budget", "approval"), said, "Remove it.")
+
+
+def load_policy(source: str | FilePath | Mapping[str, Any]) -> tuple[PolicyDocument, tuple[Case, ...]]:
+    """The policy in a file, or in a mapping of the same form, with its cases. DefinitionError has every problem."""
+    if not isinstance(source, str | FilePath | Mapping):
+        raise InvalidInput(f"a policy is a file or a mapping, not a value of type {type_name(source)}.")
+    if isinstance(source, Mapping):
+        document = parse_document(_json_of(source), file="policy", syntax="json")
+    else:
+        document = read_document(source)
     try:
         written = PolicyBlock.model_validate(document.data)
     except ValidationError as error:
@@ -147,6 +225,25 @@ def load_policy(path: str | FilePath) -> tuple[PolicyDocument, tuple[Case, ...]]
     if problems := located(document, _problems(written)):
         raise DefinitionError(problems)
     return _built(written), tuple(_case(one, written.policy) for one in written.cases)
+
+
+def _json_of(data: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(data).decode()
+    except (TypeError, ValueError) as problem:
+        raise InvalidInput(f"the policy is not plain data: {problem}") from None
+
+
+def publishable_policy(source: str | FilePath | Mapping[str, Any]) -> PolicyDocument:
+    """A policy to publish. One whose cases have another verdict than they expect is refused."""
+    document, cases = load_policy(source)
+    if failed := failed_cases(CompiledPolicy(document), cases):
+        names = ", ".join(case.name for case, _ in failed[:5])
+        raise InvalidInput(
+            f"{len(failed)} of {len(cases)} cases of policy {document.name} have another verdict: {names}. "
+            "Try it with `stepkeep policy test`."
+        )
+    return document
 
 
 def failed_cases(policy: CompiledPolicy, cases: tuple[Case, ...]) -> list[tuple[Case, Verdict]]:
@@ -164,20 +261,8 @@ def _scope(budget: ExpressionBudget) -> Scope:
 
 
 def _problems(written: PolicyBlock) -> Iterator[Finding]:
-    names = Counter(rule.name for rule in written.rules)
-    scope = _scope(ExpressionBudget())
-    for place, rule in enumerate(written.rules):
-        path = ("rules", place)
-        if names[rule.name] > 1:
-            yield Finding((*path, "name"), f"Two rules are named `{rule.name}`.", "A verdict names its rule.")
-        if rule.approval is not None and rule.then != "hold":
-            yield Finding((*path, "approval"), f"`approval` means nothing with `then: {rule.then}`.", "Remove it.")
-        if rule.when is None:
-            continue
-        try:
-            compile_truth(rule.when, scope)
-        except InvalidExpression as error:
-            yield from (one._replace(path=(*path, "when")) for one in error.findings)
+    yield from _rule_problems(written.rules, ("rules",))
+    names = {rule.name for rule in written.rules}
     for place, case in enumerate(written.cases):
         for part in case.given.keys() - FACTS.keys():
             hint = f"There are {', '.join(sorted(FACTS))}."
@@ -186,26 +271,33 @@ def _problems(written: PolicyBlock) -> Iterator[Finding]:
             yield Finding(("cases", place, "rule"), f"There is no rule `{case.rule}`.", "Name one of this document.")
 
 
+def _rule_problems(rules: Sequence[PolicyRuleBlock], where: Path) -> Iterator[Finding]:
+    names = Counter(rule.name for rule in rules)
+    scope = _scope(ExpressionBudget())
+    for place, rule in enumerate(rules):
+        path = (*where, place)
+        if names[rule.name] > 1:
+            yield Finding((*path, "name"), f"Two rules are named `{rule.name}`.", "A verdict names its rule.")
+        if rule.approval is not None and rule.then != "hold":
+            yield Finding((*path, "approval"), f"`approval` means nothing with `then: {rule.then}`.", "Remove it.")
+        if rule.approval is not None and rule.approval.facts:
+            yield Finding((*path, "approval", "facts"), "A rule shows no facts: its verdict has them.", "Remove it.")
+        if rule.when is None:
+            continue
+        try:
+            compile_truth(rule.when, scope)
+        except InvalidExpression as error:
+            yield from (one._replace(path=(*path, "when")) for one in error.findings)
+
+
 def _built(written: PolicyBlock) -> PolicyDocument:
-    rules = tuple(
-        PolicyRule(
-            name=rule.name,
-            then=PolicyEffect(rule.then),
-            when=rule.when,
-            reason=rule.reason,
-            workflows=tuple(rule.workflows),
-            steps=tuple(rule.steps),
-            approval=approval_of(rule.approval),
-        )
-        for rule in written.rules
-    )
-    return PolicyDocument(name=written.policy, rules=rules, description=written.description)
+    return PolicyDocument(name=written.policy, rules=policy_of(written.rules), description=written.description)
 
 
 def _case(written: CaseBlock, policy: str) -> Case:
     """A case whose facts have every part, so that a rule meets what it would meet in a run."""
     given = {part: written.given.get(part, {}) for part in FACTS}
-    step = {"name": "step", "kind": "python", "effect": "unknown", "queue": "", "capabilities": [], "attempt": 0}
-    run = {"id": "", "workflow": policy, "version": 1, "dialect": "native"}
+    step = {"name": "step", "kind": "python", "effect": "unknown", "queue": "", "capabilities": [], "attempt": 1}
+    run = {"id": "", "workflow": policy, "version": 1, "dialect": "native", "domains": []}
     facts = {**given, "step": step | given["step"], "run": run | given["run"]}
     return Case(name=written.name, facts=facts, expect=PolicyEffect(written.expect), rule=written.rule)

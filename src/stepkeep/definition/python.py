@@ -135,6 +135,8 @@ class Workflow:
         priority: int = 0,
         labels: Mapping[str, str] | None = None,
         duties: Sequence[Mapping[str, Any]] = (),
+        policy: Sequence[Mapping[str, Any]] = (),
+        budget: Mapping[str, Any] | None = None,
         registry: Registry | None = None,
     ) -> None:
         self.registry = registry_of(registry)
@@ -159,6 +161,8 @@ class Workflow:
             "priority": priority,
             "labels": {} if labels is None else arguments.mapping("labels", labels),
             "duties": [arguments.mapping("duties", duty) for duty in arguments.items("duties", duties)],
+            "policy": [arguments.mapping("a rule of policy", rule) for rule in arguments.items("policy", policy)],
+            **({} if budget is None else {"budget": arguments.mapping("budget", budget)}),
             **{key: value for key, value in optional.items() if value is not None},
         }
 

@@ -288,6 +288,28 @@ class StepBlock(Block):
     description: Text = ""
 
 
+class PolicyRuleBlock(Block):
+    """One rule of a policy: for which steps it speaks, when, and what follows."""
+
+    name: Word
+    workflows: list[Text] = Field(default=[], max_length=100)
+    steps: list[Text] = Field(default=[], max_length=100)
+    when: Text | None = None
+    then: Literal["allow", "hold", "deny"]
+    reason: Text = ""
+    approval: ApprovalBlock | None = None
+
+
+class BudgetBlock(Block):
+    """What a run may spend, and what follows where the next step would begin."""
+
+    usd: float | None = Field(default=None, gt=0, le=bounds.MAX_BUDGET)
+    tokens: float | None = Field(default=None, gt=0, le=bounds.MAX_BUDGET)
+    attempts: int | None = Field(default=None, ge=1, le=bounds.MAX_BUDGET)
+    on_exceeded: Literal["hold", "warn", "stop"] = "stop"
+    approval: ApprovalBlock | None = None
+
+
 class WorkflowBlock(Block):
     """A workflow in Stepkeep's native format."""
 
@@ -310,4 +332,6 @@ class WorkflowBlock(Block):
     priority: int = Field(default=0, ge=-bounds.MAX_PRIORITY, le=bounds.MAX_PRIORITY)
     labels: dict[Word, Text] = {}
     duties: list[DutyBlock] = []
+    policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)
+    budget: BudgetBlock | None = None
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

@@ -5,16 +5,19 @@ It reads no store and no clock. `operations/start.py` and `kernel/start_template
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.progress import begin
 from stepkeep.kernel.rollup import roll_up
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.tables import RunTrigger
 
 
@@ -37,10 +40,14 @@ def create_run(
     start_at: int | None = None,
     vouched_by: str | None = None,
     key: str | None = None,
+    labels: bytes | None = None,
+    policy: Policy | None = None,
+    authorities: Mapping[Caller, Authority] | None = None,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
-    With `start_at`, a later moment, the run stays idle until its timer starts it.
+    With `start_at`, a later moment, the run stays idle until its timer starts it. Raises Missing if a policy reads the
+    standing of the actor, and `authorities` does not have it.
     """
     blank = Run(
         tenant=tenant,
@@ -51,7 +58,19 @@ def create_run(
         open=plan.size,
     )
     nothing_yet: dict[int, bytes | None] = dict.fromkeys(range(plan.size))
-    snapshot = Snapshot(plan=plan, run=blank, steps={}, whole=True, inbox=(), outputs=nothing_yet, input=given)
+    snapshot = Snapshot(
+        plan=plan,
+        run=blank,
+        steps={},
+        whole=True,
+        inbox=(),
+        outputs=nothing_yet,
+        input=given,
+        authorities={} if authorities is None else authorities,
+        policy=policy,
+        origin=Origin(actor, labels),
+        costs=(),
+    )
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
     origin = origin_of(plan, given) | ({"start_at": start_at} if is_later else {})

@@ -15,7 +15,8 @@ from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.rows import Attempt, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 
 K = TypeVar("K", bound=Hashable)
 
@@ -47,7 +48,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     `steps` may be partial. `inbox` is None if it was not loaded. `whole` means that `steps` has every row of the run,
     `waiting` that every waiting step is among them. `outputs` maps step numbers to their JSON (None: no output). `seen`
     has the ids of messages that are in the inbox already. `authorities` has what the actors of events bring. `involved`
-    is None if it was not loaded.
+    is None if it was not loaded. `policy` is the live policy of the tenant. `origin` and `input` are loaded together.
+    `costs` has one entry for each ended attempt: what it reported, or None.
     """
 
     plan: Plan
@@ -61,6 +63,9 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     input: bytes | None = None
     authorities: Mapping[Caller, Authority] = {}
     involved: Involved | None = None
+    policy: Policy | None = None
+    origin: Origin | None = None
+    costs: tuple[bytes | None, ...] | None = None
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -74,6 +79,7 @@ class Need(msgspec.Struct, frozen=True):
     input: bool = False
     people: frozenset[Caller] = frozenset()
     duties: bool = False
+    costs: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -272,6 +273,52 @@ class Rule(_Value, frozen=True, kw_only=True):
     schema: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
 
 
+class PolicyEffect(StrEnum):
+    """What a rule does to a step. The order is that of strictness."""
+
+    ALLOW = "allow"
+    HOLD = "hold"
+    DENY = "deny"
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One rule: for which workflows and steps (patterns; none: all), when, and what follows.
+
+    `when` is an expression over the facts; None means always. `approval` is the gate of a `hold`.
+    """
+
+    name: str
+    then: PolicyEffect
+    when: str | None = None
+    reason: str = ""
+    workflows: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
+    approval: Approval | None = None
+
+    def concerns(self, workflow: str, step: str) -> bool:
+        return _among(workflow, self.workflows) and _among(step, self.steps)
+
+
+def _among(name: str, patterns: tuple[str, ...]) -> bool:
+    return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class OnExceeded(StrEnum):
+    """What a run does that has spent its budget, where the next step opens or is tried again."""
+
+    HOLD = "hold"
+    WARN = "warn"
+    STOP = "stop"
+
+
+class Budget(_Value, frozen=True, kw_only=True):
+    """What a run may spend: amounts by the names that handlers report (`usd`, `tokens`), and `attempts`."""
+
+    limits: dict[str, float]
+    on_exceeded: OnExceeded = OnExceeded.STOP
+    approval: Approval | None = None
+
+
 class InputType(StrEnum):
     """JSON's own types, by their JSON Schema names."""
 
@@ -358,6 +405,8 @@ class Definition(_Value, frozen=True, kw_only=True):
     schemas: dict[str, str] | msgspec.UnsetType = msgspec.UNSET
     """The digests of the schemas that were taken from the registry, by reference."""
     duties: tuple[Duty, ...] | msgspec.UnsetType = msgspec.UNSET
+    policy: tuple[PolicyRule, ...] | msgspec.UnsetType = msgspec.UNSET
+    budget: Budget | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def compensates(self) -> bool:
@@ -387,6 +436,12 @@ def digest_of(document: bytes) -> str:
 def shown_document(gate: Approval, facts: Any = None) -> bytes:
     """What a gate shows to people, in canonical JSON: its prompt and its terms, and its facts if it has any."""
     return _encoder.encode(gate if gate.facts is msgspec.UNSET else {"facts": facts, "gate": gate})
+
+
+def shown_terms(gate: Approval) -> dict[str, Any]:
+    """The terms of a gate as the journal has them: the JSON that their digest is over, decoded."""
+    terms: dict[str, Any] = msgspec.json.decode(_encoder.encode(gate))
+    return terms
 
 
 class QueueSpec(_Value, frozen=True, kw_only=True):

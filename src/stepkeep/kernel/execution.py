@@ -31,7 +31,7 @@ from stepkeep.kernel.outcomes import (
     Waiting,
 )
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.progress import settle, wake
+from stepkeep.kernel.progress import retry_now, settle, wake
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
@@ -220,8 +220,7 @@ def _after_failure(
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)
         return None
-    _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
-    return None
+    return _retry(draft, step, StepTrigger.RETRY_SCHEDULED, pause, attempts=counted, category=category, error=error)
 
 
 def _exhaust(draft: Draft, step: Step, category: Category, error: str, **tally: Any) -> Settled | None:
@@ -245,13 +244,12 @@ def _began_at(draft: Draft, step: Step) -> int:
     return draft.now if step.claimed_at is None else step.claimed_at
 
 
-def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes: Any) -> None:
+def _retry(draft: Draft, step: Step, trigger: StepTrigger, pause: int, **changes: Any) -> Settled | None:
     """Schedule another attempt; one that is due at once does not wait for a sweep."""
     if draft.planned(step).retry.max_elapsed is not UNSET:
         changes["note"] = replace(step.note or Note(), began_at=_began_at(draft, step))
     retrying = draft.move(step, trigger, due_at=draft.now + pause, **changes)
-    if pause == 0:
-        draft.make_ready(retrying, StepTrigger.RETRY_DUE)
+    return retry_now(draft, retrying) if pause == 0 else None
 
 
 def _released(draft: Draft, step: Step, outcome: Released) -> Settled | None:
@@ -316,7 +314,7 @@ def lose(draft: Draft, step: Step) -> Settled | None:
     elif handler_done:
         draft.make_ready(step, StepTrigger.LEASE_LOST, error=error, **tally)
     else:
-        _retry(draft, step, StepTrigger.LEASE_LOST, 0, error=error, **tally)
+        return _retry(draft, step, StepTrigger.LEASE_LOST, 0, error=error, **tally)
     return None
 
 

@@ -139,9 +139,12 @@ def _composed(kind: Any, inner: Callable[[Any], Check], struct: Callable[[msgspe
         return _of_type(bool, "true or false")
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        [rest] = [part for part in parts if part is not type(None)]
+        [rest] = [part for part in parts if part not in (type(None), msgspec.UnsetType)]
         check = inner(rest)
-        return lambda value: None if value is None else check(value)
+        missing = [None] * (type(None) in parts) + [msgspec.UNSET] * (msgspec.UnsetType in parts)
+        return lambda value: None if any(value is one for one in missing) else check(value)
+    if origin is dict:
+        return _of_type(dict, "an object")
     if origin in (tuple, frozenset):
         return _each(origin, inner(parts[0]))
     if isinstance(kind, type) and issubclass(kind, Enum):

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from stepkeep.kernel.definition import Approval, digest_of, shown_document
 from stepkeep.kernel.draft import Draft
+from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.rows import Gate, Note, Opening, Step
+from stepkeep.kernel.states import StepState
 from stepkeep.kernel.tables import StepTrigger
 
 ESCALATED = "gate.escalated"
@@ -49,6 +51,26 @@ def open_gate(draft: Draft, step: Step, gate: Approval, facts: Mapping[str, Any]
     draft.move(step, trigger, of=of, due_at=_next_timer(draft, gate, deadline), digest=digest, note=note)
 
 
+def gate_of(draft: Draft, step: Step) -> Approval:
+    """The terms of a gate that is open."""
+    return gate_terms(step, draft.planned(step)) or Approval()
+
+
+def gate_terms(step: Step, planned: PlannedStep) -> Approval | None:
+    """The terms of a gate: those of the policy that holds the step, or those of its definition."""
+    terms = None if step.note is None else step.note.terms
+    return terms or planned.gate
+
+
+def holding_rule(step: Step) -> str | None:
+    """The rule of the policy that holds this step, in words."""
+    note = step.note
+    if step.state is not StepState.AWAITING_APPROVAL or note is None or note.permit is None or note.exhausted:
+        return None
+    rule, _, where = note.permit.rpartition("@")
+    return f"the rule {rule} of " + ("its definition" if where == "definition" else f"policy revision {where}")
+
+
 def opening_of(draft: Draft, step: Step) -> Opening:
     """The open gate of a step. A gate that an earlier version opened counts as opened now."""
     opening = None if step.note is None else step.note.opening
@@ -75,8 +97,7 @@ def remind(draft: Draft, step: Step, gate: Approval, opening: Opening) -> None:
 
 
 def _tell(draft: Draft, step: Step, name: str, opening: Opening) -> None:
-    planned = draft.planned(step)
-    gate = planned.gate or Approval()
+    planned, gate = draft.planned(step), gate_of(draft, step)
     levels = gate.levels[: opening.level + 1]
     told = {
         "step": planned.name,

@@ -28,7 +28,7 @@ from stepkeep.kernel.definition import (
     StepDefinition,
     Undo,
 )
-from stepkeep.kernel.separation import Excluded, read_exclusion
+from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.states import OnFailure, Phase, StepState
 
 NO_QUEUE = 0
@@ -79,6 +79,7 @@ class Facts(Evaluated, Protocol):
 CompileCondition = Callable[[str, Definition], Condition]
 CompileLength = Callable[[str, Definition], SleepLength]
 CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
+CompilePolicies = Callable[[Definition], tuple[Policy, ...]]
 
 
 def _no_length(text: str, definition: Definition) -> SleepLength:
@@ -87,6 +88,12 @@ def _no_length(text: str, definition: Definition) -> SleepLength:
 
 def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
     raise InvariantBroken(f"nothing evaluates the facts {', '.join(facts)} of {definition.name}")
+
+
+def _no_policies(definition: Definition) -> tuple[Policy, ...]:
+    if definition.policy is msgspec.UNSET and definition.budget is msgspec.UNSET:
+        return ()
+    raise InvariantBroken(f"nothing evaluates the policy of {definition.name}")
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +119,6 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     sleeps: bool = False
     gate: Approval | None = None
     facts: Facts | None = None
-    excluded: tuple[Excluded, ...] = ()
 
     @property
     def inputs(self) -> Any:
@@ -125,6 +131,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """All steps of a run, by number, with their edges. `document` holds the stored bytes that `digest` is over.
 
     `results` are the last steps: their outputs are the result of a run that declares none.
+    `policies` are those of the definition.
     """
 
     definition_id: int
@@ -137,6 +144,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     numbers: Mapping[str, int]
     roots: tuple[int, ...]
     results: tuple[int, ...]
+    policies: tuple[Policy, ...] = ()
 
     @property
     def size(self) -> int:
@@ -196,6 +204,7 @@ def build_plan(
     compile_condition: CompileCondition,
     compile_length: CompileLength = _no_length,
     compile_facts: CompileFacts = _no_facts,
+    compile_policies: CompilePolicies = _no_policies,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -245,6 +254,7 @@ def build_plan(
         numbers={**numbers, **hooks, **last},
         roots=tuple(step.no for step in steps if step.unmet == 0),
         results=tuple(step.no for step in steps if not step.dependents),
+        policies=compile_policies(definition),
     )
 
 
@@ -258,7 +268,7 @@ def _gate(step: StepDefinition, definition: Definition, compile_facts: CompileFa
     if gate is None:
         return {}
     facts = None if gate.facts is msgspec.UNSET else compile_facts(gate.facts, definition)
-    return {"gate": gate, "facts": facts, "excluded": tuple(read_exclusion(word) for word in gate.excluded)}
+    return {"gate": gate, "facts": facts}
 
 
 def _undo(step: PlannedStep, size: int, queues: Sequence[int]) -> PlannedStep:

@@ -18,6 +18,7 @@ from stepkeep.kernel.draft import Draft, Missing, json_text
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.gates import open_gate
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.judging import Judged, judged
 from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
@@ -88,6 +89,8 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
         if not holds:
             draft.move(step, StepTrigger.CONDITION_FALSE, of=of)
             return Settled(step.no, StepState.SKIPPED)
+    if (stopped := judged(draft, step, of)) is not None:
+        return _stop_or_hold(draft, step, stopped, of)
     if planned.definition.wait is not None:
         return _open_wait(draft, step, planned, of)
     if planned.gate is not None:
@@ -96,9 +99,25 @@ def open_step(draft: Draft, step: Step, of: int | None = None) -> Settled | None
     return None
 
 
+def retry_now(draft: Draft, step: Step) -> Settled | None:
+    """The pause of a retry is over: the step is ready again, unless a policy denies or holds it."""
+    if (stopped := judged(draft, step)) is not None:
+        return _stop_or_hold(draft, step, stopped, None)
+    draft.make_ready(step, StepTrigger.RETRY_DUE)
+    return None
+
+
+def _stop_or_hold(draft: Draft, step: Step, stopped: Judged, of: int | None) -> Settled | None:
+    """A denied step has settled; a held one waits for people, on terms that stay with it."""
+    if stopped.terms is None:
+        return stopped.settled
+    held = replace(step, note=replace(step.note or Note(), terms=stopped.terms, permit=stopped.permit))
+    return _open_gate(draft, held, draft.planned(step), stopped.terms, of)
+
+
 def _open_gate(draft: Draft, step: Step, planned: PlannedStep, gate: Approval, of: int | None) -> Settled | None:
     facts = None
-    if planned.facts is not None:
+    if planned.facts is not None and gate.facts is not msgspec.UNSET:
         try:
             facts = planned.facts.render(_view(draft, planned.facts))
         except ExpressionError as error:

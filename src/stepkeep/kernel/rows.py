@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from stepkeep.kernel.definition import Approval
 from stepkeep.kernel.states import (
     AttemptState,
     Category,
@@ -71,6 +72,13 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     labels: bytes | None = None
 
 
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """The part of a run's details that policies read: the person that asked for it, and its labels (JSON)."""
+
+    created_by: str
+    labels: bytes | None = None
+
+
 class Ballot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A decision that an open gate has counted. `on_behalf_of` is the delegator, if the person acted for one."""
 
@@ -109,7 +117,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     `exhausted`: no attempt is left, and the step holds until a person decides. `spent`: the attempts before the last
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
     where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
-    person whose decision about this step counted.
+    person whose decision about this step counted. `terms`: the gate of a step that a policy
+    holds. `permit`: the rule that holds it, or that people have approved for it.
     """
 
     event: str | None = None
@@ -126,6 +135,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     began_at: int | None = None
     opening: Opening | None = None
     deciders: tuple[str, ...] = ()
+    terms: Approval | None = None
+    permit: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

@@ -2,8 +2,8 @@
 times.
 
 The template is an ordinary creation decision at time zero for a run without an id, with all checks made. A copy differs
-from it in ids and times alone. Plans with a condition, a gate or a sleep until a moment among their first steps have no
-template.
+from it in ids and times alone. Plans with a policy, and plans with a condition, a gate or a sleep until a moment among
+their first steps, have no template.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
 
 def start_template(plan: Plan, *, start: bool) -> StartTemplate | None:
     """The template of a plan, if all its creations are alike."""
-    if start and any(_differs(plan.steps[no]) for no in plan.roots):
+    if start and (plan.policies or any(_differs(plan.steps[no]) for no in plan.roots)):
         return None
     first = create_run(
         plan, tenant="", run_id="", priority=0, business_key=None, given=b"null", actor="", now=0, start=start

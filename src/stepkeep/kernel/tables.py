@@ -49,6 +49,7 @@ class StepTrigger(StrEnum):
     CONDITION_BROKEN = "condition_broken"
     DEPENDENCY_UNMET = "dependency_unmet"
     DENIED = "denied"
+    DENIED_TOLERATED = "denied_tolerated"
     CLAIMED = "claimed"
     RELEASED = "released"
     COMPLETED = "completed"
@@ -188,6 +189,7 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.PENDING,             ST.CONDITION_BROKEN,            S_.FAILED,              "000 §3.1 validation: abort the step, log the error"),
     Row(S_.PENDING,             ST.DEPENDENCY_UNMET,            S_.SKIPPED,             "000 §2 skipped due to upstream failure"),
     Row(S_.PENDING,             ST.DENIED,                      S_.FAILED,              "000 §3.1 governance; 003 §3.1 policy deny"),
+    Row(S_.PENDING,             ST.DENIED_TOLERATED,            S_.SKIPPED,             "000 §3.3 skip; 003 §3.1 policy deny, tolerated"),
     Row(S_.READY,               ST.CLAIMED,                     S_.RUNNING,             "002 claim READY → RUNNING; 001 worker claim"),
     Row(S_.RUNNING,             ST.RELEASED,                    S_.READY,               "design §3: released by a draining worker"),
     Row(S_.RUNNING,             ST.COMPLETED,                   S_.VALIDATING,          "004 running → validating"),
@@ -204,6 +206,9 @@ STEP: Machine[StepState, StepTrigger] = Machine("step", StepState, StepTrigger, 
     Row(S_.RUNNING,             ST.RETRY_SCHEDULED,             S_.RETRYING,            "004 running → retrying; 002 C"),
     Row(S_.RUNNING,             ST.LEASE_LOST,                  S_.RETRYING,            "002 lease recovery; 001 reclaim"),
     Row(S_.RETRYING,            ST.RETRY_DUE,                   S_.READY,               "004 retrying → queued"),
+    Row(S_.RETRYING,            ST.HELD,                        S_.AWAITING_APPROVAL,   "000 §3.1 governance: block and escalate, before a retry"),
+    Row(S_.RETRYING,            ST.DENIED,                      S_.FAILED,              "000 §3.1 governance; 003 §3.1 policy deny, before a retry"),
+    Row(S_.RETRYING,            ST.DENIED_TOLERATED,            S_.SKIPPED,             "000 §3.3 skip; a denial before a retry, tolerated"),
     Row(S_.RUNNING,             ST.FAILED,                      S_.FAILED,              "001 RUNNING → FAILED; 002 D"),
     Row(S_.RUNNING,             ST.FAILED_TOLERATED,            S_.SKIPPED,             "000 §3.3 skip"),
     Row(S_.AWAITING_EVENT,      ST.MESSAGE_ARRIVED,             S_.READY,               "002 wake-up WAITING → READY"),

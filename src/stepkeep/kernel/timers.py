@@ -9,13 +9,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import Approval, OnDeadline
+from stepkeep.kernel.definition import OnDeadline
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.execution import lose
 from stepkeep.kernel.failure import DEADLINE, Settled, fail_for_good
-from stepkeep.kernel.gates import escalate, opening_of, remind
-from stepkeep.kernel.progress import begin, settle, wake_up
+from stepkeep.kernel.gates import escalate, gate_of, opening_of, remind
+from stepkeep.kernel.progress import begin, retry_now, settle, wake_up
 from stepkeep.kernel.rows import Note, Step
 from stepkeep.kernel.states import RUN_TERMINAL, Category, RunState, StepState, StopCause
 from stepkeep.kernel.stopping import fence_off, stop
@@ -80,11 +80,6 @@ def _time_out(draft: Draft) -> None:
     )
 
 
-def _retry_due(draft: Draft, step: Step) -> Settled | None:
-    draft.make_ready(step, StepTrigger.RETRY_DUE)
-    return None
-
-
 def _wait_over(draft: Draft, step: Step) -> Settled | None:
     note, planned = step.note or Note(), draft.planned(step)
     if planned.sleeps:
@@ -100,7 +95,7 @@ def _wait_over(draft: Draft, step: Step) -> Settled | None:
 
 def _gate_due(draft: Draft, step: Step) -> Settled | None:
     """A gate reminds its approvers until its deadline, and then does what its definition says."""
-    gate, opening = draft.planned(step).gate or Approval(), opening_of(draft, step)
+    gate, opening = gate_of(draft, step), opening_of(draft, step)
     if opening.deadline is None or opening.deadline > draft.now:
         remind(draft, step, gate, opening)
         return None
@@ -135,7 +130,7 @@ def _expired(draft: Draft, step: Step, question: str = "decision", decided: str 
 STEP_DUE = {
     StepState.RUNNING: lose,
     StepState.VALIDATING: lose,
-    StepState.RETRYING: _retry_due,
+    StepState.RETRYING: retry_now,
     StepState.AWAITING_EVENT: _wait_over,
     StepState.AWAITING_APPROVAL: _gate_due,
     StepState.AWAITING_COMPLETION: _nobody_completed,

@@ -28,11 +28,11 @@ from stepkeep.kernel.eligibility import (
 )
 from stepkeep.kernel.events import GateDecided
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
-from stepkeep.kernel.gates import opening_of
+from stepkeep.kernel.gates import gate_of, opening_of
 from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
-from stepkeep.kernel.separation import Act
+from stepkeep.kernel.separation import Act, read_exclusion
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, Category, StepState
 from stepkeep.kernel.tables import StepTrigger
 
@@ -57,7 +57,7 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     if mine is not None:
         return _counted_before(draft, step, opening, mine, event)
     authority = draft.authority(Caller(event.tenant, event.actor, event.key))
-    gate = draft.planned(step).gate or Approval()
+    gate = gate_of(draft, step)
     chosen = _choose(draft, step, gate, opening, authority, event)
     ballot = Ballot(person=event.actor, approve=event.approve, at=draft.now, on_behalf_of=chosen.voice.on_behalf_of)
     return _count(draft, step, gate, replace(opening, ballots=(*opening.ballots, ballot)), chosen, event)
@@ -113,7 +113,7 @@ def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
             said = f"{both[0]} has a decision about {planned.name} of run {step.run_id} already, by {ballot.person}"
             raise NotAllowed(f"{said}: each person decides once", rule="one_decision", person=voice.person)
     act = Act(step=planned.name, names=voice.names, roles=chosen.roles, settles=_settles(gate, opening, event.approve))
-    check_separation(draft, (*planned.excluded, *(draft.plan.definition.duties or ())), voice, act)
+    check_separation(draft, (*map(read_exclusion, gate.excluded), *(draft.plan.definition.duties or ())), voice, act)
     return chosen
 
 
@@ -268,7 +268,8 @@ def _last_decided(draft: Draft, actor: str) -> Step | None:
 
 def _no_double_click(draft: Draft, gate: Step, actor: str, decision: str) -> None:
     """A repeated click on one gate must not pass the next one: after an equal decision, the gate must be named."""
-    numbers = [planned.no for planned in draft.plan.steps if planned.gate is not None]
+    any_held = bool(draft.plan.policies) or draft.snapshot.policy is not None
+    numbers = [planned.no for planned in draft.plan.steps if any_held or planned.gate is not None]
     draft.require(numbers)
     for no in numbers:
         step = draft.step(no)
@@ -294,7 +295,7 @@ def _counted_before(draft: Draft, step: Step, opening: Opening, mine: Ballot, ev
     record = {"step": name, **ballot_record(mine)}
     wants_other = event.on_behalf_of is not None and event.on_behalf_of != (mine.on_behalf_of or mine.person)
     if mine.approve is event.approve and not wants_other:
-        gate = draft.planned(step).gate or Approval()
+        gate = gate_of(draft, step)
         return Accepted({**record, **standing_of(gate, opening)}, repeated=True)
     said = f"{mine.person} has {_word(mine)} the gate {name} of run {step.run_id} already, and a decision is final"
     raise Conflict(said, record)

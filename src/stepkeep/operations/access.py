@@ -52,7 +52,7 @@ SCOPES: dict[Scope, str] = {
     Scope.COMPLETE: "complete manual steps, reissue their tokens, send messages",
     Scope.OPERATE: "publish, cancel, quarantine, release, prune",
     Scope.WORK: "be a worker",
-    Scope.ADMIN: "change tenants, users, roles, delegations and keys",
+    Scope.ADMIN: "change tenants, users, roles, delegations, keys and policies",
     Scope.VOUCH: "name another person than the owner of the key",
 }
 """Every scope, and what it allows."""
@@ -68,6 +68,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("approve", "reject", "decide"), D),
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     **dict.fromkeys(("publish", "publish_schema", "cancel", "quarantine", "release", "prune"), O),
+    **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),
+    **dict.fromkeys(("publish_policy", "policy_off"), A),
     **dict.fromkeys(("start_worker", "serve"), W),
     "work_on": W | R,
     "run": S | W | R,

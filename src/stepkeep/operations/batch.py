@@ -62,10 +62,12 @@ class DecisionBatch:
         *,
         expect: Expect | None = None,
         payloads: Mapping[int, Payload] | None = None,
+        judges: bool = True,
     ) -> None:
+        """Without `judges` the live policies are not asked: a claim opens no step."""
         self.basis = Basis.LOCKED
         self._plans = plans
-        self._claimer = claimer
+        self._claimer, self._judges = claimer, judges
         self._expect, self._payloads = expect, payloads or {}
         self._given = tuple(events)
         self._misfits = {place: said for place, event in enumerate(events) if (said := misfit_of_event(event))}
@@ -132,9 +134,9 @@ class DecisionBatch:
         """Decide on every run that has enough rows; request what the others need."""
         if loaded is not self._loaded:
             self._forget(loaded)
-        unknown = self._unknown(loaded)
-        if unknown:
-            return More(definitions=unknown)
+        unknown, stale = self._unknown(loaded), self._stale(loaded)
+        if unknown or stale:
+            return More(definitions=unknown, policies=stale)
         wants = []
         for key, events in self._events.items():
             if key in self.decisions:
@@ -151,6 +153,10 @@ class DecisionBatch:
         unknown = {one for one in needed if not self._plans.knows(one)}
         self._sought |= unknown
         return tuple(sorted(unknown))
+
+    def _stale(self, loaded: Loaded) -> tuple[str, ...]:
+        """The tenants whose live policy must be read before these decisions."""
+        return self._plans.live.stale([tenant for tenant, _ in self._events], loaded) if self._judges else ()
 
     def _decide(self, loaded: Loaded, key: RunKey, events: Sequence[tuple[int, Event]]) -> Need | None:
         if loaded.barred and (reason := loaded.barred.get(key)) is not None:
@@ -176,6 +182,9 @@ class DecisionBatch:
             input=loaded.inputs.get(key),
             authorities=loaded.authorities,
             involved=loaded.involved.get(key),
+            policy=self._plans.live.get(key[0]),
+            origin=loaded.origins.get(key),
+            costs=loaded.costs.get(key),
         )
         claimer = self._chained if self._chained and self._chained.slots > 0 else None
         try:
@@ -242,6 +251,7 @@ class DecisionBatch:
             input=need.input,
             people=tuple(need.people),
             duties=need.duties,
+            costs=need.costs,
         )
 
     def _write(self) -> Write:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
@@ -189,11 +190,13 @@ def _retrying(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
 def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     if is_exhausted(step):
         return _held(scene, step, planned)
-    gate = planned.definition.approval or planned.definition.hold
+    gate = gate_terms(step, planned)
     people = "" if gate is None else asked_people(gate, step).get("of", "")
     whose = f" by {people}" if people else ""
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits for approval{whose}{by(scene.now, ends)}."
+    if (rule := holding_rule(step)) is not None:
+        said += f" It is held by {rule}."
     command = ("approve", scene.run.id, planned.name)
     return Cause(
         code=Why.APPROVAL, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command

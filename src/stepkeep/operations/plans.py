@@ -8,11 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
+from stepkeep.definition.policy import policies_of
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan
 from stepkeep.kernel.rows import Run
 from stepkeep.operations import validate
+from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.store.change import StoredDefinition
 
 if TYPE_CHECKING:
@@ -32,9 +34,10 @@ class PlanCache:
         self._plans: dict[int, Plan] = {}
         self._problems: dict[int, Exception] = {}
         self.opened: Callable[[bytes], bytes] | None = None
-        """What opens the payloads that conditions and facts read."""
+        """What opens the payloads that conditions, facts and rules read."""
         self.sealed: Callable[[bytes], bytes] | None = None
         """What seals the facts that a gate shows, because these come from payloads."""
+        self.live = LivePolicies(lambda payload: payload if self.opened is None else self.opened(payload))
 
     def get(self, definition_id: int) -> Plan | None:
         return self._plans.get(definition_id)
@@ -50,6 +53,7 @@ class PlanCache:
                 compile_condition=partial(compile_condition, opened=self.opened),
                 compile_length=partial(compile_length, opened=self.opened),
                 compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
+                compile_policies=partial(policies_of, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan

@@ -19,15 +19,18 @@ from stepkeep.definition.run_input import check_input, is_declared
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, StoreUnavailable
 from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Claimer, Decision
+from stepkeep.kernel.draft import Missing
 from stepkeep.kernel.events import RunStarted, StepClaimed
 from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.batch import DecisionBatch
 from stepkeep.operations.group_commit import Submissions, all_or_each
+from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
@@ -118,6 +121,7 @@ class Starter:
         self._lane: Submissions[StartRequest, Started] = Submissions(
             self._start_batch, size_bytes=lambda request: len(request.input)
         )
+        self._live = transactor.plans.live
         self._templates: dict[tuple[int, bool], tuple[Plan, StartTemplate | None]] = {}
 
     async def start(self, request: StartRequest) -> Started:
@@ -135,7 +139,9 @@ class Starter:
 
         def make() -> StartBatch:
             nonlocal batch
-            batch = StartBatch([request], self._template, claims=FirstClaims(self._transactor.plans, claimer))
+            batch = StartBatch(
+                [request], self._template, self._live, claims=FirstClaims(self._transactor.plans, claimer)
+            )
             return batch
 
         try:
@@ -173,7 +179,7 @@ class Starter:
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
-        batch = StartBatch([await self.reduced(request)], self._template)
+        batch = StartBatch([await self.reduced(request)], self._template, self._live)
         batch.basis = Basis.USER_TRANSACTION
         wanted = request.plan.definition_id
 
@@ -201,7 +207,7 @@ class Starter:
 
     async def _start_together(self, requests: list[StartRequest], again: bool = False) -> list[Started | Exception]:
         def make() -> StartBatch:
-            return StartBatch(requests, self._template, again=again)
+            return StartBatch(requests, self._template, self._live, again=again)
 
         try:
             batch = await self._transactor.run(make, None if again else self._unread(requests))
@@ -262,6 +268,7 @@ class StartBatch:
         self,
         requests: list[StartRequest],
         template: Templates,
+        live: LivePolicies,
         *,
         again: bool = False,
         claims: FirstClaims | None = None,
@@ -269,6 +276,7 @@ class StartBatch:
         self.basis = Basis.LOCKED
         self.claims = claims
         self._requests, self._template, self._again = requests, template, again
+        self._live = live
         self._looked: Loaded | None = None
         self.answers: list[Started | Exception | None] = [None] * len(requests)
         self._creates = False
@@ -290,14 +298,21 @@ class StartBatch:
             )
             if more.idempotency or more.business_keys:
                 return more
+        if stale := self._live.stale([request.tenant for request in self._requests], loaded):
+            return More(policies=stale)
         made = dict(loaded.idempotency)
         held = dict(loaded.business_keys)
         write = Write()
+        lacking = []
         for place, request in enumerate(self._requests):
             try:
-                self.answers[place] = _answer(request, loaded, made, held, write, self._template)
+                self.answers[place] = _answer(request, loaded, made, held, write, self._template, self._live)
+            except Missing as missing:
+                lacking.append(Want(tenant=request.tenant, run_id=request.run_id, people=tuple(missing.need.people)))
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
+        if lacking:
+            return More(wants=tuple(lacking))
         self._creates = bool(write.new_runs)
         if self.claims is not None:
             write.new_runs = [self.claims.added_to(new, loaded.now) for new in write.new_runs]
@@ -327,7 +342,7 @@ class FirstClaims:
             StepClaimed(tenant=run.tenant, run_id=run.id, actor=by.actor, no=step.no, worker=by.worker, lease=lease)
             for step in mine
         ]
-        self.batch = DecisionBatch(self._plans, events)
+        self.batch = DecisionBatch(self._plans, events, judges=False)
         loaded = Loaded(now=now, runs={key: run}, steps={key: {step.no: step for step in new.steps}}, whole={key})
         self.batch.decide(loaded)
         decision = self.batch.decisions.get(key)
@@ -351,6 +366,7 @@ def _answer(
     held: dict[tuple[str, str], str],
     write: Write,
     template: Templates,
+    live: LivePolicies,
 ) -> Started:
     if (request.tenant, request.run_id) in loaded.runs:
         return Started(request.run_id, created=True)
@@ -371,9 +387,9 @@ def _answer(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-    created = _create(
-        request, loaded.now, key, None if request.is_delayed else template(request.plan, request.start_now)
-    )
+    is_alike = not request.is_delayed and not live.concerns_start(request.tenant, request.plan)
+    made_alike = template(request.plan, request.start_now) if is_alike else None
+    created = _create(request, loaded, key, made_alike, live.get(request.tenant))
     write.new_runs.append(created)
     if request.payload is not None:
         write.payloads.append(request.payload)
@@ -396,9 +412,15 @@ def _idempotency(request: StartRequest) -> IdempotencyKey | None:
     )
 
 
-def _create(request: StartRequest, now: int, key: IdempotencyKey | None, template: StartTemplate | None) -> NewRun:
-    definition = request.plan.definition
-    decision = _decide(request, now, template)
+def _create(
+    request: StartRequest,
+    loaded: Loaded,
+    key: IdempotencyKey | None,
+    template: StartTemplate | None,
+    policy: Policy | None,
+) -> NewRun:
+    definition, labels = request.plan.definition, _labels(request)
+    decision = _decide(request, loaded, labels, template, policy)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
@@ -410,11 +432,11 @@ def _create(request: StartRequest, now: int, key: IdempotencyKey | None, templat
             dialect=definition.dialect,
             input=request.input,
             correlation_id=request.correlation_id or request.run_id,
-            created_at=now,
+            created_at=loaded.now,
             created_by=request.actor,
             business_key=request.business_key,
             rerun_of=request.rerun_of,
-            labels=_labels(request),
+            labels=labels,
         ),
         steps=decision.added,
         entries=(decision.entry,),
@@ -433,8 +455,14 @@ def _labels(request: StartRequest) -> bytes | None:
     return msgspec.json.encode({**own, **given})
 
 
-def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> Decision:
-    plan, priority = request.plan, request.priority
+def _decide(
+    request: StartRequest,
+    loaded: Loaded,
+    labels: bytes | None,
+    template: StartTemplate | None,
+    policy: Policy | None,
+) -> Decision:
+    plan, priority, now = request.plan, request.priority, loaded.now
     priority = plan.definition.priority if priority is None else priority
     if template is not None:
         return template.instantiate(
@@ -461,6 +489,9 @@ def _decide(request: StartRequest, now: int, template: StartTemplate | None) -> 
         now=now,
         start=request.start_now,
         start_at=request.start_at if request.start_delay is None else now + request.start_delay,
+        labels=labels,
+        policy=policy,
+        authorities=loaded.authorities,
     )
 
 

@@ -345,7 +345,7 @@ class ClaimBatch(DecisionBatch):
     """A batch whose events are the claims that the store proposed."""
 
     def __init__(self, plans: PlanCache, claimer: Claimer, limit: int) -> None:
-        super().__init__(plans)
+        super().__init__(plans, judges=False)
         self._for, self._limit = claimer, limit
 
     def decide(self, loaded: Loaded) -> More | Write:

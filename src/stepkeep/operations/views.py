@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
+from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Attempt, Run, Step, is_exhausted
@@ -352,8 +353,11 @@ def _waiting_for(plan: Plan, run: Run, step: Step) -> dict[str, Any]:
         return waits | {"for": "sleep", "until": instant(step.due_at)}
     if step.note is not None and step.note.event is not None:
         waits["event"] = step.note.event
-    if (gate := plan.at(step.no).gate) is not None and step.state is StepState.AWAITING_APPROVAL:
+    gate = gate_terms(step, plan.at(step.no))
+    if gate is not None and step.state is StepState.AWAITING_APPROVAL:
         waits |= asked_people(gate, step)
+    if (rule := holding_rule(step)) is not None:
+        waits["rule"] = rule
     return waits | {"until": instant(waits_until(run, step))}
 
 

@@ -93,6 +93,7 @@ class Stage:
             digest=digest_of(encode_definition(definition)),
             queues=range(1, 2 * len(definition.steps) + 2),
             compile_condition=lambda text, whose: Answered(compile_condition(text, whose), text, self),
+            compile_policies=lambda _: (),
         )
         self.outputs: dict[int, bytes | None] = dict.fromkeys(range(self.plan.size))
         unstated, harmless = unstated_writes(definition), {Effect.READ, Effect.UNKNOWN}

@@ -2,7 +2,7 @@
 
 The table is the same for all stores: a value that does not fit one store is refused by all, with the same error. It
 does not check meaning; the schema checks signs of counters and rules between columns. Every store calls `check_write`,
-`check_worker`, `check_people` or `check_version` first.
+`check_worker`, `check_people`, `check_version` or `check_revision` first.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "worker_reports": {"worker": ID, "reported_at": TIME},
     "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
     "payload_chunks": {"no": COUNT},
+    "policies": {"revision": ID, "published_at": TIME},
     "tenants": {"created_at": TIME},
     "principals": {"created_at": TIME, "disabled_at": TIME},
     "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
@@ -198,6 +199,11 @@ def check_people(change: PeopleChange) -> None:
 def check_version(version: int) -> None:
     """The same for the version of a definition."""
     _check("definitions", "version", version, VERSION)
+
+
+def check_revision(revision: int) -> None:
+    """The same for the revision of a policy."""
+    _check("policies", "revision", revision, ID)
 
 
 def _check_steps(steps: Iterable[Step]) -> None:

@@ -14,7 +14,7 @@ from stepkeep.errors import Quarantined, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
-from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote
+from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
 
 CHUNK_BYTES = 1024 * 1024
@@ -39,6 +39,7 @@ class Want(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     input: bool = False
     people: tuple[Caller, ...] = ()
     duties: bool = False
+    costs: bool = False
 
     @property
     def key(self) -> RunKey:
@@ -95,6 +96,18 @@ class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
     published_by: str
 
 
+class StoredPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """A revision of a tenant's live policy. The newest one counts."""
+
+    tenant: str
+    revision: int
+    name: str
+    digest: str
+    document: bytes
+    published_at: int
+    published_by: str
+
+
 class More(msgspec.Struct, frozen=True, kw_only=True):
     """The callback needs more rows: load these too, in the same transaction, and call it again."""
 
@@ -102,6 +115,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     definitions: tuple[int, ...] = ()
     idempotency: tuple[tuple[str, str, str], ...] = ()
     business_keys: tuple[tuple[str, str], ...] = ()
+    policies: tuple[str, ...] = ()
+    """Tenants whose newest policy is needed."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -109,11 +124,12 @@ class Loaded(msgspec.Struct, kw_only=True):
 
     `now` is the database clock, read after the locks were taken. `runs` has only existing runs. `whole`, `waiting` and
     `inbox` tell for which runs all steps, all waiting steps, or all unconsumed messages were read. `outputs` maps (run,
-    step) to the step's JSON output, None if it has none. `seen` has the ids of messages asked for by `Want.messages`
-    that are in the inbox already (consumed or not). `proposed` is in claim order; its runs and steps are locked and
-    loaded. `authorities` has what the callers of `Want.people` bring. `barred` has existing runs that must not be
-    changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed
-    because their run is barred.
+    step) to the step's JSON output, None if it has none. `policies` has the newest policy of each tenant of
+    `More.policies`, None if there is none. `origins` comes with `inputs`, and `costs` has what each ended attempt
+    reported. `seen` has the ids of messages asked for by `Want.messages` that are in the inbox already (consumed or
+    not). `proposed` is in claim order; its runs and steps are locked and loaded. `authorities` has what the callers of
+    `Want.people` bring. `barred` has existing runs that must not be changed, with the reason: Unreadable or
+    Quarantined. `passed_over` counts claimable steps that are not proposed because their run is barred.
     """
 
     now: int
@@ -126,9 +142,12 @@ class Loaded(msgspec.Struct, kw_only=True):
     outputs: dict[RunKey, dict[int, bytes | None]] = {}
     inputs: dict[RunKey, bytes] = {}
     involved: dict[RunKey, Involved] = {}
+    origins: dict[RunKey, Origin] = {}
+    costs: dict[RunKey, tuple[bytes | None, ...]] = {}
     definitions: dict[int, StoredDefinition] = {}
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
     business_keys: dict[tuple[str, str], str] = {}
+    policies: dict[str, StoredPolicy | None] = {}
     proposed: list[tuple[str, str, int]] = []
     authorities: dict[Caller, Authority] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}

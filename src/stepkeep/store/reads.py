@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from stepkeep.errors import Contended
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
-from stepkeep.store.change import RunKey, StoredDefinition, StoredSchema
+from stepkeep.store.change import RunKey, StoredDefinition, StoredPolicy, StoredSchema
 from stepkeep.store.reading import read_queues
 from stepkeep.store.records import (
     FIRST_GATE,
@@ -98,6 +99,12 @@ class SharedReads(ABC):
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read(columns.definition_from, self.sql.list_definitions, tenant)
+
+    async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None:
+        return first(await self._read(columns.policy_from, self.sql.read_policy, tenant, revision))
+
+    async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
+        return await self._read(columns.policy_from, self.sql.list_policies, tenant, limit)
 
     # -- runs ------------------------------------------------------------------------------------------------
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
@@ -185,6 +192,13 @@ class SharedReads(ABC):
 def _report(row: Sequence[Any]) -> WorkerReport:
     no, at, body = row
     return WorkerReport(no, at, body.encode())
+
+
+def added_policy(rows: Sequence[Sequence[Any]]) -> StoredPolicy:
+    """The revision that an insert answered with; nothing was added where another program took its number."""
+    if not rows:
+        raise Contended("another program has published a policy: read the newest revision again")
+    return columns.policy_from(rows[0])
 
 
 def only(row: Sequence[Any]) -> str:

@@ -17,9 +17,6 @@ from stepkeep_lab.modelcheck.family import Case, cases
 QUICK = 2_000
 """States per case in a test run."""
 
-NEVER_DECIDED = frozenset({("step", "denied")})
-"""Rows of the tables for which no event exists yet."""
-
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """What a whole exploration saw."""
@@ -42,7 +39,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             f"{machine} {source} {trigger}"
             for machine, source, trigger in rows
-            if (machine, source, trigger) not in taken and (machine, trigger) not in NEVER_DECIDED
+            if (machine, source, trigger) not in taken
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.policy import policies_of
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import (
     SECOND,
@@ -26,6 +27,8 @@ from stepkeep.kernel.definition import (
     Level,
     OnDeadline,
     OnExhausted,
+    PolicyEffect,
+    PolicyRule,
     Retry,
     Rule,
     StepDefinition,
@@ -63,6 +66,7 @@ class Case(msgspec.Struct, frozen=True):
             digest=digest_of(encode_definition(self.definition)),
             queues=range(1, 2 * len(self.definition.steps) + 2),
             compile_condition=lambda text, _: CONDITIONS[text],
+            compile_policies=policies_of,
         )
 
     @property
@@ -122,6 +126,11 @@ def _wait(
     return StepDefinition(
         name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=_edges(after), **settings
     )
+
+
+def _rule(name: str, then: PolicyEffect, steps: str, when: str | None = None) -> PolicyRule:
+    terms = Approval(deadline=SOON) if then is PolicyEffect.HOLD else None
+    return PolicyRule(name=name, then=then, steps=(steps,), when=when, approval=terms)
 
 
 def _edges(after: Iterable[str | Dependency]) -> tuple[Dependency, ...]:
@@ -191,6 +200,23 @@ def cases() -> tuple[Case, ...]:
             ),
             _work("d", "b", Dependency(step="c", allow=ANY_END)),
             StepDefinition(name="nap", order=0, wait=Wait(event="sleep", deadline=SOON, sleeps=True)),
+            on_failure=OnFailure.COMPENSATE,
+        ),
+        _case(
+            "policies",
+            "rules that deny and hold before a first attempt and before a retry, some tolerated, some undone",
+            _work("a", retry=TWICE, **tolerant),
+            _work("b", retry=TWICE, undo=ONCE, **undoing),
+            _work("c", "b", retry=TWICE, **continuing),
+            _work("d", Dependency(step="a", allow=ANY_END), **tolerant),
+            _work("e", Dependency(step="c", allow=ANY_END), **continuing),
+            policy=(
+                _rule("retries-of-a", PolicyEffect.DENY, "a", "step.attempt > 1"),
+                _rule("b", PolicyEffect.HOLD, "b", "step.attempt == 1"),
+                _rule("retries-of-b", PolicyEffect.DENY, "b"),
+                _rule("retries-of-c", PolicyEffect.HOLD, "c", "step.attempt > 1"),
+                _rule("d-and-e", PolicyEffect.DENY, "[de]"),
+            ),
             on_failure=OnFailure.COMPENSATE,
         ),
         _case(

@@ -20,7 +20,7 @@ from stepkeep.kernel.create import create_run
 from stepkeep.kernel.decision import Decision, Involved, Snapshot
 from stepkeep.kernel.definition import CompensateWhen, Effect
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.rows import Message, Note, Opening, Run, Step
+from stepkeep.kernel.rows import Message, Note, Opening, Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, StepState
 from stepkeep.kernel.stopping import IN_DOUBT, NOT_RUN, is_effect_unknown
 
@@ -68,6 +68,8 @@ class State(NamedTuple):
             input=b"null",
             authorities=OnlyVouched(),
             involved=Involved(frozenset({"ann"})),
+            origin=Origin("ann"),
+            costs=(),
         )
 
 

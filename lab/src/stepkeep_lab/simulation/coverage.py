@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from stepkeep.dialects import registry
-from stepkeep.kernel.tables import RUN, STEP, WORKER, StepTrigger, WorkerTrigger
+from stepkeep.kernel.tables import RUN, STEP, WORKER, WorkerTrigger
 from stepkeep_lab.simulation.faults import Fault
 
 REFUSALS = ("Conflict", "NotFound", "KeyReused", "InvalidInput", "Fenced")
@@ -28,7 +28,6 @@ MEETINGS = (
 )
 
 UNREACHABLE = {
-    ("step", "pending", StepTrigger.DENIED): "no policy denies steps yet",
     ("worker", "initializing", WorkerTrigger.START_FAILED): "a worker that cannot start does not register",
 }
 """Rows that nothing in the engine takes so far."""

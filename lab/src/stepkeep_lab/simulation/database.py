@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Contended, StoreUnavailable
 from stepkeep.kernel.decision import Involved
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
 from stepkeep.store.protocol import Notification
@@ -147,6 +147,8 @@ class Session(Owner):
         tables = self._live()
         for want in wants:
             key = want.key
+            if callers := [one for one in want.people if one not in loaded.authorities]:
+                loaded.authorities.update(tables.people.authorities(callers))
             if key not in loaded.runs:
                 continue
             rows, mine = tables.steps[key], loaded.steps.setdefault(key, {})
@@ -167,9 +169,10 @@ class Session(Owner):
             for no in want.outputs:
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
             if want.input:
-                loaded.inputs[key] = tables.details[key].input
-            if callers := [one for one in want.people if one not in loaded.authorities]:
-                loaded.authorities.update(tables.people.authorities(callers))
+                details = tables.details[key]
+                loaded.inputs[key], loaded.origins[key] = details.input, Origin(details.created_by, details.labels)
+            if want.costs:
+                loaded.costs[key] = tuple(attempt.cost for _, attempt in sorted(tables.attempts[key].items()))
             if want.duties:
                 loaded.involved[key] = Involved(tables.requesters(key), tables.executors(key))
 
@@ -189,6 +192,7 @@ class Session(Owner):
         loaded.idempotency.update(
             {key: tables.idempotency[key] for key in more.idempotency if key in tables.idempotency}
         )
+        loaded.policies.update({one: next(iter(tables.policies.get(one, ())), None) for one in more.policies})
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
 
     async def write(self, what: Write) -> None:

@@ -17,6 +17,7 @@ from stepkeep.kernel.definition import (
     SECOND,
     Approval,
     Backoff,
+    Budget,
     CompensateWhen,
     Completion,
     Definition,
@@ -26,7 +27,10 @@ from stepkeep.kernel.definition import (
     HookFailure,
     Level,
     OnDeadline,
+    OnExceeded,
     OnExhausted,
+    PolicyEffect,
+    PolicyRule,
     Retry,
     Rule,
     StepDefinition,
@@ -66,6 +70,15 @@ SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
 POLICIES = (OnFailure.ABORT, OnFailure.SKIP, OnFailure.CONTINUE, OnFailure.COMPENSATE, OnFailure.COMPENSATE)
 RETRIED = tuple(sorted(RETRIED_BY_DEFAULT))
 NEVER_HOLDS = "1 == 2"
+WHENS = (
+    "step.attempt > 1",
+    "step.attempt == 1",
+    "input.n > 0",
+    "input.nothing.there == 1",
+    "cost.attempts > 2.0",
+    'principal.name == "nobody"',
+)
+"""When a rule of a policy speaks."""
 
 
 def maybe(random: Random, chance: float) -> bool:
@@ -92,7 +105,39 @@ def draw_definition(
         lease=random.choice((4, 6, 10, 15)) * SECOND,
         grace=random.choice((1, 3, 8, 30)) * SECOND,
         priority=random.choice((0, 0, 5)),
+        policy=_policy(_beside(random), names),
+        budget=_budget(_beside(random)),
     )
+
+
+def _policy(random: Random, names: list[str]) -> tuple[PolicyRule, ...] | msgspec.UnsetType:
+    """Rules for some steps of some workflows. Most let a step go on, so that the rest of a run is met too."""
+    if not maybe(random, 0.3):
+        return msgspec.UNSET
+    if maybe(random, 0.25):
+        # Two rules hold one step, the second only before a retry: an approval of the first permits nothing more.
+        hold = PolicyRule(name="first", then=PolicyEffect.HOLD, when="step.attempt == 1", steps=(random.choice(names),))
+        return (hold, replace(hold, name="again", when=None))
+    rules = []
+    for place in range(random.randint(1, 3)):
+        effect = random.choice(list(PolicyEffect))
+        terms = Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice(list(OnDeadline)))
+        rules.append(
+            PolicyRule(
+                name=f"r{place}",
+                then=effect,
+                when=random.choice(WHENS),
+                steps=(random.choice(names),),
+                approval=terms if effect is PolicyEffect.HOLD and maybe(random, 0.7) else None,
+            )
+        )
+    return tuple(rules)
+
+
+def _budget(random: Random) -> Budget | msgspec.UnsetType:
+    if not maybe(random, 0.1):
+        return msgspec.UNSET
+    return Budget(limits={"attempts": float(random.randint(2, 8))}, on_exceeded=random.choice(list(OnExceeded)))
 
 
 def correspondence(name: str) -> Definition:

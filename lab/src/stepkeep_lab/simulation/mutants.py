@@ -591,6 +591,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "if trigger is None:",
         "if trigger is None or trigger is T.HEARD_AGAIN:",
     ),
+    # -- policies
+    _in_kernel(
+        "denial-ignored",
+        "a step that a policy denies goes on",
+        "judging:judged",
+        "if verdict.effect is not PolicyEffect.DENY:",
+        "if True:",
+    ),
+    _in_kernel(
+        "hold-ignored",
+        "a step that a policy holds goes on",
+        "judging:judged",
+        "if verdict.effect is PolicyEffect.HOLD and planned.executor is not None:",
+        "if False:",
+    ),
+    _in_kernel(
+        "retry-unjudged",
+        "policies are not asked before a retry",
+        "progress:retry_now",
+        "if (stopped := judged(draft, step)) is not None:",
+        "if (stopped := None) is not None:",
+    ),
+    _in_kernel(
+        "any-approval-permits",
+        "a step that people have approved once is never held by another rule",
+        "judging:judged",
+        "step.note.permit == permit",
+        "step.note.permit is not None",
+    ),
+    _one(
+        "broken-rule-allows",
+        "a rule that cannot be evaluated lets the step go on",
+        "definition.policy:CompiledPolicy.judge",
+        "effect=PolicyEffect.DENY, rule=CANNOT_EVALUATE",
+        "effect=PolicyEffect.ALLOW, rule=CANNOT_EVALUATE",
+    ),
     _one(
         "locks-unordered",
         "large transactions lock their runs the other way round",

@@ -21,7 +21,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState, WorkerState
-from stepkeep.store.bounds import check_version, check_worker
+from stepkeep.store.bounds import check_revision, check_version, check_worker
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -32,6 +32,7 @@ from stepkeep.store.change import (
     Renewed,
     RunKey,
     StoredDefinition,
+    StoredPolicy,
     StoredSchema,
     Want,
     Write,
@@ -191,7 +192,7 @@ class _Change:
         if more.wants:
             await self._lock(more.wants, asked)
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
-        if more.definitions or more.idempotency or more.business_keys:
+        if more.definitions or more.idempotency or more.business_keys or more.policies:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
 
 
@@ -395,6 +396,38 @@ class ModelStore:
             return [row for (owner, ref), row in rows if owner == tenant and ref > after][:limit]
 
         return await self._read("read", look)
+
+    async def publish_policy(
+        self, tenant: str, revision: int, name: str, digest: str, document: bytes, actor: str
+    ) -> StoredPolicy:
+        check_revision(revision)
+
+        def work() -> StoredPolicy:
+            known = self._tables.policies.setdefault(tenant, [])
+            if any(one.revision == revision for one in known):
+                raise Contended("another program has published a policy: read the newest revision again")
+            policy = StoredPolicy(
+                tenant=tenant,
+                revision=revision,
+                name=name,
+                digest=digest,
+                document=document,
+                published_at=self.database.clock() + self.clock_offset,
+                published_by=actor,
+            )
+            known.insert(0, policy)
+            return policy
+
+        return await self.wire.ask("publish policy", work)
+
+    async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None:
+        return await self._read("read", lambda: next(iter(self._revisions(tenant, revision)), None))
+
+    async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
+        return await self._read("read", lambda: self._revisions(tenant, None)[:limit])
+
+    def _revisions(self, tenant: str, revision: int | None) -> list[StoredPolicy]:
+        return [one for one in self._tables.policies.get(tenant, ()) if revision in (None, one.revision)]
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read("read", lambda: queries.definitions(self._tables, tenant))

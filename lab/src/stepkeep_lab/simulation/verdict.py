@@ -136,8 +136,9 @@ class Verdict:
         plan = self._plans[run.definition_id]
         step = self._tables.steps[TENANT, run.id][plan.numbers[record["step"]]]
         kept = _record(step)
-        if "counted" in record or "votes" in kept:
-            # One of several decisions about the gate: the row keeps the last, and the journal all.
+        is_judged = step.note is not None and step.note.permit is not None
+        if "counted" in record or "votes" in kept or (is_judged and "decision" in record):
+            # One of several decisions about the gate, or about what several rules hold: the journal keeps all.
             self._must(self._is_journaled(record, run), f"{title}, and the journal lacks it")
             return
         if plan.at(step.no).definition.completion is Completion.MANUAL and "decision" in record:

@@ -1,13 +1,17 @@
-"""`stepkeep policy`: check a policy document and try it on its cases."""
+"""`stepkeep policy`: try a policy document on its cases, publish and list revisions, and replay verdicts."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from stepkeep.cli.arguments import By
 from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
 from stepkeep.cli.settings import Settings, with_settings
 from stepkeep.cli.status import FAILED, SUCCEEDED
 
@@ -55,4 +59,106 @@ def test(
     return FAILED if failed else SUCCEEDED
 
 
+def publish(
+    settings: Settings,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy document. Its cases must hold.")],
+    by: By = None,
+) -> int:
+    """Publish a policy as the next revision of the tenant.
+
+    It counts for every step that opens from then on, in other processes at most two seconds later.
+    """
+    return _told(settings, lambda engine: engine.publish_policy(file, by=by))
+
+
+def off(settings: Settings, by: By = None) -> int:
+    """Publish a revision without rules. Only the rules of definitions count from then on."""
+    return _told(settings, lambda engine: engine.policy_off(by=by))
+
+
+def listed(settings: Settings) -> int:
+    """List the revisions of the tenant's policy, newest first."""
+    found = _ask(settings, lambda engine: engine.list_policies())
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    for one in found["policies"]:
+        say(_line(one))
+    if not found["policies"]:
+        say("no policy is published")
+    return SUCCEEDED
+
+
+def show(
+    settings: Settings,
+    revision: Annotated[
+        int | None, typer.Argument(metavar="[REVISION]", help="Its number; the newest without one.", show_default=False)
+    ] = None,
+) -> int:
+    """Show a revision of the tenant's policy with its rules."""
+    found = _ask(settings, lambda engine: engine.show_policy(revision))
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    say(_line(found))
+    for rule in found["document"]["rules"]:
+        about = " ".join(f"{key}: {', '.join(rule[key])}" for key in ("workflows", "steps") if key in rule)
+        when = f" when {rule['when']}" if "when" in rule else ""
+        say(f"  {rule['name']}: {rule['then']}{when}" + (f" ({about})" if about else ""))
+    return SUCCEEDED
+
+
+def replay(
+    settings: Settings,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run; a part of its id is enough.")],
+) -> int:
+    """Evaluate every verdict of a run again. Exit status 1 if one has another answer.
+
+    It uses the facts in the journal and the revisions that were asked then.
+    """
+
+    async def go(engine: Any) -> dict[str, Any]:
+        found: dict[str, Any] = await engine.replay_policy(await find_run(engine, run))
+        return found
+
+    found = _ask(settings, go)
+    if settings.json:
+        answer(found)
+        return SUCCEEDED if found["ok"] else FAILED
+    for one in found["verdicts"]:
+        again = "the same again" if one["ok"] else f"now {one['again']['effect']} by {one['again']['rule']}"
+        say(f"entry {one['entry']}: {one['step']} {one['effect']} by {one['rule'] or 'no rule'}: {again}")
+    if not found["verdicts"]:
+        say(f"run {found['run']} has no verdict of a policy")
+    return SUCCEEDED if found["ok"] else FAILED
+
+
+def _line(one: dict[str, Any]) -> str:
+    return f"revision {one['revision']}: {one['policy']} by {one['published_by']} at {one['published_at']}"
+
+
+def _told(settings: Settings, change: Callable[[Any], Awaitable[dict[str, Any]]]) -> int:
+    one = _ask(settings, change, creates=True)
+    if settings.json:
+        answer({"policy": one})
+    else:
+        say(f"{_line(one)} is published")
+    return SUCCEEDED
+
+
+def _ask(
+    settings: Settings, question: Callable[[Any], Awaitable[dict[str, Any]]], *, creates: bool = False
+) -> dict[str, Any]:
+    async def go() -> dict[str, Any]:
+        async with open_engine(settings, creates=creates) as engine:
+            return await question(engine)
+
+    return asyncio.run(go())
+
+
 app.command("test")(with_settings(test))
+app.command("publish")(with_settings(publish))
+app.command("list")(with_settings(listed))
+app.command("show")(with_settings(show))
+app.command("off")(with_settings(off))
+app.command("replay")(with_settings(replay))

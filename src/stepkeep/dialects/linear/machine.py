@@ -113,6 +113,9 @@ STEP = MachineView(
         Extension("PENDING", "WAITING", "a gate or a `wait:` step opens; no worker runs it first"),
         Extension("PENDING", "SKIPPED", "its condition was false, or a step it needs was left out"),
         Extension("PENDING", "DEAD", "denied by policy, or its condition cannot be evaluated"),
+        Extension("READY", "DEAD", "policy denied another attempt"),
+        Extension("READY", "SKIPPED", "policy denied another attempt under `on_failure: skip`"),
+        Extension("READY", "WAITING", "policy holds the next attempt until people approve it"),
         Extension("WAITING", "DONE", "a gate was approved, a message came, a sleep is over, a person completed it"),
         Extension(
             "WAITING",

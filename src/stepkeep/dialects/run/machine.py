@@ -146,8 +146,16 @@ STEP = MachineView(
             "WAITING_APPROVAL", "FAILED", "the seed has no reject: a gate is refused, or a person fails a held step"
         ),
         Extension("WAITING_APPROVAL", "PENDING", "a held step was approved or is retried, and is now a worker's"),
-        Extension("RUNNING", "WAITING_APPROVAL", "no attempt is left, and the step holds until a person decides"),
-        Extension("PENDING", "FAILED", "denied by policy, condition broken, or a `wait:` step past its deadline"),
+        Extension(
+            "RUNNING",
+            "WAITING_APPROVAL",
+            "no attempt is left, or policy holds the next one: the step waits until a person decides",
+        ),
+        Extension(
+            "PENDING",
+            "FAILED",
+            "denied by policy (also before a retry), condition broken, or a `wait:` step past its deadline",
+        ),
         Extension(
             "PENDING", "SUCCEEDED", "a `wait:` step's message arrived, or a sleep is over; no worker runs such a step"
         ),
@@ -164,6 +172,7 @@ STEP = MachineView(
         Extension(
             "RUNNING", "FAILED", "its rules failed, a deadline passed, or a person completed it as failed", when=SETTLED
         ),
+        Extension("RUNNING", "FAILED", "its worker was lost, and policy denied another attempt", when=("denied",)),
         Extension("RUNNING", "RUNNING", "its handler is done and another worker takes over its rules alone"),
         *(
             Extension(

@@ -63,6 +63,8 @@ STEP = MachineView(
         Extension("pending",    "queued",    "In other formats only: a step that was held for approval was approved."),
         Extension("pending",    "completed", "In other formats only: an approval was given, or a message that a step waits for arrived, without any worker."),
         Extension("pending",    "failed",    "In other formats only: an approval was refused, a wait ran out, a condition could not be evaluated, or policy denied the step."),
+        Extension("retrying",   "failed",    "In other formats only: policy denied another attempt, or held it and people refused it."),
+        Extension("retrying",   "completed", "In other formats only: policy held another attempt; a hold shows what was shown before it."),
         Extension("running",    "completed", "In other formats only: a wait shows what was shown before it, so where that was running, its message completes it."),
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepkeep.kernel.decision import involved_in
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
@@ -79,6 +79,10 @@ class Loading:
             asked = zip(*more.idempotency, strict=True)
             for row in await fetch(self.connection, SQL.load_idempotency_keys, *asked):
                 loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
+        if more.policies:
+            found = await fetch(self.connection, SQL.load_policies, more.policies)
+            loaded.policies.update(dict.fromkeys(more.policies))
+            loaded.policies.update({row[0]: columns.policy_from(row) for row in found})
         if more.business_keys:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
@@ -194,9 +198,14 @@ class Loading:
                 except Exception as problem:  # noqa: BLE001 - it is this run's alone
                     self._bar("steps", (tenant, run_id), (tenant, run_id, no), problem)
         if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
-            for place, given in await self._fetch(SQL.load_inputs, inputs):
+            for place, given, created_by, labels in await self._fetch(SQL.load_inputs, inputs):
                 loaded.inputs[inputs[place - 1]] = given
-        if callers := [one for want in there for one in want.people if one not in loaded.authorities]:
+                loaded.origins[inputs[place - 1]] = Origin(created_by, labels)
+        if costs := [want.key for want in there if want.costs and want.key not in loaded.costs]:
+            loaded.costs.update(dict.fromkeys(costs, ()))
+            for place, cost in await self._fetch(SQL.load_costs, costs):
+                loaded.costs[costs[place - 1]] += (cost,)
+        if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
             loaded.authorities.update(await load_authorities(self.connection, callers))
         if duties := [want.key for want in there if want.duties and want.key not in loaded.involved]:
             asked = await self._fetch(SQL.load_requesters, duties)

@@ -21,7 +21,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
+from stepkeep.store.bounds import check_people, check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -31,6 +31,7 @@ from stepkeep.store.change import (
     Renewed,
     RunKey,
     StoredDefinition,
+    StoredPolicy,
     StoredSchema,
     Want,
     Write,
@@ -60,7 +61,7 @@ from stepkeep.store.postgres.write import record
 from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
-from stepkeep.store.reads import Convert, SharedReads, first, only
+from stepkeep.store.reads import Convert, SharedReads, added_policy, first, only
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -246,6 +247,14 @@ class PostgresStore(SharedReads):
             await execute(connection, SQL.insert_schema, tenant, ref, digest, document, self.clock_offset, actor)
             [row] = await fetch(connection, SQL.read_schema, tenant, ref)
             return columns.schema_from(row)
+
+    async def publish_policy(
+        self, tenant: str, revision: int, name: str, digest: str, document: bytes, actor: str
+    ) -> StoredPolicy:
+        check_revision(revision)
+        async with self._transaction() as connection:
+            given = (tenant, revision, name, digest, document, self.clock_offset, actor)
+            return added_policy(await fetch(connection, SQL.insert_policy, *given))
 
     async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
         async with self._transaction() as connection:

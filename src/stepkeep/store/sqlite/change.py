@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import Broken, Contended, InvariantBroken
 from stepkeep.kernel.decision import involved_in
-from stepkeep.kernel.rows import Run, Step
+from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
@@ -95,9 +95,14 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
                 _bar("steps", row, problem, loaded)
     if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
-        for tenant, run_id, given in _read(connection, SQL.load_inputs, inputs):
+        for tenant, run_id, given, created_by, labels in _read(connection, SQL.load_inputs, inputs):
             loaded.inputs[tenant, run_id] = given
-    if callers := [one for want in there for one in want.people if one not in loaded.authorities]:
+            loaded.origins[tenant, run_id] = Origin(created_by, labels)
+    if costs := {want.key for want in there if want.costs} - loaded.costs.keys():
+        loaded.costs.update(dict.fromkeys(costs, ()))
+        for tenant, run_id, cost in _read(connection, SQL.load_costs, costs):
+            loaded.costs[tenant, run_id] += (cost,)
+    if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
         loaded.authorities.update(load_authorities(connection, callers))
     if duties := {want.key for want in there if want.duties} - loaded.involved.keys():
         asked = _read(connection, SQL.load_requesters, duties)
@@ -164,6 +169,11 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     if more.idempotency:
         for row in _read(connection, SQL.load_idempotency_keys, more.idempotency):
             loaded.idempotency[row[0], row[1], row[2]] = columns.idempotency_from(row)
+    if more.policies:
+        loaded.policies.update(dict.fromkeys(more.policies))
+        loaded.policies.update(
+            {row[0]: columns.policy_from(row) for row in _read(connection, SQL.load_policies, more.policies)}
+        )
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id

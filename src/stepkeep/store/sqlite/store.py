@@ -23,7 +23,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
 from stepkeep.kernel.rows import Details, Step, Worker
 from stepkeep.store import columns
-from stepkeep.store.bounds import check_people, check_version, check_worker, check_write
+from stepkeep.store.bounds import check_people, check_revision, check_version, check_worker, check_write
 from stepkeep.store.change import (
     Basis,
     Decide,
@@ -33,6 +33,7 @@ from stepkeep.store.change import (
     Renewed,
     RunKey,
     StoredDefinition,
+    StoredPolicy,
     StoredSchema,
     Want,
     Write,
@@ -45,7 +46,7 @@ from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
-from stepkeep.store.reads import Convert, SharedReads, first
+from stepkeep.store.reads import Convert, SharedReads, added_policy, first
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -226,6 +227,17 @@ class SqliteStore(SharedReads):
         def work(c: apsw.Connection) -> StoredSchema:
             c.execute(SQL.insert_schema, (tenant, ref, digest, document, self._clock.now(), actor))
             return columns.schema_from(c.execute(SQL.read_schema, (tenant, ref)).fetchall()[0])
+
+        return await self._write(work)
+
+    async def publish_policy(
+        self, tenant: str, revision: int, name: str, digest: str, document: bytes, actor: str
+    ) -> StoredPolicy:
+        check_revision(revision)
+
+        def work(c: apsw.Connection) -> StoredPolicy:
+            given = (tenant, revision, name, digest, document, self._clock.now(), actor)
+            return added_policy(c.execute(SQL.insert_policy, given).fetchall())
 
         return await self._write(work)
 

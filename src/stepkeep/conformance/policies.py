@@ -1,0 +1,121 @@
+"""Checks the verdicts of policies in a log: what a rule said about a step, and what the step did then.
+
+A verdict is in the detail of a cause, under the name of its step. It is compared with the hop and with the rules of the
+pinned definition. Live rules are not in a log; `policy replay` evaluates them again. `enabled.py` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.conformance.contract import GateRule, Place
+from stepkeep.conformance.line import Line
+from stepkeep.conformance.report import Code, quoted
+from stepkeep.conformance.steps import Step
+
+Problem = tuple[Code, str]
+Verdict = Mapping[str, Any]
+
+EFFECTS = ("allow", "hold", "deny")
+CANNOT_EVALUATE = "cannot_evaluate"
+DENIALS = ("denied", "denied_tolerated")
+GOES_ON = ("dependencies_met", "gate_opened", "wait_opened", "retry_due")
+JUDGED = frozenset((*DENIALS, *GOES_ON, "held"))
+"""Hops before which the policies are asked."""
+
+
+def verdict_in(detail: Mapping[str, Any], step: str | None) -> Verdict | None:
+    """The verdict on a step in the detail of a cause."""
+    found = detail.get("policy")
+    said = found.get(step) if isinstance(found, dict) else None
+    return said if isinstance(said, dict) else None
+
+
+def terms_of(verdict: Verdict | None) -> Mapping[str, Any] | None:
+    """The gate of a step that a policy holds."""
+    terms = None if verdict is None or verdict.get("effect") != "hold" else verdict.get("terms")
+    return terms if isinstance(terms, dict) else None
+
+
+def gate_rule(terms: Mapping[str, Any] | None) -> GateRule | None:
+    """Those terms as the judge reads them; None where they are not those of a gate."""
+    try:
+        return None if terms is None else msgspec.convert(terms, GateRule)
+    except msgspec.ValidationError:
+        return None
+
+
+def permit_of(verdict: Verdict) -> str:
+    """The rule of a hold, as an approval of it is remembered."""
+    where = verdict.get("revision") if verdict.get("by") == "tenant" else "definition"
+    return f"{verdict.get('rule')}@{where}"
+
+
+def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None) -> Iterator[Problem]:
+    """Every contradiction between a hop and the verdict before it."""
+    if line.trigger not in JUDGED or place.phase != "main":
+        return
+    if verdict is None:
+        yield from _unjudged(line, place)
+        return
+    effect = verdict.get("effect")
+    if effect not in EFFECTS:
+        yield Code.SCHEMA, f"its verdict is {quoted(effect)}, expected {', '.join(EFFECTS)}"
+        return
+    yield from _rule(place, verdict)
+    expected = _expected(line, step, place, verdict)
+    if line.trigger not in expected:
+        said = f"the policy says {quoted(effect)} (rule {quoted(verdict.get('rule'))})"
+        yield Code.POLICY, f"trigger is {quoted(line.trigger)}, expected {' or '.join(expected)}: {said}"
+    if line.trigger in DENIALS and line.error != denial(verdict):
+        yield Code.CONTRADICTION, f"metadata.error is {quoted(line.error)}, expected {quoted(denial(verdict))}"
+
+
+def _unjudged(line: Line, place: Place) -> Iterator[Problem]:
+    if line.trigger in DENIALS:
+        yield Code.POLICY, "it is denied, but no verdict of a policy is on record"
+    elif line.trigger == "held" and (place.opens_by != "held" or line.source == "retrying"):
+        yield Code.POLICY, "it is held, but neither its definition nor a verdict on record says so"
+    elif place.rules:
+        yield Code.POLICY, "its definition has rules about it, but no verdict is on record"
+
+
+def _rule(place: Place, verdict: Verdict) -> Iterator[Problem]:
+    effect, rule, by = verdict["effect"], verdict.get("rule"), verdict.get("by")
+    if rule is None:
+        if effect != "allow":
+            yield Code.POLICY, f"the verdict {quoted(effect)} names no rule"
+    elif rule == CANNOT_EVALUATE:
+        if effect != "deny":
+            yield Code.POLICY, f"a rule cannot be evaluated, and the verdict is {quoted(effect)}, expected 'deny'"
+    elif by == "definition" and place.rules.get(rule) != effect:
+        known = place.rules.get(rule)
+        said = "no such rule about it" if known is None else f"{quoted(known)} as its effect"
+        yield Code.POLICY, f"rule {quoted(rule)} has the verdict {quoted(effect)}, but the definition has {said}"
+    if rule is not None and by not in ("definition", "tenant"):
+        yield Code.SCHEMA, f"the rule {quoted(rule)} is by {quoted(by)}, expected definition or tenant"
+    if by == "tenant" and type(verdict.get("revision")) is not int:
+        yield Code.SCHEMA, f"the rule {quoted(rule)} of the tenant has no revision"
+
+
+def _expected(line: Line, step: Step, place: Place, verdict: Verdict) -> tuple[str, ...]:
+    effect = verdict["effect"]
+    onward = ("retry_due",) if line.source == "retrying" else (place.opens_by,)
+    if effect == "deny":
+        return DENIALS
+    is_work = place.rule is not None and place.rule.executor is not None
+    if effect == "allow" or not is_work:
+        return onward
+    if verdict.get("permitted") is True and step.permit == permit_of(verdict):
+        return onward
+    return ("held",)
+
+
+def denial(verdict: Verdict) -> str:
+    """The words of a denial."""
+    where = "the definition" if verdict.get("by") != "tenant" else f"policy revision {verdict.get('revision')}"
+    said = f"denied by the rule {verdict.get('rule')} of {where}"
+    return f"{said}: {verdict['reason']}" if verdict.get("reason") else said

@@ -1,0 +1,204 @@
+"""Asks the policies about a step before it becomes ready, and records the verdict with the facts that it rests on.
+
+The policies of the definition and the live policy of the tenant are asked; the strictest verdict counts. The record is
+in the cause of the hop, so that the verdict can be replayed from the journal. `progress.py` asks where a step opens and
+where a retry is due. Undo steps and the final check are not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.kernel.decision import Need
+from stepkeep.kernel.definition import Agent, Approval, Handler, PolicyEffect, shown_terms
+from stepkeep.kernel.draft import Draft, Missing
+from stepkeep.kernel.failure import DENIAL, Settled, fail_for_good
+from stepkeep.kernel.plan import Plan, PlannedStep
+from stepkeep.kernel.policy import Policy, Verdict, strictest
+from stepkeep.kernel.rows import Step
+from stepkeep.kernel.states import Category, Phase, StepState
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """The end of a judgement that does not let the step go on: it was denied, or it waits for people on these terms.
+
+    `settled` is the ending of a denied step; `permit` is the rule that an approval of the hold permits.
+    """
+
+    settled: Settled | None = None
+    terms: Approval | None = None
+    permit: str | None = None
+
+
+def judged(draft: Draft, step: Step, of: int | None = None) -> Judged | None:
+    """Deny this step or ask to hold it, if a policy says so; None lets it go on."""
+    plan, live = draft.plan, draft.snapshot.policy
+    if live is None and not plan.policies:
+        return None
+    planned = draft.planned(step)
+    if planned.phase is not Phase.MAIN:
+        return None
+    workflow = plan.definition.name
+    asked = [one for one in (*plan.policies, live) if one is not None and one.concerns(workflow, planned.name)]
+    if not asked:
+        return None
+    read = frozenset[str]().union(*(one.reads(workflow, planned.name) for one in asked))
+    facts = _facts(draft, planned, step, read)
+    verdict = strictest([one.judge(facts, draft.snapshot.input) for one in asked])
+    record = record_of(verdict, None if live is None else live.revision, facts, read)
+    if verdict.effect is PolicyEffect.HOLD and planned.executor is not None:
+        permit = f"{verdict.rule}@{verdict.revision or 'definition'}"
+        if step.note is not None and step.note.permit == permit:
+            # People have approved the same rule for this step already: a retry does not ask them again.
+            _record(draft, planned.name, {**record, "permitted": True})
+            return None
+        own = planned.definition.hold if step.state is StepState.PENDING else None
+        terms = merged(verdict.approval or Approval(), own)
+        _record(draft, planned.name, {**record, "terms": shown_terms(terms)})
+        return Judged(terms=terms, permit=permit)
+    _record(draft, planned.name, record)
+    if verdict.effect is not PolicyEffect.DENY:
+        return None
+    return Judged(fail_for_good(draft, step, DENIAL, Category.GOVERNANCE, refusal(verdict), of=of))
+
+
+def refusal(verdict: Verdict) -> str:
+    """The words of a denial: the rule and its policy, then its reason."""
+    where = "the definition" if verdict.revision is None else f"policy revision {verdict.revision}"
+    return f"denied by the rule {verdict.rule} of {where}" + (f": {verdict.reason}" if verdict.reason else "")
+
+
+def record_of(verdict: Verdict, revision: int | None, facts: Mapping[str, Any], read: Iterable[str]) -> dict[str, Any]:
+    """What the journal has about a verdict. `revision` is the live policy that was asked, whichever rule spoke.
+
+    The input is not repeated: the journal has its digest since the run was created.
+    """
+    told = {
+        "effect": verdict.effect.value,
+        "rule": verdict.rule,
+        "by": None if verdict.rule is None else "definition" if verdict.revision is None else "tenant",
+        "reason": verdict.reason,
+        "revision": revision,
+        "facts": {part: facts[part] for part in sorted(read) if part != "input"},
+    }
+    return {name: value for name, value in told.items() if value not in (None, "", {})}
+
+
+def _record(draft: Draft, name: str, record: Mapping[str, Any]) -> None:
+    """Add a record to the cause of the hops that follow."""
+    cause = draft.causes[-1]
+    detail = cause.detail or {}
+    draft.causes[-1] = replace(cause, detail={**detail, "policy": {**detail.get("policy", {}), name: dict(record)}})
+
+
+def merged(policy: Approval, own: Approval | None) -> Approval:
+    """The terms of a step that a policy holds and that has a hold of its own: the stricter of each."""
+    if own is None:
+        return replace(policy, facts=msgspec.UNSET)
+    deadlines = [one.deadline for one in (policy, own) if one.deadline is not None]
+    return replace(
+        own if policy.levels[0].is_open else policy,
+        prompt=policy.prompt or own.prompt,
+        quorum=max(policy.quorum, own.quorum),
+        excluded=tuple(dict.fromkeys((*policy.excluded, *own.excluded))),
+        deadline=min(deadlines, default=None),
+        facts=own.facts,
+    )
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str]) -> dict[str, Any]:
+    """The parts of the facts that are read, and always the step and the run, which name what is judged."""
+    plan, snapshot = draft.plan, draft.snapshot
+    wants_origin = bool(read & {"principal", "labels"}) and snapshot.origin is None
+    if wants_origin or ("input" in read and snapshot.input is None) or ("cost" in read and snapshot.costs is None):
+        raise Missing(Need(input=wants_origin or "input" in read, costs="cost" in read))
+    facts: dict[str, Any] = {"step": step_facts(plan, planned, step.attempts), "run": run_facts(plan, draft.run_id)}
+    if "time" in read:
+        facts["time"] = time_facts(draft.now)
+    if snapshot.origin is not None and "labels" in read:
+        labels = snapshot.origin.labels
+        facts["labels"] = {} if labels is None else msgspec.json.decode(labels)
+    if snapshot.origin is not None and "principal" in read:
+        caller = Caller(snapshot.run.tenant, snapshot.origin.created_by)
+        facts["principal"] = principal_facts(draft.authority(caller), draft.now)
+    if "cost" in read:
+        facts["cost"] = cost_facts([*(snapshot.costs or ()), *(attempt.cost for attempt in draft.attempts)])
+    return facts
+
+
+def step_facts(plan: Plan, planned: PlannedStep, attempts: int) -> dict[str, Any]:
+    """`attempt` is the number of the attempt that would follow."""
+    definition, executor = planned.definition, planned.executor
+    kind = "gate" if definition.approval is not None else "wait"
+    about = plan.definition.about.get("actions", {}).get(planned.name, {})
+    return {
+        "name": planned.name,
+        "kind": kind if executor is None else str(executor.__struct_config__.tag),
+        "handler": executor.name if isinstance(executor, Handler | Agent) else "",
+        "effect": definition.effect.value,
+        "queue": definition.queue,
+        "capabilities": list(definition.capabilities),
+        "attempt": attempts + 1,
+        "tier": about.get("executionTier", ""),
+    }
+
+
+def run_facts(plan: Plan, run_id: str) -> dict[str, Any]:
+    definition = plan.definition
+    return {
+        "id": run_id,
+        "workflow": definition.name,
+        "version": definition.version,
+        "dialect": definition.dialect,
+        "domains": list(definition.about.get("domainsInvolved", ())),
+    }
+
+
+def time_facts(now: int) -> dict[str, Any]:
+    moment = EPOCH + timedelta(microseconds=now)
+    return {
+        "iso": moment.isoformat(),
+        "year": moment.year,
+        "month": moment.month,
+        "day": moment.day,
+        "hour": moment.hour,
+        "weekday": moment.isoweekday(),
+    }
+
+
+def principal_facts(authority: Authority, now: int) -> dict[str, Any]:
+    """The person that asked for the run, with the roles and groups that count at this moment."""
+    held = [one for one in authority.memberships if authority.registered and one.holds(now)]
+    return {
+        "name": authority.person,
+        "registered": authority.registered,
+        "roles": sorted({one.name for one in held if one.kind is MembershipKind.ROLE}),
+        "groups": sorted({one.name for one in held if one.kind is MembershipKind.GROUP}),
+    }
+
+
+def cost_facts(costs: Iterable[bytes | None]) -> dict[str, Any]:
+    """The sums of what the attempts of a run reported, and how many have ended. `usd` and `tokens` are always there."""
+    found: dict[str, Any] = {"usd": 0.0, "tokens": 0.0, "attempts": 0.0}
+    for cost in costs:
+        found["attempts"] += 1
+        spent = None if cost is None else msgspec.json.decode(cost)
+        for name, amount in spent.items() if isinstance(spent, dict) else ():
+            if name != "attempts":
+                found[name] = found.get(name, 0.0) + amount
+    return found
+
+
+def asked_of(policies: Iterable[Policy], facts: Mapping[str, Any], given: bytes | None) -> Verdict:
+    """The verdict of these policies on facts, as `judged` finds it. A replay calls it with the facts on record."""
+    workflow, step = facts["run"]["workflow"], facts["step"]["name"]
+    return strictest([one.judge(facts, given) for one in policies if one.concerns(workflow, step)])

@@ -1,0 +1,127 @@
+"""Policies of a tenant: publishes and lists revisions, and replays the verdicts of a run from its journal.
+
+It evaluates nothing itself: the compiled policy does. The engine calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.policy import PolicyDocument
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.definition import digest_of
+from stepkeep.kernel.journal import Cause, open_entry
+from stepkeep.kernel.judging import asked_of, run_facts, step_facts
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
+from stepkeep.operations import validate
+from stepkeep.operations.instants import instant
+from stepkeep.operations.live_policies import compiled
+from stepkeep.operations.plans import plan_for
+from stepkeep.operations.transact import Transactor, again_if_contended
+from stepkeep.store.bounds import INT
+from stepkeep.store.change import StoredPolicy
+
+OFF = PolicyDocument(name="off", rules=())
+"""The revision that ends a policy."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+# -- revisions ---------------------------------------------------------------------------------------------------------
+async def publish_policy(
+    transactor: Transactor, document: PolicyDocument, *, tenant: str, actor: str
+) -> dict[str, Any]:
+    """Publish a policy as the next revision of the tenant. It counts for every step that opens from then on."""
+    body, who = _encode(document), validate.key("the actor", actor)
+    store = transactor.store
+
+    async def add() -> StoredPolicy:
+        newest = await store.read_policy(tenant)
+        number = 1 if newest is None else newest.revision + 1
+        return await store.publish_policy(tenant, number, document.name, digest_of(body), body, who)
+
+    stored = await again_if_contended(add)
+    transactor.plans.live.forget(tenant)
+    return _view(stored)
+
+
+async def list_policies(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
+    """`{"policies": [...]}`: the revisions of the tenant, newest first."""
+    return {"policies": [_view(one) for one in await transactor.store.list_policies(tenant)]}
+
+
+async def show_policy(transactor: Transactor, revision: int | None = None, *, tenant: str) -> dict[str, Any]:
+    """One revision with its rules; without a number, the newest."""
+    if revision is not None and not (type(revision) is int and 1 <= revision <= INT):
+        raise InvalidInput("the revision of a policy is a whole number: 1, 2, 3, …")
+    stored = await _stored(transactor, tenant, revision)
+    return {**_view(stored), "document": msgspec.json.decode(stored.document)}
+
+
+async def _stored(transactor: Transactor, tenant: str, revision: int | None) -> StoredPolicy:
+    stored = await transactor.store.read_policy(tenant, revision)
+    if stored is None:
+        which = "no policy" if revision is None else f"no revision {revision} of a policy"
+        raise NotFound(f"tenant {tenant} has {which}. `stepkeep policy list` lists what there is.")
+    return stored
+
+
+def _view(stored: StoredPolicy) -> dict[str, Any]:
+    return {
+        "revision": stored.revision,
+        "policy": stored.name,
+        "digest": stored.digest,
+        "published_at": instant(stored.published_at),
+        "published_by": stored.published_by,
+    }
+
+
+# -- replay ------------------------------------------------------------------------------------------------------------
+async def replay_policy(transactor: Transactor, run_id: str, *, tenant: str) -> dict[str, Any]:
+    """Evaluate every verdict of a run again, by the facts on record and the revisions that were asked then."""
+    found = await transactor.store.read_run(tenant, validate.run_id(run_id))
+    if found is None:
+        raise NotFound(f"there is no run {run_id}")
+    plan = await plan_for(transactor, found.run)
+    revisions: dict[int, Policy | None] = {}
+    verdicts: list[dict[str, Any]] = []
+    after = 0
+    while entries := await transactor.store.read_journal(tenant, run_id, after):
+        for sealed in entries:
+            for cause in open_entry(sealed.body).causes:
+                for number in _revisions_in(cause):
+                    if number not in revisions:
+                        stored = await _stored(transactor, tenant, number)
+                        revisions[number] = compiled(stored, transactor.plans.live.opened)
+                verdicts += _replayed(plan, run_id, cause, sealed.seq, revisions, found.details.input)
+        after = entries[-1].seq
+    return {"run": run_id, "ok": all(one["ok"] for one in verdicts), "verdicts": verdicts}
+
+
+def _on_record(cause: Cause) -> Mapping[str, Mapping[str, Any]]:
+    found: Mapping[str, Mapping[str, Any]] = (cause.detail or {}).get("policy", {})
+    return found
+
+
+def _revisions_in(cause: Cause) -> list[int]:
+    return [one["revision"] for one in _on_record(cause).values() if "revision" in one]
+
+
+def _replayed(
+    plan: Plan, run_id: str, cause: Cause, seq: int, revisions: Mapping[int, Policy | None], given: bytes
+) -> list[dict[str, Any]]:
+    told = []
+    for step, record in _on_record(cause).items():
+        planned = plan.at(plan.numbers[step])
+        facts = {"run": run_facts(plan, run_id), "step": step_facts(plan, planned, 0), **record.get("facts", {})}
+        live = revisions.get(record["revision"]) if "revision" in record else None
+        verdict = asked_of([*plan.policies, *([] if live is None else [live])], facts, given)
+        again = {"effect": verdict.effect.value, "rule": verdict.rule, "reason": verdict.reason}
+        said = {"effect": record["effect"], "rule": record.get("rule"), "reason": record.get("reason", "")}
+        revision = record.get("revision")
+        told.append({"step": step, "entry": seq, "revision": revision, **said, "again": again, "ok": again == said})
+    return told

@@ -1,0 +1,204 @@
+"""Live policies on both databases: revisions, what they do to runs, how soon they count, and their replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stepkeep.definition.policy import load_policy, publishable_policy
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry
+from stepkeep.kernel.outcomes import Completed, Failed
+from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.operations import policies
+from stepkeep.operations.diagnosis import explain
+from stepkeep.operations.live_policies import FRESH_US
+from stepkeep.operations.views import describe_run
+from tests.store.people import change, membership, principal
+from tests.workbench import ACTOR, TENANT, Bench, chain, on, on_several, task
+
+S = StepState
+TWO = chain("two", 2)
+HOLD_PAY = {"name": "big", "steps": ["s00001"], "when": "input.n > 5", "then": "hold", "approval": {"quorum": 1}}
+
+
+async def publish(bench: Bench, *rules: dict[str, Any]) -> int:
+    document = publishable_policy({"policy": "p", "rules": list(rules)})
+    stored = await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    return int(stored["revision"])
+
+
+async def replayed(bench: Bench, run_id: str) -> list[tuple[str, str, str | None]]:
+    """The verdicts of a run; each must have the same answer again."""
+    found = await policies.replay_policy(bench.transactor, run_id, tenant=TENANT)
+    assert found["ok"], found
+    return [(one["step"], one["effect"], one["rule"]) for one in found["verdicts"]]
+
+
+def test_a_published_rule_denies_the_first_step_of_a_run(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, {"name": "never", "workflows": ["two"], "then": "deny", "reason": "closed"})
+        run_id = await bench.start(TWO)
+        assert await bench.state(run_id) is RunState.FAILED
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        assert view["run"]["error"] == "denied by the rule never of policy revision 1: closed"
+        assert view["run"]["category"] == "governance"
+        assert await replayed(bench, run_id) == [("s00000", "deny", "never")]
+
+    on(database_url, act)
+
+
+def test_a_published_rule_holds_a_later_step_and_people_release_it(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, HOLD_PAY)
+        run_id = await bench.start(TWO, b'{"n":9}')
+        assert await bench.work_off() == 1
+        assert await bench.step_states(run_id) == [S.SUCCEEDED, S.AWAITING_APPROVAL]
+        told = await explain(bench.transactor, run_id, None, tenant=TENANT)
+        assert "It is held by the rule big of policy revision 1." in told.causes[0].sentence
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        assert view["run"]["waiting_for"][0]["rule"] == "the rule big of policy revision 1"
+        await bench.approve(run_id, "s00001")
+        await bench.work_off()
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+        assert await replayed(bench, run_id) == [("s00001", "hold", "big")]
+
+    on(database_url, act)
+
+
+def test_runs_that_no_rule_concerns_have_no_verdict(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, {"name": "others", "workflows": ["other*"], "then": "deny"})
+        run_id = await bench.start(TWO)
+        await bench.work_off()
+        assert await bench.state(run_id) is RunState.SUCCEEDED
+        assert await replayed(bench, run_id) == []
+
+    on(database_url, act)
+
+
+def test_another_process_decides_by_a_new_revision_after_two_seconds(database_url: str) -> None:
+    async def act(opened: list[Bench]) -> None:
+        here, there = opened
+        await there.start(TWO)
+        await publish(here, {"name": "stop", "then": "deny"})
+        run_id = await there.start(TWO)
+        assert await there.state(run_id) is not RunState.FAILED, "it was read less than two seconds ago"
+        there.store.clock_offset += FRESH_US
+        run_id = await there.start(TWO)
+        assert await there.state(run_id) is RunState.FAILED
+        assert await replayed(here, run_id) == [("s00000", "deny", "stop")]
+
+    on_several(database_url, 2, act)
+
+
+def test_the_process_that_publishes_decides_by_the_new_revision_at_once(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(TWO)
+        await publish(bench, {"name": "stop", "then": "deny"})
+        await bench.work_off()
+        assert await bench.state(run_id) is RunState.FAILED
+        assert await bench.step_states(run_id) == [S.SUCCEEDED, S.FAILED]
+
+    on(database_url, act)
+
+
+def test_a_policy_that_is_off_allows_and_old_verdicts_replay_by_their_own_revision(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, {"name": "stop", "then": "deny"})
+        denied = await bench.start(TWO)
+        await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor="bea")
+        allowed = await bench.start(TWO)
+        await bench.work_off()
+        assert await bench.state(allowed) is RunState.SUCCEEDED
+        assert await replayed(bench, denied) == [("s00000", "deny", "stop")]
+        listed = await policies.list_policies(bench.transactor, tenant=TENANT)
+        assert [(one["revision"], one["policy"], one["published_by"]) for one in listed["policies"]] == [
+            (2, "off", "bea"),
+            (1, "p", ACTOR),
+        ]
+
+    on(database_url, act)
+
+
+def test_roles_of_the_requester_are_read_in_the_deciding_transaction(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, {"name": "staff", "when": "!('staff' in principal.roles)", "then": "deny"})
+        denied = await bench.start(TWO)
+        assert await bench.state(denied) is RunState.FAILED
+        await change(
+            bench.store,
+            tenant=TENANT,
+            principals=[principal(ACTOR, TENANT)],
+            memberships=[replace(membership(1, ACTOR, MembershipKind.ROLE, "staff"), tenant=TENANT)],
+        )
+        allowed = await bench.start(TWO)
+        await bench.work_off()
+        assert await bench.state(allowed) is RunState.SUCCEEDED
+        assert [effect for _, effect, _ in await replayed(bench, allowed)] == ["allow", "allow"]
+
+    on(database_url, act)
+
+
+def test_a_budget_stops_a_run_by_what_its_attempts_reported(database_url: str) -> None:
+    spending = replace(TWO, name="spending", budget=Budget(limits={"usd": 1.0}, on_exceeded=OnExceeded.STOP))
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(spending)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Completed(cost=b'{"usd":1.5}'))
+        assert await bench.state(run_id) is RunState.FAILED
+        assert [rule for _, _, rule in await replayed(bench, run_id)] == [None, "budget:usd"]
+
+    on(database_url, act)
+
+
+def test_rules_of_the_definition_judge_retries_from_the_stored_attempts(database_url: str) -> None:
+    rule = PolicyRule(name="once", then=PolicyEffect.DENY, when="cost.attempts >= 1.0")
+    step = task("call", retry=Retry(max_attempts=5, initial=0))
+    once = Definition(name="once", version=1, steps=(step,), policy=(rule,))
+
+    async def act(bench: Bench) -> None:
+        run_id = await bench.start(once)
+        [claim] = await bench.claim(1)
+        await bench.report(claim, Failed(category=Category.TRANSIENT, error="no"))
+        assert await bench.state(run_id) is RunState.FAILED
+        assert [effect for _, effect, _ in await replayed(bench, run_id)] == ["allow", "deny"]
+
+    on(database_url, act)
+
+
+def test_a_revision_that_was_changed_in_the_database_denies_and_says_so(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await bench.store.publish_policy(TENANT, 1, "p", "0" * 64, b'{"name":"p","rules":[]}', ACTOR)
+        run_id = await bench.start(TWO)
+        view = await describe_run(bench.transactor, run_id, tenant=TENANT)
+        assert "was changed in the database after it was published" in view["run"]["error"]
+        assert await replayed(bench, run_id) == [("s00000", "deny", "cannot_evaluate")]
+
+    on(database_url, act)
+
+
+def test_what_is_not_there_or_makes_no_sense_is_refused(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        with pytest.raises(NotFound, match=r"tenant .* has no policy"):
+            await policies.show_policy(bench.transactor, tenant=TENANT)
+        with pytest.raises(NotFound, match="has no revision 7 of a policy"):
+            await policies.show_policy(bench.transactor, 7, tenant=TENANT)
+        with pytest.raises(InvalidInput, match="is a whole number"):
+            await policies.show_policy(bench.transactor, 0, tenant=TENANT)
+        with pytest.raises(NotFound):
+            await policies.replay_policy(bench.transactor, "01a1e12c-57d6-75bf-abba-e99e88c4e41f", tenant=TENANT)
+
+    on(database_url, act)
+
+
+def test_a_policy_whose_cases_fail_is_not_published() -> None:
+    case = {"name": "it allows", "given": {}, "expect": "allow"}
+    with pytest.raises(InvalidInput, match="1 of 1 cases of policy p have another verdict: it allows"):
+        publishable_policy({"policy": "p", "rules": [{"name": "r", "then": "deny"}], "cases": [case]})
+    with pytest.raises(InvalidInput, match="not plain data"):
+        load_policy({"policy": object()})
