@@ -61,7 +61,7 @@ class Delegation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     revoked_at: int | None = None
     memberships: tuple[Membership, ...] = ()
     enabled: bool = True
-    """Whether the delegator is a registered person who is not disabled."""
+    """Whether the delegator is a registered person, not a service, and not disabled."""
 
 
 class KeyUsed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -75,11 +75,15 @@ class KeyUsed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Authority(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a person may bring to a decision. `registered` is false for a name that only the host vouches for."""
+    """What a person may bring to a decision. `registered` is false for a name that only the host vouches for.
+
+    A service is no person: it decides only a gate that names it, and acts on behalf of no other.
+    """
 
     person: str
     registered: bool = False
     disabled: bool = False
+    is_service: bool = False
     vouching_allowed: bool = True
     memberships: tuple[Membership, ...] = ()
     delegations: tuple[Delegation, ...] = ()

@@ -31,6 +31,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delegation: str | None = None
     memberships: tuple[Membership, ...] = ()
     is_known: bool = True
+    is_service: bool = False
 
     @property
     def subject(self) -> str:
@@ -74,13 +75,14 @@ def voices_of(authority: Authority, on_behalf_of: str | None, now: int) -> list[
         person=person,
         memberships=authority.memberships if authority.registered else (),
         is_known=authority.registered or authority.vouching_allowed,
+        is_service=authority.is_service,
     )
     if on_behalf_of == person:
         return [own]
     lent = [
         Voice(person=person, on_behalf_of=one.delegator, delegation=one.id, memberships=one.memberships)
         for one in authority.delegations
-        if one.delegator != person and is_valid(one, now)
+        if one.delegator != person and not authority.is_service and is_valid(one, now)
     ]
     if on_behalf_of is None:
         return [own, *lent]
@@ -103,12 +105,14 @@ def terms_met(voice: Voice, levels: Sequence[Level], moments: Moments) -> tuple[
     met = [word for level in levels for word in _met(voice, level, moments)]
     if met:
         return tuple(dict.fromkeys(met))
-    return () if any(level.is_open for level in levels) else None
+    return () if any(level.is_open for level in levels) and not voice.is_service else None
 
 
 def _met(voice: Voice, level: Level, moments: Moments) -> Iterable[str]:
     if voice.subject in level.approvers and voice.is_known:
         yield f"approver:{voice.subject}"
+    if voice.is_service:
+        return
     for kind, names in ((MembershipKind.ROLE, level.roles), (MembershipKind.GROUP, level.groups)):
         for name in names:
             if moments.hold(voice.memberships, kind, name):

@@ -7,6 +7,7 @@ Greek and Cyrillic ones that look the same. It is compared and stored, never sho
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 
 _SAME_LOOK = {
     **dict(zip("аеорсухіјѕһԁԛԝв", "aeopcyxijshdqwb", strict=True)),
@@ -24,6 +25,16 @@ def fold_name(name: str) -> str:
     """
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return unicodedata.normalize("NFKC", text.translate(_LOOKS))
+
+
+def same_names(some: Iterable[str], others: Iterable[str]) -> list[str]:
+    """Those of `some` that look like one of `others`, in order.
+
+    >>> same_names(["Ann", "bea"], ["ann"])
+    ['Ann']
+    """
+    folded = {fold_name(name) for name in others}
+    return sorted(name for name in some if fold_name(name) in folded)
 
 
 def script_of(letter: str) -> str:

@@ -41,6 +41,7 @@ def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
     name, decision = draft.planned(step).name, DECISIONS[event.choice]
     if not is_exhausted(step):
         return _held_before(draft, step, event.actor, decision)
+    _check_duties(draft, step, event, event.actor)
     draft.requested(
         "hold_decided",
         event,
@@ -86,7 +87,7 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         raise WrongToken(f"the completion token does not match an open manual step {name} of run {event.run_id}")
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
-    voice = _check_completer(draft, step, event)
+    voice = _check_duties(draft, step, event, event.on_behalf_of or event.actor)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
     note = replace(note, record=json_text(record))
@@ -94,10 +95,10 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
     return Accepted({"step": name, **record})
 
 
-def _check_completer(draft: Draft, step: Step, event: CompletionSignalled) -> Voice:
-    """The voice in which a person completes a step, unless the duties of the run rule it out."""
+def _check_duties(draft: Draft, step: Step, event: CompletionSignalled | HoldDecided, subject: str) -> Voice:
+    """The voice in which a person completes a step or decides its hold, unless the duties of the run rule it out."""
     authority = draft.authority(Caller(event.tenant, event.actor, event.key))
-    [voice, *_] = voices_of(authority, event.on_behalf_of or event.actor, draft.now)
+    [voice, *_] = voices_of(authority, subject, draft.now)
     moments = Moments(draft.now, draft.now, Standing.NOW)
     roles = frozenset(name for kind, name in moments.held(voice.memberships) if kind is MembershipKind.ROLE)
     act = Act(step=draft.planned(step).name, names=voice.names, roles=roles)

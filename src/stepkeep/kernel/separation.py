@@ -1,7 +1,8 @@
 """Separation of duties: constraints on the people of a run, each a pure function of who acts and who did what before.
 
 A function returns the reason for a refusal, or None. It reads no store and changes nothing. `eligibility.py` calls it
-before a decision or a manual completion counts, for the person and for the delegator alike.
+before a decision or a manual completion counts, for the person and for the delegator alike. Names that look the same
+are one person.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.definition import Distinct, Duty, FourEyes, Incompatible, RequiresRole
+from stepkeep.kernel.names import same_names
 
 Names = Mapping[str, frozenset[str]]
 """People by the step on which they did something."""
@@ -104,13 +106,13 @@ def steps_named(constraint: Constraint) -> tuple[str, ...]:
 
 def _excluded(rule: Excluded, act: Act, duties: Duties) -> str | None:
     if rule.duty == "named":
-        return f"{rule.of} may not decide {act.step}" if rule.of in act.names else None
+        return f"{rule.of} may not decide {act.step}" if same_names([rule.of], act.names) else None
     if rule.duty == "requested":
         who, did = duties.requested, "asked for the run"
     else:
         found: Names = getattr(duties, rule.duty)
         who, did = found.get(rule.of, NOBODY), f"{rule.duty} {rule.of}"
-    found_names = sorted(act.names & who)
+    found_names = same_names(act.names, who)
     return f"{found_names[0]} {did}" if found_names else None
 
 
@@ -128,7 +130,7 @@ def _incompatible(rule: Incompatible, act: Act, duties: Duties) -> str | None:
 
 def _one_of(act: Act, done: Names, did: str) -> str | None:
     for step, names in done.items():
-        if step != act.step and (both := sorted(act.names & names)):
+        if step != act.step and (both := same_names(act.names, names)):
             return f"{both[0]} {did} {step}"
     return None
 
@@ -142,7 +144,7 @@ def _four_eyes(rule: FourEyes, act: Act, duties: Duties) -> str | None:
     if duties.unsettled.intersection(others):
         return None
     before = frozenset().union(*(duties.decided.get(gate, NOBODY) for gate in rule.gates))
-    if not before or before - act.names:
+    if not before or len(same_names(before, act.names)) < len(before):
         return None
     return f"another person than {min(act.names)} must decide one of {', '.join(rule.gates)}"
 

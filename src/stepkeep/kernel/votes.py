@@ -30,6 +30,7 @@ from stepkeep.kernel.events import GateDecided
 from stepkeep.kernel.failure import REJECTION, Settled, fail_for_good
 from stepkeep.kernel.gates import gate_of, opening_of
 from stepkeep.kernel.journal import payload_digest
+from stepkeep.kernel.names import same_names
 from stepkeep.kernel.progress import settle
 from stepkeep.kernel.rows import Ballot, Note, Opening, Step, Vote, is_exhausted
 from stepkeep.kernel.separation import Act, read_exclusion
@@ -93,6 +94,9 @@ def _choose(
 def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moments: Moments) -> Chosen:
     met = terms_met(voice, levels, moments)
     name = draft.planned(step).name
+    if met is None and voice.is_service:
+        said = f"{voice.person} is a service and may not decide {name} of run {step.run_id}"
+        raise NotAllowed(f"{said}: only a gate that names it takes its decision", rule="service", person=voice.person)
     if met is None:
         who = wanted(levels)
         said = f"{voice.subject} may not decide {name} of run {step.run_id}: it takes {who}"
@@ -109,7 +113,7 @@ def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
     """Refuse a voice that was heard before, or that the duties of its people rule out."""
     planned, voice = draft.planned(step), chosen.voice
     for ballot in opening.ballots:
-        if both := sorted(ballot.names & voice.names):
+        if both := same_names(voice.names, ballot.names):
             said = f"{both[0]} has a decision about {planned.name} of run {step.run_id} already, by {ballot.person}"
             raise NotAllowed(f"{said}: each person decides once", rule="one_decision", person=voice.person)
     act = Act(step=planned.name, names=voice.names, roles=chosen.roles, settles=_settles(gate, opening, event.approve))

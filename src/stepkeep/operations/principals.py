@@ -356,6 +356,10 @@ async def delegate(
     async def decide(now: int) -> Change:
         _check_dates(valid_from, valid_to, now)
         source, target = await _active(store, tenant, delegator), await _active(store, tenant, to)
+        for one in (source, target):
+            if one.kind is PrincipalKind.SERVICE:
+                said = f"{one.name} is a service: only people delegate, and only to people."
+                raise NotAllowed(said, "delegation_of_service", one.name)
         for old in await store.people.read_delegations(tenant, source.name):
             if (old.delegator, old.delegate) == (source.name, target.name) and _is_open(old, now):
                 raise Conflict(

@@ -56,8 +56,8 @@ def loading(callers: Sequence[Caller]) -> Generator[tuple[str, Pairs], Rows, dic
     delegations = [delegation_from(row) for row in (yield "load_delegations", persons)]
     persons |= dict.fromkeys((one.tenant, one.delegator) for one in delegations)
     standing = {
-        (tenant, name): Standing(bool(is_registered), bool(is_disabled), vouching)
-        for tenant, name, is_registered, is_disabled, vouching in (yield "load_standing", persons)
+        (tenant, name): Standing(bool(is_registered), bool(is_disabled), bool(is_service), vouching)
+        for tenant, name, is_registered, is_disabled, is_service, vouching in (yield "load_standing", persons)
     }
     memberships = [membership_from(row) for row in (yield "load_memberships", persons)]
     used = dict.fromkeys((caller.tenant, caller.key) for caller in callers if caller.key is not None)

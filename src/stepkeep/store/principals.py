@@ -192,10 +192,11 @@ class PeopleStore(Protocol):
 
 
 class Standing(NamedTuple):
-    """What is known of a name: whether it is registered and disabled, and the setting of its tenant."""
+    """What is known of a name: whether it is registered, disabled, a service; and the setting of its tenant."""
 
     registered: bool
     disabled: bool
+    is_service: bool
     vouching: str | None
 
 
@@ -226,7 +227,7 @@ def authorities_from(
                 valid_to=one.valid_to,
                 revoked_at=one.revoked_at,
                 memberships=held.get(delegator, ()),
-                enabled=known.registered and not known.disabled,
+                enabled=known.registered and not known.disabled and not known.is_service,
             )
         )
     used = {(key.tenant, key.id): key_used(key) for key in keys}
@@ -235,6 +236,7 @@ def authorities_from(
             person=caller.person,
             registered=(known := standing.get(caller[:2], UNKNOWN)).registered,
             disabled=known.disabled,
+            is_service=known.is_service,
             vouching_allowed=known.vouching != Vouching.REFUSED,
             memberships=held.get(caller[:2], ()),
             delegations=tuple(received.get(caller[:2], ())),
@@ -244,7 +246,7 @@ def authorities_from(
     }
 
 
-UNKNOWN = Standing(False, False, None)
+UNKNOWN = Standing(False, False, False, None)
 
 
 def key_used(key: ApiKey) -> KeyUsed:

@@ -19,6 +19,7 @@ from stepkeep.store.principals import (
     MembershipRow,
     PeopleChange,
     Principal,
+    PrincipalKind,
     SealedPeopleEntry,
     Standing,
     SubjectKind,
@@ -90,7 +91,8 @@ class PeopleRows:
             for name in names | {caller.person for caller in callers if caller.tenant == tenant}:
                 row = self.principals.get((tenant, name))
                 disabled = row is not None and row.disabled_at is not None
-                standing[tenant, name] = Standing(row is not None, disabled, vouching)
+                is_service = row is not None and row.kind is PrincipalKind.SERVICE
+                standing[tenant, name] = Standing(row is not None, disabled, is_service, vouching)
         return authorities_from(
             callers,
             standing,
