@@ -167,6 +167,7 @@ def test_a_consistent_rewrite_is_refused_through_the_signed_head(signed: Signed)
     trusted = frozenset({signed.key.public.hex()})
     files = unzipped(signed.pack)
     head_before = json.loads(files[MANIFEST])["head"]
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"person":"bo"', b'"person":"al"')
     rewrite(files, b'"actor":"bo"', b'"actor":"al"')
     unsigned = {name: body for name, body in files.items() if name != SIGNATURES}
     alone = verify(Pack(dict(unsigned)))
@@ -181,6 +182,60 @@ def test_a_consistent_rewrite_is_refused_through_the_signed_head(signed: Signed)
     one = {"over": "head", "public_key": forged.public.hex(), "signature": forged.sign(message).hex()}
     files[SIGNATURES] = json.dumps({"signatures": [one]}).encode()
     assert set(rules(verify(Pack(files), trusted))) == {"signature_untrusted", "signature_missing"}
+
+
+def test_decisions_are_replayed_and_a_wrong_one_is_refused_by_name(database_url: str, tmp_path: Path) -> None:
+    """Two of finance, never the requester. Each forgery has a chain, a manifest and a certificate in order."""
+    file = tmp_path / "signed.yaml"
+    file.write_text(
+        "workflow: signed\ntimeout: 1h\nsteps:\n"
+        "  - name: sign\n"
+        "    approval: {roles: [finance], quorum: 2, not: [requester], facts: {sum: '${{ input.sum }}'}}\n"
+    )
+    with sk.open(database_url) as engine:
+        for person in ("ann", "bo", "cy"):
+            engine.users.create(person)
+            engine.users.grant(person, role="finance")
+        run = engine.start(file, {"sum": 40}, by="dee").run_id
+        for person in ("bo", "cy"):
+            engine.approve(run, "sign", by=person)
+        true = unzipped(engine.evidence(run))
+    assert rules(verify(Pack(dict(true)))) == []
+    assert b'"sum":40' in true["gates.jsonl"].replace(b"\\", b"")
+
+    def forged(change: Callable[[Files], None]) -> list[str]:
+        files = dict(true)
+        change(files)
+        redigest(files)
+        return rules(verify(Pack(files)))
+
+    def renamed(before: str, after: str) -> Callable[[Files], None]:
+        def change(files: Files) -> None:
+            rewrite(files, f'"actor":"{before}"'.encode(), f'"actor":"{after}"'.encode())
+            names = f'"person":"{before}"'.encode(), f'"person":"{after}"'.encode()
+            files["decisions.jsonl"] = files["decisions.jsonl"].replace(*names)
+
+        return change
+
+    assert "role_not_held" in forged(renamed("cy", "eve"))
+    assert "duty_broken" in forged(renamed("dee", "cy")), "the requester decides"
+    assert "decision_twice" in forged(renamed("cy", "bo"))
+    assert "decision_missing" in forged(lambda files: files.update({"decisions.jsonl": b""}))
+    assert "decision_changed" in forged(
+        lambda files: files.update({"decisions.jsonl": files["decisions.jsonl"].replace(b"approved", b"rejected")})
+    )
+    assert "role_not_held" in forged(lambda files: files.update({"people.jsonl": b""}))
+    assert "shown_changed" in forged(
+        lambda files: files.update({"gates.jsonl": files["gates.jsonl"].replace(b"40", b"41")})
+    )
+
+    def one_too_few(files: Files) -> None:
+        document = files["definition.json"].replace(b'"quorum":2', b'"quorum":3')
+        digests = sha256(files["definition.json"]).hexdigest(), sha256(document).hexdigest()
+        files["definition.json"] = document
+        rewrite(files, *(digest.encode() for digest in digests))
+
+    assert "quorum_wrong" in forged(one_too_few)
 
 
 def test_what_is_no_pack_is_an_error_and_not_a_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

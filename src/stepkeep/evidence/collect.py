@@ -10,6 +10,8 @@ from stepkeep.conformance.digests import Payloads
 from stepkeep.dialects import registry as dialects
 from stepkeep.errors import Conflict, DefinitionChanged
 from stepkeep.evidence.pack import Contents, Payload
+from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.journal import SealedEntry, open_entry
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import plans, views
 from stepkeep.operations.lines import encode_line
@@ -55,13 +57,28 @@ class Collected:
             definition=self.stored.document,
             certificate=certificate.as_json(),
             payloads=_listed(await self.payloads()) if payloads else None,
+            people=await self._people(),
         )
+
+    async def _people(self) -> list[Authority]:
+        """The people behind the decisions and completions, with their memberships as they are on record now."""
+        tenant = self.whole.record.run.tenant
+        names = {name for vote in self.whole.votes for name in (vote.person, vote.on_behalf_of) if name is not None}
+        names |= {actor for entry in self.whole.entries for actor in completers(entry)}
+        callers = [Caller(tenant, name) for name in sorted(names)]
+        found = await self._transactor.store.people.read_authorities(callers) if callers else {}
+        return [found[caller] for caller in callers]
 
 
 async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collected:
     """Read a run in one snapshot, and its definition as it is stored now."""
-    whole = await views.read_snapshot(transactor, run_id, tenant=tenant)
+    whole = await views.read_snapshot(transactor, run_id, tenant=tenant, with_messages=True)
     return Collected(whole, await plans.stored_definition(transactor, whole.record.run), transactor)
+
+
+def completers(entry: SealedEntry) -> list[str]:
+    """The people who completed a step by hand in this entry."""
+    return [cause.actor for cause in open_entry(entry.body).causes if cause.event == "completion_signalled"]
 
 
 def _listed(payloads: Payloads) -> list[Payload]:

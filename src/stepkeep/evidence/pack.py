@@ -17,6 +17,8 @@ import msgspec
 
 from stepkeep.errors import InvalidInput
 from stepkeep.evidence.verifier import FORMAT, MANIFEST, MOST_BYTES, SIGNATURES, sha256
+from stepkeep.kernel.authority import Authority
+from stepkeep.kernel.rows import Vote
 from stepkeep.kernel.tables import RUN, STEP, Machine
 from stepkeep.store.records import WholeRun
 
@@ -42,8 +44,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     definition: bytes
     certificate: Mapping[str, Any]
     payloads: Sequence[Payload] | None
-    decisions: Lines = ()
-    people: Lines = ()
+    people: Sequence[Authority] = ()
     verdicts: Lines = ()
 
 
@@ -56,8 +57,9 @@ def pack_files(contents: Contents) -> dict[str, bytes]:
         "journal.jsonl": _lines(
             {"seq": one.seq, "body": one.body.decode(), "hash": one.hash.hex()} for one in whole.entries
         ),
-        "decisions.jsonl": _lines(contents.decisions),
-        "people.jsonl": _lines(contents.people),
+        "gates.jsonl": _lines(_without_owner(gate) | {"shown": gate.shown.decode()} for gate in whole.gates),
+        "decisions.jsonl": _lines(_vote(vote) for vote in whole.votes),
+        "people.jsonl": _lines(msgspec.to_builtins(person) for person in contents.people),
         "policy.jsonl": _lines(contents.verdicts),
         "payloads.jsonl": _lines(_payload(one) for one in contents.payloads or ()),
         "certificate.json": _page(contents.certificate),
@@ -100,6 +102,16 @@ def verifier_source() -> bytes:
 
 def _arrows(machine: Machine[Any, Any]) -> list[list[str | None]]:
     return sorted(([row.source, row.trigger, row.target] for row in machine.rows), key=json.dumps)
+
+
+def _vote(vote: Vote) -> dict[str, Any]:
+    evidence = None if vote.evidence is None else msgspec.Raw(vote.evidence)
+    return _without_owner(vote) | {"evidence": evidence}
+
+
+def _without_owner(row: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a row of the run, which the manifest names."""
+    return {name: value for name, value in msgspec.structs.asdict(row).items() if name not in ("tenant", "run_id")}
 
 
 def _payload(one: Payload) -> dict[str, Any]:

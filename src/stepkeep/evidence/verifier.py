@@ -249,12 +249,223 @@ def check_signatures(checks: Checks, trusted: frozenset[str]) -> None:
         checks.wrong("signature_missing", "no trusted key has signed the head or the pack")
 
 
+# -- people ------------------------------------------------------------------------------------------------------------
+APPROVES = frozenset({"approved", "hold_approved"})
+COUNTED = APPROVES | {"rejected", "rejected_tolerated", "decision_recorded"}
+COMPLETES = frozenset(
+    {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
+)
+OPENS = frozenset({"gate_opened", "held"})
+ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
+
+
+class Opened:
+    """A gate that is open: what its definition asks for, and the decisions that have counted."""
+
+    def __init__(self, terms: Doc, activation: int, at: int, shown: str | None) -> None:
+        self.terms, self.activation, self.at, self.shown = terms, activation, at, shown
+        self.level = 0
+        self.ballots: list[tuple[frozenset[str], bool]] = []
+
+    @property
+    def levels(self) -> list[Doc]:
+        return [self.terms, *(self.terms.get("escalate") or ())][: self.level + 1]
+
+
+class People:
+    """Replays the decisions and completions of a journal against the definition and the people on record."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        definition = checks.pack.json("definition.json")
+        ordered = sorted(definition["steps"], key=lambda step: (step["order"], step["name"]))
+        self.steps: list[Doc] = ordered
+        self.duties: list[Doc] = list(definition.get("duties") or ())
+        self.known = {line["person"]: line for line in checks.pack.lines("people.jsonl")}
+        self.rows = {(one["no"], one["person"], one["at"]): one for one in checks.pack.lines("decisions.jsonl")}
+        self.requester: str | None = None
+        self.open: dict[int, Opened] = {}
+        self.states: dict[int, str] = {}
+        self.decided: dict[str, frozenset[str]] = {}
+        self.completed: dict[str, frozenset[str]] = {}
+        self.count = 0
+
+    def replay(self) -> None:
+        for entry in self.checks.entries:
+            for cause in entry.get("causes", ()):
+                if cause["event"] == "run_created":
+                    self.requester = cause["actor"]
+            for hop in entry.get("hops", ()):
+                if 0 <= hop["no"] < len(self.steps):
+                    self.hop(entry, hop, entry["causes"][hop.get("by", 0)])
+                    self.states[hop["no"]] = hop["to"]
+        for (no, person, _), row in self.rows.items():
+            if not row.get("seen"):
+                said = f"decisions.jsonl has a decision by {person} on {self.name(no)} that the journal does not have"
+                self.checks.wrong("decision_extra", said)
+
+    def name(self, no: int) -> str:
+        return str(self.steps[no]["name"])
+
+    def hop(self, entry: Doc, hop: Doc, cause: Doc) -> None:
+        no, trigger = hop["no"], hop["trigger"]
+        if trigger in OPENS:
+            terms = self.steps[no].get("approval") or self.steps[no].get("hold") or {}
+            self.open[no] = Opened(terms, entry["seq"], entry["at"], hop.get("digest"))
+        elif trigger == "escalated" and no in self.open:
+            self.open[no].level += 1
+        elif trigger in COUNTED and no in self.open:
+            self.decision(entry, hop, cause, self.open[no])
+        elif trigger in COMPLETES:
+            names = frozenset({cause["actor"]})
+            self.separation(no, names, settles=True, roles=self.roles_of(cause["actor"], entry["at"]))
+            self.completed[self.name(no)] = self.completed.get(self.name(no), frozenset()) | names
+
+    def decision(self, entry: Doc, hop: Doc, cause: Doc, gate: Opened) -> None:
+        """One decision: it is on record, it counts once, its person might decide, and its effect is that of a count."""
+        self.count += 1
+        no, detail, person = hop["no"], cause.get("detail") or {}, cause["actor"]
+        if cause["event"] != "gate_decided" or detail.get("step") != self.name(no):
+            self.checks.wrong("decision_missing", f"entry {entry['seq']} settles {self.name(no)} without a decision")
+            return
+        self.on_record(entry, no, person, detail, gate)
+        subject = str(detail.get("for") or person)
+        names, approves = frozenset({person, subject}), detail.get("decision") == "approved"
+        said = f"{person} on {self.name(no)} (entry {entry['seq']})"
+        if any(before & names for before, _ in gate.ballots):
+            self.checks.wrong("decision_twice", f"a second decision of one person: {said}")
+        self.effect(hop, gate, approves, said)
+        self.right(entry, gate, subject, names, detail, said)
+        for word in gate.terms.get("excluded") or ():
+            if names & self.excluded(str(word)):
+                self.checks.wrong("duty_broken", f"`not: {word}` rules out {said}")
+        roles = self.roles_of(subject, entry["at"])
+        self.separation(no, names, settles=hop["trigger"] != "decision_recorded", roles=roles)
+        gate.ballots.append((names, approves))
+        self.decided[self.name(no)] = self.decided.get(self.name(no), frozenset()) | names
+
+    def on_record(self, entry: Doc, no: int, person: str, detail: Doc, gate: Opened) -> None:
+        row = self.rows.get((no, person, entry["at"]))
+        said = f"the decision by {person} on {self.name(no)} (entry {entry['seq']})"
+        if row is None:
+            self.checks.wrong("decision_missing", f"{said} is not in decisions.jsonl")
+            return
+        row["seen"] = True
+        same = (row.get("decision"), row.get("comment") or "", row.get("on_behalf_of"), row.get("activation"))
+        recorded = (detail.get("decision"), detail.get("comment") or "", detail.get("for"), gate.activation)
+        if same != recorded or row.get("shown_digest") != gate.shown:
+            self.checks.wrong("decision_changed", f"decisions.jsonl and the journal do not agree about {said}")
+
+    def effect(self, hop: Doc, gate: Opened, approves: bool, said: str) -> None:
+        needed = int(gate.terms.get("quorum", 1) if approves else gate.terms.get("reject_on") or 1)
+        count = 1 + sum(one is approves for _, one in gate.ballots)
+        if (hop["trigger"] in APPROVES) != (approves and count >= needed):
+            self.checks.wrong("quorum_wrong", f"decision {count} of {needed} has the effect {hop['trigger']}: {said}")
+
+    def right(self, entry: Doc, gate: Opened, subject: str, names: frozenset[str], detail: Doc, said: str) -> None:
+        """The person is an approver, or held a role or group that the gate asks for, when it had to be held."""
+        levels = gate.levels
+        if any(not (one.get("roles") or one.get("groups") or one.get("approvers")) for one in levels):
+            return
+        allowed = {
+            f"{kind[:-1]}:{name}" for one in levels for kind in ("roles", "groups") for name in one.get(kind) or ()
+        }
+        allowed |= {f"approver:{name}" for one in levels for name in one.get("approvers") or () if name in names}
+        rights = detail.get("by_right_of") or []
+        if not rights or not allowed.issuperset(rights):
+            self.checks.wrong("decider_not_allowed", f"the gate does not name the right of {said}")
+        standing = gate.terms.get("standing") or "both"
+        moments = {"both": (gate.at, entry["at"]), "opening": (gate.at,)}.get(standing, (entry["at"],))
+        for right in rights:
+            kind, _, name = str(right).partition(":")
+            if kind != "approver" and not all(self.holds(subject, kind, name, at) for at in moments):
+                self.checks.wrong("role_not_held", f"people.jsonl does not give {subject} the {kind} {name}: {said}")
+
+    def holds(self, person: str, kind: str, name: str, at: int) -> bool:
+        found = self.known.get(person, {}).get("memberships", ())
+        return any(one["kind"] == kind and one["name"] == name and counts(one, at) for one in found)
+
+    def roles_of(self, person: str, at: int) -> frozenset[str]:
+        found = self.known.get(person, {}).get("memberships", ())
+        return frozenset(one["name"] for one in found if one["kind"] == "role" and counts(one, at))
+
+    def excluded(self, word: str) -> frozenset[str]:
+        duty, _, step = word.partition(":")
+        if word == "requester":
+            return frozenset({self.requester or ""})
+        if step and duty in ("decided", "completed"):
+            return (self.decided if duty == "decided" else self.completed).get(step, frozenset())
+        if step and duty == "executed":
+            self.checks.could_not(f"`not: {word}`: the journal does not tell which person owned a worker")
+            return frozenset()
+        return frozenset({word})
+
+    def separation(self, no: int, names: frozenset[str], *, settles: bool, roles: frozenset[str]) -> None:
+        """The duties of the whole run."""
+        name = self.name(no)
+        for rule in self.duties:
+            kind, among = rule["kind"], list(rule.get("gates") or rule.get("steps") or ())
+            if kind == "requires_role":
+                broken = rule["step"] == name and rule["role"] not in roles
+            elif name not in among:
+                continue
+            elif kind == "four_eyes":
+                broken = settles and self.alone(name, among, names)
+            else:
+                done = [self.decided.get(one, frozenset()) for one in among if one != name]
+                if kind == "incompatible":
+                    done += [self.completed.get(one, frozenset()) for one in among if one != name]
+                broken = any(names & one for one in done)
+            if broken:
+                self.checks.wrong("duty_broken", f"`{kind}` rules out {min(names)} on {name}")
+
+    def alone(self, name: str, gates: list[str], names: frozenset[str]) -> bool:
+        numbers = {step["name"]: no for no, step in enumerate(self.steps)}
+        if any(self.states.get(numbers[gate]) not in ENDED for gate in gates if gate != name):
+            return False
+        before = frozenset[str]().union(*(self.decided.get(gate, frozenset()) for gate in gates))
+        return bool(before) and not before - names
+
+
+def counts(membership: Doc, at: int) -> bool:
+    """Whether a membership holds at a moment: within its dates, and within the times at which it was on record."""
+    begins = max(membership["granted_at"], membership.get("valid_from") or 0)
+    ends = (membership.get("valid_to"), membership.get("revoked_at"))
+    return begins <= at and all(end is None or at < end for end in ends)
+
+
+def check_people(checks: Checks) -> None:
+    """Every decision is on record, counts once, and is by a person who might decide."""
+    people = People(checks)
+    people.replay()
+    checks.did(f"{people.count} decisions of people against the definition, the record and the memberships")
+
+
+def check_shown(checks: Checks) -> None:
+    """What each gate showed has the digest that its opening has in the journal."""
+    shown = {(one["no"], one["activation"]): str(one["shown"]) for one in checks.pack.lines("gates.jsonl")}
+    openings = {
+        (hop["no"], entry["seq"]): hop.get("digest")
+        for entry in checks.entries
+        for hop in entry.get("hops", ())
+        if hop["trigger"] in OPENS
+    }
+    for place in sorted(openings.keys() | shown.keys()):
+        text = shown.get(place)
+        if text is None or openings.get(place) != sha256(text.encode()):
+            said = f"what the gate of step number {place[0]} showed (entry {place[1]}) is missing or was changed"
+            checks.wrong("shown_changed", said)
+    checks.did(f"what {len(openings)} gates showed against their digests in the journal")
+
+
 CHECKS: tuple[Callable[[Checks], None], ...] = (
     check_files,
     check_chain,
     check_definition,
     check_arrows,
     check_payloads,
+    check_shown,
+    check_people,
     check_certificate,
 )
 
@@ -286,10 +497,6 @@ def origin_of(entries: list[Doc]) -> Doc:
     return {}
 
 
-SHOWN = frozenset({"gate_opened", "held"})
-"""Triggers whose digest is over what a gate shows, not over a payload."""
-
-
 def digests_of(entries: list[Doc]) -> Iterator[tuple[str, str]]:
     """Each digest of a payload in the journal, with the name of what it belongs to."""
     given = origin_of(entries).get("input")
@@ -297,7 +504,7 @@ def digests_of(entries: list[Doc]) -> Iterator[tuple[str, str]]:
         yield given, "the input of the run"
     for entry in entries:
         for hop in entry.get("hops", ()):
-            if hop.get("digest") is not None and hop["trigger"] not in SHOWN:
+            if hop.get("digest") is not None and hop["trigger"] not in OPENS:
                 yield hop["digest"], f"step number {hop['no']} (entry {entry['seq']})"
 
 

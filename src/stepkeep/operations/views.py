@@ -48,10 +48,10 @@ async def describe_run(transactor: Transactor, run_id: str, *, tenant: str) -> d
     return await view_of(transactor, whole, await plan_for(transactor, whole.record.run))
 
 
-async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str) -> WholeRun:
-    """The rows and the journal of a run as they were at one moment."""
+async def read_snapshot(transactor: Transactor, run_id: str, *, tenant: str, with_messages: bool = False) -> WholeRun:
+    """The rows and the journal of a run as they were at one moment; on request also messages, gates and decisions."""
     asked = [validate.run_id(run_id)]
-    for whole in await transactor.store.read_whole(tenant, asked, with_messages=False):
+    for whole in await transactor.store.read_whole(tenant, asked, with_messages=with_messages):
         if (damage := damage_of(whole)) is not None:
             raise damage
         return whole
