@@ -23,7 +23,7 @@ from tests.store.values import (
     writes,
 )
 
-from stepkeep.kernel.definition import QueueSpec
+from stepkeep.kernel.definition import Approval, QueueSpec
 from stepkeep.kernel.rows import Attempt, Ballot, Details, Note, Opening, OutboxEntry, Run, Step
 from stepkeep.kernel.states import (
     AttemptState,
@@ -71,6 +71,8 @@ FULL_NOTE = Note(
     exhausted=True,
     spent=3,
     began_at=1_700_000_000_000_000,
+    terms=Approval(prompt="Pay?", roles=("finance",), quorum=2, deadline=60),
+    permit="large@3",
     opening=Opening(
         activation=7,
         at=8,

@@ -31,7 +31,7 @@ OWNER, WORKER, CLIENT = "stepkeep_owner", "stepkeep_worker", "stepkeep_client"
 TABLES = {
     *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
-    *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions"),
+    *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
     *("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal"),
 }
 

@@ -409,7 +409,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "requester-approves",
         "the person who asked for a run may approve it",
         "separation:_excluded",
-        "sorted(act.names & who)",
+        "same_names(act.names, who)",
         "[]",
     ),
     _in_kernel(

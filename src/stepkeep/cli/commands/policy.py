@@ -92,7 +92,14 @@ def listed(settings: Settings) -> int:
 def show(
     settings: Settings,
     revision: Annotated[
-        int | None, typer.Argument(metavar="[REVISION]", help="Its number; the newest without one.", show_default=False)
+        int | None,
+        typer.Argument(
+            metavar="[REVISION]",
+            min=1,
+            max=2_147_483_647,
+            help="Its number; the newest without one.",
+            show_default=False,
+        ),
     ] = None,
 ) -> int:
     """Show a revision of the tenant's policy with its rules."""
