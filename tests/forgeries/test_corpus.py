@@ -47,8 +47,8 @@ def test_true_logs_give_no_finding_and_recomputing_their_chain_changes_nothing(l
 
 
 def test_an_attempt_in_doubt_after_a_wait_is_no_finding_where_claims_are_hidden() -> None:
-    """Seed 20262: the dialect hides the wait and both claims; the doubt tells that a handler ran."""
-    logs = [log for log in true_logs([20262], in_all_words=True) if log.words in ("ioa", "action")]
+    """Seed 20347: the dialect hides the wait and both claims; the doubt tells that a handler ran."""
+    logs = [log for log in true_logs([20347], in_all_words=True) if log.words in ("ioa", "action")]
     assert any(b"IN_DOUBT" in raw for log in logs for raw in log.lines)
     assert [found for log in logs for found in findings_in(log.words, log.lines)] == []
 
