@@ -135,3 +135,14 @@ def test_a_process_stands_still_only_at_the_statement_that_is_named() -> None:
 def test_an_unknown_field_of_a_scenario_is_refused() -> None:
     with pytest.raises(ValueError, match="a scenario has no weather"):
         with_changes(draw(1), {"weather": 1})
+
+
+@pytest.mark.parametrize(
+    ("seed", "told"),
+    [
+        (70518, "a handler that is stopped, where the dialect hides whether it completed"),
+        (71390, "a second cancel, where the dialect hides that the run stops"),
+    ],
+)
+def test_a_true_log_that_a_judge_once_refused_gives_no_finding(seed: int, told: str) -> None:
+    assert list(run_seed(draw(seed)).violations) == [], told

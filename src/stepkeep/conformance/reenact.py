@@ -350,8 +350,8 @@ class Reenactment:
 
     def _completed_in_vain(self, step: Step, line: Line) -> None:
         """The handler completed, and the step does not succeed: its effect happened. The state that a step left is
-        certain where its line ends a lease, or where no hop was hidden."""
-        if line.trigger in RULED_OUT or line.took is not None or step.is_unsure is not None:
+        certain where its line has the digest of an output, or where no hop was hidden."""
+        if line.trigger in RULED_OUT or line.digest is not None or step.is_unsure is not None:
             step.is_unsure = True
 
     def _hook_ended(self, place: Place, line: Line) -> None:

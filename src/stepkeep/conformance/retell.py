@@ -174,7 +174,8 @@ class Retelling:
         self._entry, self._hop = (told.seq, told.at), hop
 
     def _end_entry(self, say: Say) -> None:
-        if self.run.must_cancel and self.state not in RUN_ENDED:
+        # A dialect may hide that the run stops, and show at once that it compensates.
+        if self.run.must_cancel and self.state not in ("compensating", *RUN_ENDED):
             say(Code.POLICY, "steps are cancelled, but the run neither stops nor is cancelled")
         self.run.must_cancel = False
         if self.state in RUN_ENDED:
@@ -294,6 +295,8 @@ class Retelling:
         was_leased, step.leased = step.leased, trigger == "claimed" or (step.leased and trigger == "completed")
         if was_leased and not step.leased:
             step.is_unsure = step.last_error = None  # the hidden end of an attempt may have been a lost lease
+        if trigger == "completed":
+            step.is_unsure = None  # one of two hidden ways: the handler may have been stopped before it completed
         step.state = target
 
     # -- the run behind the steps ------------------------------------------------------------------------------------
