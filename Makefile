@@ -60,9 +60,9 @@ PIN := uv pip compile --quiet --universal --python-version 3.11 --generate-hashe
     --no-header --no-annotate --no-emit-index-url
 
 pins: ## pin the newest allowed versions in requirements/ (needs uv)
-	$(PIN) --upgrade pyproject.toml --extra postgres -o requirements/runtime.txt
+	$(PIN) --upgrade pyproject.toml --extra postgres --extra server -o requirements/runtime.txt
 	$(PIN) --upgrade --group build -c requirements/runtime.txt -o requirements/build.txt
-	$(PIN) --upgrade pyproject.toml --extra postgres --group dev \
+	$(PIN) --upgrade pyproject.toml --all-extras --group dev \
 	    -c requirements/runtime.txt -c requirements/build.txt -o requirements/dev.txt
 	$(PIN) --upgrade --group docs -c requirements/dev.txt -o requirements/docs.txt
 
