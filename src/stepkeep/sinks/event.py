@@ -1,0 +1,90 @@
+"""One event on its way out, and its envelope: CloudEvents 1.0 in JSON.
+
+The id is made of run, journal sequence and number. It is the same however often the event is sent, so that a receiver
+can ignore what it has already. Values only; the relay makes them, and sinks send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_encode = msgspec.json.Encoder().encode
+
+
+class Source(StrEnum):
+    """What an event is derived from. A sink takes events of one or several sources."""
+
+    EMITTED = "emitted"
+    """What a step emitted: `ctx.emit`, `emit=`."""
+    DIALECT = "dialect"
+    """The domain or telemetry events that the run's dialect names."""
+    TRANSITIONS = "transitions"
+    """Each change of state of a run or step: `run.running`, `step.failed`."""
+    ENDINGS = "endings"
+    """The end of a run alone: `run.succeeded`, `run.failed`."""
+
+
+class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of one run. `data` is encoded JSON. `at` is microseconds since 1970.
+
+    `number` orders the events of one journal entry. `extensions` are further attributes of the envelope, whose names
+    have lower-case letters and digits alone.
+
+    >>> event = OutgoingEvent(tenant="acme", run_id="r-1", seq=4, number=0, type="order.paid", source=Source.EMITTED,
+    ...                       at=0, data=b'{"total":5}', workflow="order", version=1, correlation_id="c-9")
+    >>> event.id
+    'r-1/4/0'
+    >>> event.envelope()["time"]
+    '1970-01-01T00:00:00.000000Z'
+    """
+
+    tenant: str
+    run_id: str
+    seq: int
+    number: int
+    type: str
+    source: Source
+    at: int
+    data: bytes
+    workflow: str
+    version: int
+    correlation_id: str
+    extensions: Mapping[str, str] = {}
+
+    @property
+    def id(self) -> str:
+        """The dedup id."""
+        return f"{self.run_id}/{self.seq}/{self.number}"
+
+    def envelope(self) -> dict[str, Any]:
+        """The event as CloudEvents 1.0."""
+        return {
+            "specversion": "1.0",
+            "id": self.id,
+            "source": f"/stepkeep/{self.tenant}/{self.workflow}",
+            "type": self.type,
+            "subject": self.run_id,
+            "time": time_text(self.at),
+            "datacontenttype": "application/json",
+            "tenantid": self.tenant,
+            "correlationid": self.correlation_id,
+            "runid": self.run_id,
+            "sequence": f"{self.seq:020d}",
+            **self.extensions,
+            "data": msgspec.Raw(self.data),
+        }
+
+    def body(self) -> bytes:
+        """The envelope, encoded: what most sinks send."""
+        return _encode(self.envelope())
+
+
+def time_text(at: int) -> str:
+    """A time of the database as RFC 3339 text."""
+    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="microseconds").replace("+00:00", "Z")
