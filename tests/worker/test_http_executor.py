@@ -22,7 +22,6 @@ from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Completion, Http
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category
-from stepkeep.worker.executors.addresses import Guard, is_public
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.runner import PooledRunner
@@ -355,37 +354,6 @@ def test_no_spelling_of_the_loopback_is_reached_where_internal_targets_are_close
     assert outcome.category in (Category.GOVERNANCE, Category.VALIDATION, Category.TRANSIENT)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "10.0.0.1", "172.16.3.4", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "255.255.255.255",
-        "224.0.0.1", "198.18.0.1", "192.0.2.1", "240.0.0.1", "::1", "::", "fe80::1", "fe80::1%eth0",
-        "fc00::1", "ff02::1",
-        "::ffff:10.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::",
-        "2002:a9fe:a9fe::1",
-        "2001:db8::1", "2001:0:7f00:1::", "nonsense", "", "2001:0:4136:e378:8000:63bf:3fff:fdd2",
-        "::127.0.0.1", "::a9fe:a9fe", "::8.8.8.8", "64:ff9b:1::a9fe:a9fe", "64:ff9b:1::808:808", "::ffff:0:127.0.0.1",
-        "192.0.0.1", "192.0.0.8", "192.0.0.9", "192.0.0.10", "192.0.0.170", "192.0.0.192", "192.88.99.1",
-        "168.63.129.16", "100.100.100.200", "198.51.100.7", "203.0.113.9", "127.255.255.254", "0.1.2.3",
-        "2002:808:808::1", "2001:2::1", "2001:10::1", "2001:20::1", "100::1", "fd00:ec2::254", "fec0::1", "5f00::1",
-        "3fff::1", "ff0e::1", "::ffff:0.0.0.0", "64:ff9b::a00:1", "64:ff9b::", "2130706433", "0x7f.1",
-    ],
-)  # fmt: skip
-def test_an_address_that_is_not_public_is_known_as_such(address: str) -> None:
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "93.184.216.34", "8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808",
-        "::ffff:8.8.8.8", "192.0.1.1", "172.32.0.1", "100.128.0.1", "2a00:1450:4001::1", "2001:4860:4860::8888",
-    ],
-)  # fmt: skip
-def test_a_public_address_is_known_as_such(address: str) -> None:
-    assert is_public(address)
-
-
 def test_only_listed_ports_are_reached(server: Server) -> None:
     outcome = call(server.url(), policy=HttpPolicy(ports=(80, 443)))
     assert isinstance(outcome, Failed)
@@ -484,32 +452,7 @@ def test_the_next_address_of_a_name_is_tried_where_one_takes_no_connection(
 
 
 @pytest.mark.parametrize(
-    ("allow", "host", "address", "expected"),
-    [
-        ((), "shop.example", "93.184.216.34", True),
-        ((), "shop.example", "10.1.2.3", False),
-        (("10.0.0.0/8",), "shop.example", "10.1.2.3", True),
-        (("10.0.0.0/8",), "shop.example", "::ffff:10.1.2.3", True),
-        (("10.0.0.0/8",), "shop.example", "169.254.169.254", False),
-        (("10.0.0.0/8",), "shop.example", "::ffff:169.254.169.254", False),
-        (("10.1.2.3",), "shop.example", "10.1.2.4", False),
-        (("Shop.Internal.",), "shop.internal", "10.1.2.3", True),
-        (("shop.internal",), "SHOP.internal.", "10.1.2.3", True),
-        (("shop.internal",), "evil.shop.internal", "10.1.2.3", False),
-        (("localhost",), "127.0.0.1", "127.0.0.1", False),
-        (("::1",), "localhost", "::1", True),
-        (("fd00::/8",), "shop.example", "fe80::1", False),
-        (("2002::/16",), "shop.example", "2002:7f00:1::", True),
-    ],
-)
-def test_what_the_operator_allows_is_reached_and_nothing_beside_it(
-    allow: tuple[str, ...], host: str, address: str, expected: bool
-) -> None:
-    assert Guard(allow_internal=False, allow=allow).permits(host, address) is expected
-
-
-@pytest.mark.parametrize(
-    "entry", ["", "http://localhost", "localhost:80", "10.0.0.0/99", "a b", "*.example.com", "256.1.1.1", "2130706433"]
+    "entry", ["", "http://localhost", "localhost:0", "10.0.0.0/99", "a b", "*.example.com", "256.1.1.1", "2130706433"]
 )
 def test_what_is_no_host_cannot_be_allowed(entry: str) -> None:
     with pytest.raises(InvalidInput, match="HTTP steps can be allowed to reach"):

@@ -46,7 +46,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
             Words,
             _option(
                 "--http-allow",
-                metavar="HOST|NETWORK",
+                metavar="HOST|NETWORK[:PORT]",
                 help="Let HTTP steps reach this host too, although it is not public; may be repeated.",
             ),
         ],
