@@ -290,6 +290,8 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("tenants", "set"): [[HOSTILE, "--vouching", "allowed"], ["acme", "--vouching", HOSTILE]],
         ("tenants", "list"): [[]],
         ("worker",): [["--name", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--grace", HOSTILE]],
+        ("serve",): [["--host", HOSTILE], ["--drain", HOSTILE], ["--log-level", HOSTILE], ["--tenant", HOSTILE]],
+        ("dev",): [["--host", HOSTILE], ["--app", HOSTILE], ["--app", "raising_app.py"], ["--db", HOSTILE]],
         ("prune",): [["--older-than", HOSTILE, "--no-archive"], ["--keep", "0", "--archive", f"{FILE}/x"]],
         ("bench",): [["--only", HOSTILE], ["--store", HOSTILE]],
         ("policy", "test"): [["gate.json"], [HOSTILE]],

@@ -26,6 +26,7 @@ from stepkeep.cli.commands import (
     decide,
     definitions,
     demo,
+    dev,
     dialects,
     evidence,
     explain,
@@ -39,6 +40,7 @@ from stepkeep.cli.commands import (
     runs,
     schemas,
     send,
+    serve,
     show,
     simulate,
     start,
@@ -112,6 +114,8 @@ app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
+app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
+app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
 app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))

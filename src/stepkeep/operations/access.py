@@ -29,6 +29,9 @@ K = TypeVar("K", bound=type)
 FRESH_SECONDS = 2.0
 """For how long an engine goes by the key and the tenant's settings that it has read. A decision reads them anew."""
 
+NO_SECRET = "0" * 64
+"""What the secret of an unknown key is compared with: as long as a hash, so that the comparison takes the same time."""
+
 _KEY = re.compile(r"sk_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 
 
@@ -137,12 +140,14 @@ class Access:
         actor: str,
         credential: Credential | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        fresh_seconds: float | None = None,
     ) -> None:
         self.tenant, self.actor = tenant, actor
         self.key: ApiKey | None = None
         self._store, self._credential, self._monotonic = store, credential, monotonic
         self._vouching = Vouching.ALLOWED
-        self._fresh_until = float("-inf")
+        self._fresh_seconds, self._fresh_until = fresh_seconds, float("-inf")
 
     async def open(self) -> None:
         """Check the key, if there is one. It is refused with one answer, whichever part of it is wrong."""
@@ -150,7 +155,7 @@ class Access:
         if given is None:
             return
         found = await self._store.people.find_key(given.id)
-        stored = "" if found is None else found.secret_hash
+        stored = NO_SECRET if found is None else found.secret_hash
         if not hmac.compare_digest(stored, secret_hash(given.secret)) or found is None:
             raise NotAllowed(f"the key {given.id} is not valid here: wrong key, or another database.", "key_invalid")
         if self.tenant not in ("default", found.tenant):
@@ -172,8 +177,7 @@ class Access:
         needed = OPERATIONS.get(operation)
         if needed is None:
             raise NotAllowed(f"{operation} has no row in the table of scopes, and is refused.", "scope", self.actor)
-        if self._monotonic() >= self._fresh_until:
-            await self._refresh()
+        await self.check()
         if self.key is not None:
             self.require(*needed, operation=operation)
         elif self._vouching is Vouching.REFUSED and not OWN < needed <= UNNAMED:
@@ -183,6 +187,11 @@ class Access:
                 "vouching_refused",
                 self.actor,
             )
+
+    async def check(self) -> None:
+        """Refuse a key that has ended, as of at most `fresh_seconds` ago (`FRESH_SECONDS` by default)."""
+        if self._monotonic() >= self._fresh_until:
+            await self._refresh()
 
     def require(self, *needed: Scope, operation: str) -> None:
         """Refuse a key that lacks one of these scopes."""
@@ -219,7 +228,7 @@ class Access:
             caller = Caller(self.tenant, self.actor, self.key.id)
             authorities = await self._store.people.read_authorities([caller])
             admit(authorities[caller], caller, await self._store.now())
-        self._fresh_until = self._monotonic() + FRESH_SECONDS
+        self._fresh_until = self._monotonic() + (FRESH_SECONDS if self._fresh_seconds is None else self._fresh_seconds)
 
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:

@@ -1,0 +1,138 @@
+"""Which key may call which route: one table, authentication by API key, and the engine that acts for the key.
+
+A route without a row in `ROUTES` cannot be made, so that nothing is open by mistake. The OpenAPI document, the route
+matrix of the tests and the docs read the same table. An operation asks for its scopes once more (`operations.access`).
+`routing` calls it for each request. Seams: quotas are checked in `Callers.admit`, after the key is known; the pool of a
+tenant under row-level security is chosen in `Callers.engine_for`, the only place that makes an engine for a caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import InvalidInput, NotAllowed
+from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
+
+OPEN: Final = "open"
+"""In the table: anyone may call the route, without a key."""
+
+ROUTES: dict[str, str] = {
+    "GET /healthz": OPEN,
+    "GET /readyz": OPEN,
+    "GET /version": OPEN,
+    "GET /openapi.json": OPEN,
+    "POST /runs": "start",
+    "GET /runs": "runs",
+    "GET /runs/{run_id}": "show",
+}
+"""Method and path of every route, and the operation whose scopes it needs (`operations.access.OPERATIONS`)."""
+
+FRESH_SECONDS = 0.5
+"""For how long the service goes by a key that it has read: a revoked key is refused within a second everywhere."""
+
+MOST_CALLERS = 10_000
+"""How many keys are remembered. A forgotten one is read again."""
+
+CHALLENGE = "Send an API key: `Authorization: Bearer sk_ID_SECRET`. `stepkeep keys create` makes one."
+
+
+def operation_of(method: str, path: str) -> str:
+    """The operation of a route. A route without a row stops the service from starting."""
+    found = ROUTES.get(f"{method} {path}")
+    if found is None:
+        raise LookupError(f"{method} {path} has no row in the table of routes (api/access.py), and is refused.")
+    if found != OPEN and found not in OPERATIONS:
+        raise LookupError(f"{method} {path} names the operation {found}, which has no row in the table of scopes.")
+    return found
+
+
+def scopes_of(operation: str) -> tuple[Scope, ...]:
+    """The scopes that a key needs for an operation, in their usual order; empty where any key will do."""
+    needed = OPERATIONS[operation]
+    return tuple(scope for scope in Scope if scope in needed)
+
+
+class Caller:
+    """A key that was authenticated: its engine, and when it was last found valid."""
+
+    def __init__(self, engine: AsyncEngine, secret: str) -> None:
+        self.engine, self._secret = engine, secret
+        self._refreshing = asyncio.Lock()
+
+    @property
+    def access(self) -> Access:
+        return self.engine.access
+
+    def has(self, secret: str) -> bool:
+        """Whether this is the secret of the key, compared in constant time."""
+        return hmac.compare_digest(self._secret, secret_hash(secret))
+
+    async def check(self) -> None:
+        """Refuse a key that has ended since. Requests that arrive together share one look."""
+        async with self._refreshing:
+            await self.access.check()
+
+
+class Callers:
+    """The keys that this process knows. The database decides; what is remembered here is at most half a second old."""
+
+    def __init__(self, engine: AsyncEngine, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._engine, self._monotonic = engine, monotonic
+        self._known: OrderedDict[str, Caller] = OrderedDict()
+
+    async def authenticate(self, authorization: str | None) -> Caller:
+        """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
+        credential = _credential(authorization)
+        caller = self._known.get(credential.id)
+        try:
+            if caller is None or not caller.has(credential.secret):
+                caller = await self._learn(credential)
+            await caller.check()
+        except NotAllowed as problem:
+            self._known.pop(credential.id, None)
+            # The owner of a disabled account is not authenticated either.
+            if kind_of(problem) is UNAUTHENTICATED or problem.rule == "disabled":
+                raise ApiError(UNAUTHENTICATED, str(problem)) from None
+            raise
+        return caller
+
+    async def admit(self, caller: Caller, operation: str) -> None:
+        """Refuse a key that lacks a scope of the operation. Quotas of the key are counted here."""
+        caller.access.require(*scopes_of(operation), operation=operation)
+
+    def engine_for(self, access: Access) -> AsyncEngine:
+        """An engine that acts for this caller and shares everything else with that of the process."""
+        bound = copy.copy(self._engine)
+        bound.access, bound.tenant, bound.actor = access, access.tenant, access.actor
+        return bound
+
+    def forget(self) -> None:
+        """Read every key again before its next use: a key or a person was changed through this process."""
+        self._known.clear()
+
+    async def _learn(self, credential: Credential) -> Caller:
+        access = Access(self._engine.store, "default", "", credential, self._monotonic, fresh_seconds=FRESH_SECONDS)
+        await access.open()
+        caller = Caller(self.engine_for(access), secret_hash(credential.secret))
+        self._known[credential.id] = caller
+        while len(self._known) > MOST_CALLERS:
+            self._known.popitem(last=False)
+        return caller
+
+
+def _credential(authorization: str | None) -> Credential:
+    scheme, _, key = (authorization or "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise ApiError(UNAUTHENTICATED, CHALLENGE)
+    try:
+        return parse_key(key)
+    except InvalidInput:
+        raise ApiError(UNAUTHENTICATED, CHALLENGE) from None

@@ -1,0 +1,79 @@
+"""The application: an open engine in, an ASGI application out.
+
+It puts the parts together and holds no rule of its own. The caller opens and closes the engine. `server` runs it; a
+host program may mount it. A new resource is one file with `routes`, a line in `RESOURCES` and a row per route in
+`access.ROUTES`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from stepkeep.api import health, runs
+from stepkeep.api.access import ROUTES
+from stepkeep.api.envelope import Envelope
+from stepkeep.api.openapi import describe
+from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
+from stepkeep.api.service import Service
+from stepkeep.engine import AsyncEngine
+
+RESOURCES = (health, runs)
+"""One module per resource, in the order of the document."""
+
+
+class Application:
+    """An ASGI application with its service."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.service = Service(engine)
+        self.http = _application(self.service)
+        self._app: ASGIApp = Envelope(self.http, self.service)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+def create_app(engine: AsyncEngine) -> Application:
+    """The service over this engine, which is open."""
+    return Application(engine)
+
+
+def _application(service: Service) -> FastAPI:
+    app = FastAPI(title="Stepkeep", openapi_url=None, redirect_slashes=False)
+    app.state.service = service
+    for resource in RESOURCES:
+        app.router.routes.extend(resource.routes.routes)
+    app.add_exception_handler(HTTPException, _unrouted)
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
+    _require_all_rows(app)
+    return app
+
+
+def _require_all_rows(app: FastAPI) -> None:
+    """A row without a route is a mistake, too: a test or a document would count on it."""
+    there = {f"{method} {route.path}" for route in app.routes for method in getattr(route, "methods", None) or ()}  # type: ignore[attr-defined]
+    if unknown := sorted(set(ROUTES) - there):
+        raise LookupError(f"the table of routes has rows without a route: {', '.join(unknown)}")
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: no such address, or another method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        return problem(METHOD, f"{request.method} is not for this address.", headers={"Allow": _allowed(request)})
+    return problem(NOT_FOUND if error.status_code == 404 else UNEXPECTED, "")
+
+
+def _allowed(request: Request) -> str:
+    found = set()
+    for route in request.app.routes:
+        match, _ = route.matches({**request.scope, "method": next(iter(getattr(route, "methods", None) or ["GET"]))})
+        if match.value:
+            found |= set(route.methods or ())
+    return ", ".join(sorted(found))

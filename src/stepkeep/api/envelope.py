@@ -1,0 +1,90 @@
+"""Around every answer: a request id, security headers, one log line, and a problem where anything else failed.
+
+Pure ASGI, because it also surrounds streams. It reads no body and knows no route. `app` installs it outermost.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from uuid import uuid4
+
+from stepkeep.api.problems import problem_of
+from stepkeep.api.service import Service
+from stepkeep.safe_text import inert_line
+
+log = logging.getLogger("stepkeep.api")
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+REQUEST_ID: Final = b"x-request-id"
+_is_request_id = re.compile(rb"[A-Za-z0-9._:-]{1,100}").fullmatch
+
+SECURITY: Final[tuple[tuple[bytes, bytes], ...]] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Headers of every answer. A route that sets one of them keeps its own."""
+
+
+class Envelope:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: App, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
+        began, status = time.monotonic(), 0
+
+        async def wrapped(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = self._headers(message.get("headers", ()), request_id)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, wrapped)
+        except Exception as problem:
+            if status:
+                raise  # the answer has begun: the connection is cut, and the server logs why
+            await problem_of(problem)(scope, receive, wrapped)
+        finally:
+            log.info(
+                "%s %s %d %.1f ms [request %s]",
+                scope["method"],
+                inert_line(scope["path"], 200),
+                status,
+                (time.monotonic() - began) * 1000,
+                request_id.decode(),
+            )
+
+    def _headers(self, given: Any, request_id: bytes) -> list[tuple[bytes, bytes]]:
+        own = list(given)
+        names = {name.lower() for name, _ in own}
+        own += [(name, value) for name, value in SECURITY if name not in names]
+        own.append((REQUEST_ID, request_id))
+        if self._service.stopping.is_set() and b"connection" not in names:
+            own.append((b"connection", b"close"))
+        return own
+
+
+def _request_id(scope: MutableMapping[str, Any]) -> bytes:
+    """The id that the client gave, if it is one; else a new one."""
+    given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+    return given if _is_request_id(given) else uuid4().hex.encode()

@@ -1,0 +1,76 @@
+"""Health, readiness, version and the description of the service: the routes that need no key.
+
+`/healthz` says that the process answers. `/readyz` says that it can do its work: the database answers, its schema is
+the expected one, and the process is not about to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from importlib.metadata import version as installed_version
+
+from pydantic import BaseModel, Field
+from starlette.requests import Request
+
+from stepkeep.api.problems import STOPPING, ApiError
+from stepkeep.api.routing import Answer, answers, router, service_of
+from stepkeep.errors import StoreUnavailable
+from stepkeep.store.migrations import require_migrated
+
+routes = router("Service")
+
+CHECK_SECONDS = 2.0
+"""How long the database may take to answer a readiness check."""
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str = Field(examples=["ok"])
+
+
+class Readiness(BaseModel):
+    """The service can do its work."""
+
+    status: str = Field(examples=["ready"])
+    database: str = Field(examples=["sqlite"])
+
+
+class Version(BaseModel):
+    """What is running."""
+
+    version: str = Field(examples=["0.1.0"])
+    python: str = Field(examples=["3.11.9"])
+
+
+@routes.get("/healthz", operation_id="get_health", summary="Does the process answer?", responses=answers(Health))
+async def health() -> Answer:
+    """It does not ask the database: a process that waits for one must not be restarted for it."""
+    return Answer({"status": "ok"})
+
+
+@routes.get("/readyz", operation_id="get_readiness", summary="Can it do its work?", responses=answers(Readiness))
+async def readiness(request: Request) -> Answer:
+    """503 while the database is away or not migrated, and from the moment on at which the process is to stop."""
+    service = service_of(request)
+    if service.stopping.is_set():
+        raise ApiError(STOPPING, "stopping")
+    store = service.engine.store
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            require_migrated(await store.status())
+            await store.now()
+    except TimeoutError:
+        raise StoreUnavailable(f"the database did not answer within {CHECK_SECONDS:.0f} s") from None
+    return Answer({"status": "ready", "database": type(store).__name__.removesuffix("Store").lower()})
+
+
+@routes.get("/version", operation_id="get_version", summary="What is running?", responses=answers(Version))
+async def version() -> Answer:
+    return Answer({"version": installed_version("stepkeep"), "python": platform.python_version()})
+
+
+@routes.get("/openapi.json", operation_id="get_openapi", summary="This description", response_model=None)
+async def openapi(request: Request) -> Answer:
+    return Answer(request.app.openapi())

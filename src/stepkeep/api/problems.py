@@ -1,0 +1,169 @@
+"""Errors as answers: RFC 9457 problems, one stable `type` per class of error.
+
+A problem never holds a traceback, a query or an address of the database; those go to the log of the service. The codes
+are those of the command line's `--json`. `routing` and `app` call it; a new error class needs a row in `PROBLEMS`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from stepkeep import errors
+from stepkeep.safe_text import exception_message, exception_text, inert
+
+log = logging.getLogger("stepkeep.api")
+
+MEDIA_TYPE = "application/problem+json"
+TYPE = "urn:stepkeep:problem:"
+MOST_ERRORS = 100
+"""How many single errors of one body are listed."""
+
+KEY_RULES = frozenset({"key_invalid", "key_unknown", "key_revoked", "key_expired"})
+"""Refusals of `NotAllowed` that say that the key does not authenticate. `disabled` means so too, for its own key."""
+
+
+class Kind(NamedTuple):
+    """One class of problems: its status, code and title. `says` replaces a detail that must not be shown."""
+
+    status: int
+    code: str
+    title: str
+    says: str | None = None
+    retry_after: int | None = None
+
+    @property
+    def type(self) -> str:
+        return f"{TYPE}{self.code}"
+
+
+AWAY = "The database cannot do this now. Nothing was acknowledged; try again later."
+PERHAPS = (
+    "The connection to the database broke under way, so that it may have been stored. Send the same request again, "
+    "with the same Idempotency-Key where it had one: it is recognised."
+)
+NOTHING = "There is nothing under this address that this key may see."
+DEFECT = "This is a defect of the service or damage in its database. Its log has the details under the request id."
+
+# fmt: off
+PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
+    (errors.DefinitionError,   Kind(422, "definition",        "The definition is not valid")),
+    (errors.ExpressionError,   Kind(422, "expression",        "An expression is not valid")),
+    (errors.InvalidInput,      Kind(400, "invalid_input",     "The request is not valid")),
+    (errors.NotFound,          Kind(404, "not_found",         "Not found", NOTHING)),
+    (errors.WrongToken,        Kind(409, "wrong_token",       "The completion token does not fit")),
+    (errors.Conflict,          Kind(409, "conflict",          "The state does not allow it")),
+    (errors.NotAllowed,        Kind(403, "not_allowed",       "Not allowed")),
+    (errors.KeyReused,         Kind(422, "key_reused",        "The idempotency key was used with another body")),
+    (errors.Fenced,            Kind(409, "fenced",            "The lease is gone")),
+    (errors.Quarantined,       Kind(409, "quarantined",       "The run is quarantined")),
+    (errors.Refused,           Kind(409, "refused",           "Refused")),
+    (errors.ConnectionLost,    Kind(503, "store_unavailable", "The database is not available", PERHAPS, 1)),
+    (errors.StoreUnavailable,  Kind(503, "store_unavailable", "The database is not available", AWAY, 1)),
+    (errors.Contended,         Kind(503, "contended",         "The database is busy", AWAY, 1)),
+    (errors.PermissionDenied,  Kind(503, "permission_denied", "The service lacks a right at its database", AWAY, 30)),
+    (errors.SchemaMismatch,    Kind(503, "schema_mismatch",   "The database is not migrated", AWAY, 30)),
+    (errors.DefinitionChanged, Kind(500, "definition_changed", "A stored definition was changed", DEFECT)),
+    (errors.StoreError,        Kind(503, "store",             "The database cannot do it", AWAY, 30)),
+    (errors.Unreadable,        Kind(500, "unreadable",        "A stored row cannot be read", DEFECT)),
+    (errors.StepkeepError,     Kind(500, "broken",            "A defect", DEFECT)),
+)
+# fmt: on
+"""Every class of error, the more special ones first."""
+
+UNAUTHENTICATED = Kind(401, "unauthenticated", "No valid API key")
+NOT_FOUND = Kind(404, "not_found", "Not found", NOTHING)
+METHOD = Kind(405, "method_not_allowed", "The address does not take this method")
+TIMEOUT = Kind(408, "request_timeout", "The body did not arrive in time")
+IN_FLIGHT = Kind(409, "in_flight", "A request with this idempotency key is under way", retry_after=1)
+TOO_LARGE = Kind(413, "too_large", "The body is too large")
+MEDIA = Kind(415, "unsupported_media_type", "The body has a form that this address does not read")
+HEADERS = Kind(431, "headers_too_large", "The headers are too large")
+STOPPING = Kind(503, "stopping", "The service is stopping", AWAY, 1)
+UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
+
+OWN = (UNAUTHENTICATED, METHOD, TIMEOUT, IN_FLIGHT, TOO_LARGE, MEDIA, HEADERS, STOPPING, UNEXPECTED)
+"""Problems that only the service has."""
+
+
+class Problem(BaseModel):
+    """An RFC 9457 problem. `type` and `code` are stable; `detail` says what to do and may change."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{
+        "type": f"{TYPE}invalid_input",
+        "title": "The request is not valid",
+        "status": 400,
+        "detail": "limit: Input should be less than or equal to 200",
+        "code": "invalid_input",
+    }]})  # fmt: skip
+
+    type: str = Field(description="A stable name of the class of problem.")
+    title: str
+    status: int
+    detail: str
+    code: str = Field(description="The last part of `type`; the command line uses the same codes.")
+    errors: list[dict[str, Any]] | None = Field(None, description="What is wrong with which part of the request.")
+    problems: list[dict[str, Any]] | None = Field(None, description="What is wrong in a definition, with positions.")
+    winner: dict[str, Any] | None = Field(None, description="The decision that came first.")
+    rule: str | None = Field(None, description="The rule that forbids it.")
+    person: str | None = Field(None, description="The person that the rule was applied to.")
+
+
+class ApiError(Exception):
+    """A problem that the service itself finds in a request."""
+
+    def __init__(self, kind: Kind, detail: str, **more: Any) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.more = kind, detail, more
+
+
+def problem(
+    kind: Kind, detail: str, more: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer that tells a problem."""
+    body = {
+        "type": kind.type,
+        "title": kind.title,
+        "status": kind.status,
+        "detail": kind.says or inert(detail),
+        "code": kind.code,
+        **(more or {}),
+    }
+    answer = Response(msgspec.json.encode(body), kind.status, dict(headers or {}), MEDIA_TYPE)
+    if kind.retry_after is not None:
+        answer.headers["Retry-After"] = str(kind.retry_after)
+    if kind is UNAUTHENTICATED:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer
+
+
+def kind_of(error: BaseException) -> Kind:
+    """The class of problem that an error is."""
+    if isinstance(error, errors.NotAllowed) and error.rule in KEY_RULES:
+        return UNAUTHENTICATED
+    return next((kind for of, kind in PROBLEMS if isinstance(error, of)), UNEXPECTED)
+
+
+def problem_of(error: BaseException) -> Response:
+    """The answer for any error. What must not be shown is logged instead."""
+    if isinstance(error, ApiError):
+        return problem(error.kind, error.detail, error.more)
+    kind = kind_of(error)
+    if kind.status >= 500:
+        log.error("%s: %s", kind.code, exception_text(error), exc_info=error if kind.status == 500 else None)
+    return problem(kind, exception_message(error) or kind.title, _more(error))
+
+
+def _more(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, errors.DefinitionError):
+        return {"problems": [msgspec.structs.asdict(one) for one in error.problems[:MOST_ERRORS]]}
+    if isinstance(error, errors.Conflict) and error.winner is not None:
+        return {"winner": dict(error.winner)}
+    if isinstance(error, errors.NotAllowed) and error.rule not in KEY_RULES:
+        return {"rule": error.rule, "person": error.person}
+    return {}

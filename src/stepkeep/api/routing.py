@@ -1,0 +1,170 @@
+"""The route of every resource: authentication, scopes, limits and problems around one function.
+
+`Route` looks its row up in the table of routes when it is made, and handles a request in this order: headers, key,
+scope, query, body, operation. No later part sees what an earlier one refused. Resources make their routers with
+`router`, and answer with `Answer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import msgspec
+from fastapi import APIRouter, Depends
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from stepkeep.api.access import OPEN, operation_of, scopes_of
+from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
+from stepkeep.api.problems import OWN as OWN_PROBLEMS
+from stepkeep.api.requests import BoundedRequest, check_headers
+from stepkeep.engine import AsyncEngine
+from stepkeep.errors import InvalidInput
+from stepkeep.safe_text import inert_line
+
+if TYPE_CHECKING:
+    from stepkeep.api.service import Service
+
+INVALID: Kind = next(kind for of, kind in PROBLEMS if of is InvalidInput)
+Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
+
+STATUSES: dict[int, str] = {kind.status: kind.title for kind in (*(kind for _, kind in PROBLEMS), *OWN_PROBLEMS)}
+"""One title for each status that a problem can have, for the OpenAPI document."""
+
+
+class Answer(Response):
+    """A JSON body."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return msgspec.json.encode(content)
+
+
+def engine_of(request: Request) -> AsyncEngine:
+    """The engine that acts for the key of this request."""
+    return request.state.caller.engine  # type: ignore[no-any-return]
+
+
+def service_of(request: Request) -> Service:
+    """What all requests of the process share."""
+    return request.app.state.service  # type: ignore[no-any-return]
+
+
+Engine = Annotated[AsyncEngine, Depends(engine_of)]
+"""The parameter of a route that calls an operation."""
+
+
+class Route(APIRoute):
+    """A route with a row in the table of routes."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        [method] = options["methods"]
+        self.operation = operation_of(method, path)
+        self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
+        options["responses"] = {**self._problems(method, path), **(options.get("responses") or {})}
+        super().__init__(path, endpoint, **options)
+
+    def _problems(self, method: str, path: str) -> dict[int | str, dict[str, Any]]:
+        """The problems that any route of this kind may answer with."""
+        statuses = {400, 431, 500, 503}
+        if self.operation != OPEN:
+            statuses |= {401, 403}
+        if "{" in path:
+            statuses |= {404}
+        if method not in ("GET", "DELETE"):
+            statuses |= {408, 409, 413, 415, 422}
+        return problem_responses(*statuses)
+
+    def get_route_handler(self) -> Handler:
+        inner = super().get_route_handler()
+        known = {_alias(one) for one in self.dependant.query_params}
+        several = {_alias(one) for one in self.dependant.query_params if _is_list(one)}
+
+        async def handle(request: Request) -> Response:
+            bounded = BoundedRequest(request.scope, request.receive, request._send)
+            try:
+                check_headers(bounded)
+                if self.operation != OPEN:
+                    callers = service_of(bounded).callers
+                    bounded.state.caller = await callers.authenticate(bounded.headers.get("authorization"))
+                    await callers.admit(bounded.state.caller, self.operation)
+                _check_query(bounded, known, several)
+                if self.body_field is not None:
+                    await bounded.read_json()
+                return await inner(bounded)
+            except RequestValidationError as problem:
+                return problem_of(_told(problem))
+            except asyncio.CancelledError:
+                raise
+            except Exception as problem:  # noqa: BLE001 - every error becomes a problem; what is unexpected is logged
+                return problem_of(problem)
+
+        return handle
+
+
+def router(tag: str) -> APIRouter:
+    """A router for the routes of one resource."""
+    return APIRouter(route_class=Route, tags=[tag], redirect_slashes=False)
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The documented problems of a route."""
+    return {
+        status: {
+            "description": STATUSES[status],
+            "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        for status in sorted(statuses)
+    }
+
+
+def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "Done") -> dict[int | str, Any]:
+    """The documented answer of a route; `also` are further statuses with the same body."""
+    return {one: {"model": model, "description": says} for one in (status, *also)}
+
+
+def documented(operation: str) -> dict[str, Any]:
+    """What the OpenAPI document says about the access to an operation."""
+    if operation == OPEN:
+        return {"security": []}
+    return {"security": [{"key": [scope.value for scope in scopes_of(operation)]}]}
+
+
+def _alias(field: Any) -> str:
+    return str(field.alias)
+
+
+def _is_list(field: Any) -> bool:
+    return "list[" in str(field.field_info.annotation)
+
+
+def _check_query(request: Request, known: set[str], several: set[str]) -> None:
+    """Refuse parameters that the route does not have, or that are given twice: nothing is ignored."""
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise InvalidInput(f"the address has no parameter {inert_line(name, 60)!a}. It has: {there}.")
+        if given.count(name) > 1 and name not in several:
+            raise InvalidInput(f"the parameter {name} is given {given.count(name)} times. Give it once.")
+
+
+def _told(problem: RequestValidationError) -> ApiError:
+    """What is wrong with which part of a request. Values are not repeated: one may be a secret."""
+    found = [
+        {"at": ".".join(map(str, one["loc"])), "message": str(one["msg"])} for one in problem.errors()[:MOST_ERRORS]
+    ]
+    shown = [{name: inert_line(value, 300) for name, value in one.items()} for one in found]
+    detail = "; ".join(f"{one['at']}: {one['message']}" for one in shown[:3])
+    return ApiError(INVALID, detail, errors=shown)
+
+
+def headers_of(**given: str | None) -> Mapping[str, str]:
+    """Headers by their names in Python: `Location=…`."""
+    return {name.replace("_", "-"): value for name, value in given.items() if value is not None}

@@ -1,0 +1,192 @@
+"""Runs: create one, list and search them, show one. Each route is one operation of the engine."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+
+from stepkeep.api.bodies import RUN_ID, As, By, IdempotencyKey, Limit, Moment, Page
+from stepkeep.api.idempotency import under_way
+from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.kernel.states import RunState
+from stepkeep.operations.publish import find_plan
+
+routes = router("Runs")
+
+RunId = Annotated[str, Path(description="The id of a run.", examples=[RUN_ID])]
+RunCursor = Annotated[
+    str | None,
+    Query(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", description="`next` of the page before."),
+]
+
+
+class NewRun(By):
+    """A run to create."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"workflow": "hello", "input": {"name": "Ada"}, "labels": {"team": "a"}}]}
+    )
+
+    workflow: str = Field(max_length=255, description="The name of a published workflow.")
+    version: int | None = Field(None, ge=1, le=2**31 - 1, description="Which version; the highest by default.")
+    input: Any = Field(None, description="The input of the run; an empty object by default.")
+    business_key: str | None = Field(None, max_length=255, description="At most one live run has this key.")
+    correlation_id: str | None = Field(None, max_length=255, description="What the run belongs to.")
+    priority: int | None = Field(None, description="Higher goes first.")
+    labels: dict[str, str] | None = Field(None, description="Texts by name, for searching.")
+    start_now: bool = Field(True, description="False creates the run idle, to be started later.")
+    at: datetime | None = Field(None, strict=False, description="Start then; a time with a zone.")
+    delay: str | None = Field(None, max_length=100, description="Start after this duration, such as `2h`.")
+
+
+class Created(BaseModel):
+    """The run of a creation. `created` is false where the idempotency key had created it before."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"run_id": RUN_ID, "created": True}]})
+
+    run_id: str
+    created: bool
+
+
+class RunSummary(BaseModel):
+    """A run in a list."""
+
+    id: str
+    workflow: str
+    version: int
+    dialect: str
+    state: RunState
+    rollback: str | None
+    category: str | None
+    error: str | None
+    priority: int
+    business_key: str | None
+    correlation_id: str | None
+    created_by: str
+    created_at: Moment
+    starts_at: Moment | None
+    started_at: Moment | None
+    ended_at: Moment | None
+    rerun_of: str | None
+    labels: dict[str, str]
+    journal: dict[str, Any] = Field(description="`seq` and `head` of the journal.")
+    quarantined: dict[str, Any] | None
+
+
+class RunList(Page):
+    """A page of runs, newest first. With `as`, the rows have the shape of the dialect."""
+
+    runs: list[dict[str, Any]] = Field(description="`RunSummary` of each run; with `as`, the shape of the dialect.")
+    total: int | None = Field(None, description="How many match; absent with `as`.")
+    is_complete: bool | None = Field(None, description="False where there are more than `total`.")
+    unreadable: list[dict[str, Any]] | None = Field(None, description="Runs whose rows are damaged.")
+
+
+class RunDetail(RunSummary):
+    """A run with its input, output, cost and what it waits for."""
+
+    input: Any
+    output: Any
+    cost: dict[str, float]
+    warnings: list[str]
+    waiting_for: list[dict[str, Any]]
+
+
+class RunView(BaseModel):
+    """A run and its steps. With `as`, the shape of the dialect."""
+
+    run: RunDetail | None = None
+    steps: Any = None
+
+
+@routes.post(
+    "/runs",
+    operation_id="create_run",
+    summary="Create a run",
+    status_code=201,
+    response_model=None,
+    responses={**answers(Created, status=201, says="Created"), **answers(Created, says="Created before by this key")},
+)
+async def create_run(request: Request, engine: Engine, body: NewRun, idempotency_key: IdempotencyKey = None) -> Answer:
+    """201 when the run is new; 200 with the same run when the key and the body came before; 422 when the key came with
+    another body; 409 while a request with this key is under way."""
+    given = body.model_dump(exclude={"workflow", "version", "input"}, exclude_unset=True)
+    try:
+        plan = await find_plan(engine.transactor, body.workflow, body.version, tenant=engine.tenant)
+    except NotFound as missing:
+        raise InvalidInput(str(missing)) from None
+    with under_way(request, engine, "start", idempotency_key):
+        started = await engine.start(plan, body.input, idempotency_key=idempotency_key, **given)
+    return created(started.run_id, is_new=started.created)
+
+
+def created(run_id: str, *, is_new: bool) -> Answer:
+    """The answer of a creation, with the address of the run."""
+    return Answer({"run_id": run_id, "created": is_new}, 201 if is_new else 200, {"Location": f"/runs/{run_id}"})
+
+
+@routes.get(
+    "/runs",
+    operation_id="list_runs",
+    summary="List and search runs",
+    response_model=None,
+    responses=answers(RunList, says="A page of runs"),
+)
+async def list_runs(
+    engine: Engine,
+    state: Annotated[list[RunState] | None, Query(description="Only in these states; may be repeated.")] = None,
+    workflow: Annotated[str | None, Query(max_length=255)] = None,
+    business_key: Annotated[str | None, Query(max_length=255)] = None,
+    correlation_id: Annotated[str | None, Query(max_length=255)] = None,
+    label: Annotated[list[str] | None, Query(description="`NAME=TEXT`; may be repeated.", max_length=64)] = None,
+    since: Annotated[datetime | None, Query(description="Started at or after this time.")] = None,
+    until: Annotated[datetime | None, Query(description="Started at or before this time.")] = None,
+    error: Annotated[str | None, Query(max_length=255, description="A part of the error.")] = None,
+    text: Annotated[str | None, Query(max_length=255, description="A part of ids, keys, labels or input.")] = None,
+    cursor: RunCursor = None,
+    limit: Limit = 50,
+    as_: As = None,
+) -> Answer:
+    """Newest first. Filters can be combined; `labels`, times and texts are not searched for with `as`."""
+    which: dict[str, Any] = {
+        "state": state or (),
+        "workflow": workflow,
+        "business_key": business_key,
+        "correlation_id": correlation_id,
+        "labels": dict(_label(one) for one in label) if label else None,
+        "since": since,
+        "until": until,
+        "error": error,
+        "text": text,
+        "before": cursor,
+        "limit": limit,
+    }
+    found = await engine.runs(**which)
+    ids = [run["id"] for run in found["runs"]]
+    if as_ is not None:
+        found = await engine.runs(**which, as_=as_)
+    return Answer({**found, "next": ids[-1] if len(ids) == limit else None})
+
+
+@routes.get(
+    "/runs/{run_id}",
+    operation_id="get_run",
+    summary="Show a run",
+    response_model=None,
+    responses=answers(RunView, says="The run and its steps"),
+)
+async def get_run(engine: Engine, run_id: RunId, as_: As = None) -> Answer:
+    """Everything about one run, from one snapshot. With `as`, the shape of the dialect."""
+    return Answer(await engine.show(run_id, as_=as_))
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, is_there, value = text.partition("=")
+    if not is_there or not name:
+        raise InvalidInput("a label to search for has the form NAME=TEXT.")
+    return name, value

@@ -1,0 +1,114 @@
+"""Runs the application in a server that stops without failing a request.
+
+Asked to stop, the process is no longer ready and takes no new connection; answers tell their clients to close theirs,
+streams end, and what is under way finishes. A socket that a supervisor passes on (`fd`) stays open in the supervisor,
+so that connections wait there for the next process. TLS is left to a proxy. `stepkeep serve` and `dev` call it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from stepkeep.api.app import Application
+from stepkeep.errors import InvalidInput
+
+BACKLOG = 2048
+KEEP_ALIVE_SECONDS = 75
+POLL_SECONDS = 0.02
+MAX_INCOMPLETE_BYTES = 64 * 1024
+"""What one request line with its headers may have."""
+
+
+class Server(uvicorn.Server):
+    """A server that drains: connections are closed by their own next answer, or when they have been idle."""
+
+    def __init__(self, config: uvicorn.Config, app: Application, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._application, self._drain_seconds = app, drain_seconds
+        self.told: Callable[[], None] = lambda: None
+        """Called once the server accepts connections."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.told()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # uvicorn would raise the signal again at the end; the command has an exit status of its own.
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._application.service.stopping.set()
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._drain_seconds
+        while self.server_state.connections and loop.time() < ends and not self.force_exit:  # noqa: ASYNC110 - the server keeps a set
+            await asyncio.sleep(POLL_SECONDS)
+        await super().shutdown(sockets)
+
+
+def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
+    """The socket to serve on: a new one, or the one that a supervisor passed on."""
+    if fd is not None:
+        try:
+            return socket.socket(fileno=os.dup(fd))
+        except OSError as problem:
+            raise InvalidInput(f"--fd {fd} is no socket: {problem.strerror}.") from None
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except (OSError, OverflowError, UnicodeError) as problem:
+        said = getattr(problem, "strerror", None) or problem
+        raise InvalidInput(f"the service cannot listen on {host}:{port}: {said}. Choose another --port.") from None
+    made.listen(BACKLOG)
+    return made
+
+
+async def serve(
+    app: Application,
+    listener: socket.socket,
+    *,
+    drain_seconds: float,
+    grace_seconds: float,
+    told: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. What is still under way after the grace period is cut off."""
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(1, round(grace_seconds)),
+        h11_max_incomplete_event_size=MAX_INCOMPLETE_BYTES,
+    )
+    server = Server(config, app, drain_seconds)
+    server.told = told
+    await server.serve(sockets=[listener])
+
+
+def address_of(listener: socket.socket) -> str:
+    """The base address of the service on this socket."""
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

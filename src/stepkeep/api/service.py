@@ -1,0 +1,24 @@
+"""What all requests of one process share: the engine, the known keys, and whether the service stops.
+
+It opens and closes nothing by itself; `app` does so in its lifespan. Seams: metrics, quotas and the pools of roles are
+attributes here, made in `create_app` and read through `routing.service_of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from stepkeep.api.access import Callers
+from stepkeep.engine import AsyncEngine
+
+
+class Service:
+    """The state of one process that serves."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+        self.callers = Callers(engine)
+        self.in_flight: set[tuple[str, str, str]] = set()
+        """Tenant, operation and idempotency key of the requests under way."""
+        self.stopping = asyncio.Event()
+        """Set when the process is asked to stop: it is not ready, and streams end so that clients resume elsewhere."""

@@ -1,0 +1,107 @@
+"""`stepkeep serve`: the HTTP service, until told to stop. Keys name the tenant and the actor of each request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import finite
+from stepkeep.cli.inert_log import install_log
+from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.session import open_engine
+from stepkeep.cli.settings import Settings
+from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    import socket
+
+PORT = 8321
+
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="The port to listen on; 0 takes a free one.")]
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain",
+        min=0,
+        max=3600,
+        callback=finite,
+        metavar="SECONDS",
+        help="How long open connections may end by themselves when it stops.",
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        "--grace",
+        min=1,
+        max=86_400,
+        callback=finite,
+        metavar="SECONDS",
+        help="How long what is under way may take when it stops.",
+    ),
+]
+LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
+LogFormat = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")]
+
+
+def serve(
+    settings: Settings,
+    host: Host = "127.0.0.1",
+    port: Port = PORT,
+    fd: Annotated[
+        int | None,
+        typer.Option("--fd", min=0, max=65535, help="Serve on this open socket, which a supervisor passes on."),
+    ] = None,
+    drain: Drain = 2.0,
+    grace: Grace = 30.0,
+    log_level: LogLevel = "info",
+    log_format: LogFormat = "text",
+) -> int:
+    """Serve the HTTP API until SIGTERM or SIGINT, then drain. Workers are processes of their own."""
+    require_server()
+    refuse_identity(settings, "serve")
+    install_log(log_level, log_format)
+    from stepkeep.api.server import listen
+
+    listener = listen(host, port, fd)
+    asyncio.run(_serve(settings, listener, drain, grace))
+    return SUCCEEDED
+
+
+async def _serve(settings: Settings, listener: socket.socket, drain: float, grace: float) -> None:
+    from stepkeep.api.app import create_app
+    from stepkeep.api.server import address_of
+    from stepkeep.api.server import serve as run_server
+
+    async with open_engine(settings, wait_for_database=True, creates=True) as engine:
+        address = address_of(listener)
+
+        def told() -> None:
+            if settings.json:
+                answer({"service": {"address": address}})
+            else:
+                say(f"the service listens on {address}")
+                say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")
+
+        await run_server(create_app(engine), listener, drain_seconds=drain, grace_seconds=grace, told=told)
+    warn("the service has drained and stopped")
+
+
+def require_server() -> None:
+    """Refuse the command where its libraries are not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
+        raise InvalidInput("the HTTP service needs more libraries. Install them: pip install 'stepkeep[server]'.")
+
+
+def refuse_identity(settings: Settings, command: str) -> None:
+    """Each request brings its own key, so that the process has neither tenant nor key."""
+    if settings.tenant != "default" or settings.key_file is not None:
+        raise InvalidInput(
+            f"{command} takes neither --tenant nor --key-file: each request names its tenant by its key."
+        )

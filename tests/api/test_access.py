@@ -1,0 +1,136 @@
+"""Keys at the door: no route without a row, one answer for every wrong key, scopes, tenants, revocation."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepkeep.api import access
+from stepkeep.api.access import OPEN, ROUTES, operation_of
+from stepkeep.operations.access import OPERATIONS, key_text
+from tests.api.stage import HELLO, RIVAL, Stage, on, told
+from tests.suites import first_on
+
+NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
+
+
+def test_a_route_without_a_row_cannot_be_made() -> None:
+    from stepkeep.api.routing import router
+
+    with pytest.raises(LookupError, match="has no row in the table of routes"):
+        router("Secrets").get("/secrets")(lambda: None)
+
+
+def test_every_row_names_an_operation_with_scopes_or_is_open_on_purpose() -> None:
+    assert {row for row in ROUTES.values() if row != OPEN} <= set(OPERATIONS)
+    assert {route for route, row in ROUTES.items() if row == OPEN} == {
+        "GET /healthz",
+        "GET /readyz",
+        "GET /version",
+        "GET /openapi.json",
+    }
+    assert operation_of("GET", "/runs") == "runs"
+
+
+def test_every_wrong_key_gets_one_answer(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        key = await stage.key()
+        unknown = key_text("0" * 16, key[-43:])
+        wrong = key[:-43] + "A" * 43
+        bodies = set()
+        for header in (None, "", "Basic abc", "Bearer", f"Bearer {key}x", f"Token {key}"):
+            async with stage.client() as client:
+                answer = await client.get("/runs", headers={} if header is None else {"Authorization": header})
+            told(answer, 401, "unauthenticated")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            bodies.add(answer.content)
+        assert len(bodies) == 1
+        for bad in (unknown, wrong):
+            async with stage.client(bad) as client:
+                assert "is not valid here" in told(await client.get("/runs"), 401, "unauthenticated")["detail"]
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_a_key_needs_the_scope_of_the_route(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        async with stage.client(await stage.key("start")) as client:
+            refused = told(await client.get("/runs"), 403, "not_allowed")
+            assert refused["rule"] == "scope"
+            assert (await client.post("/runs", json={"workflow": "hello"})).status_code == 201
+        async with stage.client(await stage.key("read")) as client:
+            told(await client.post("/runs", json={"workflow": "hello"}), 403, "not_allowed")
+            assert len((await client.get("/runs")).json()["runs"]) == 1
+
+    on(database_url, act)
+
+
+def test_what_belongs_to_another_tenant_is_as_if_it_did_not_exist(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        async with stage.client(await stage.key()) as client:
+            run = (await client.post("/runs", json={"workflow": "hello"})).json()["run_id"]
+        async with stage.client(await stage.key(tenant=RIVAL)) as rival:
+            same = {"X-Request-Id": "r"}
+            foreign = await rival.get(f"/runs/{run}", headers=same)
+            missing = await rival.get(f"/runs/{NOBODYS}", headers=same)
+            nonsense = await rival.get("/runs/..%2f", headers=same)
+            told(foreign, 404, "not_found")
+            assert foreign.content == missing.content == nonsense.content
+            assert foreign.headers == missing.headers
+            assert (await rival.get("/runs")).json()["runs"] == []
+            # A workflow of the other tenant cannot be started, and is not told apart from one that nobody has.
+            told(await rival.post("/runs", json={"workflow": "hello"}), 400, "invalid_input")
+
+    on(database_url, act)
+
+
+def test_a_revoked_key_is_refused_within_a_second_and_an_expired_one_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(stage: Stage) -> None:
+        now = [0.0]
+        monkeypatch.setattr(stage.app.service.callers, "_monotonic", lambda: now[0])
+        key = await stage.key("read")
+        async with stage.client(key) as client:
+            assert (await client.get("/runs")).status_code == 200
+            async with stage.host() as host:
+                await host.keys.revoke(key.split("_")[1])
+            now[0] += access.FRESH_SECONDS
+            assert access.FRESH_SECONDS < 1
+            assert "was revoked" in told(await client.get("/runs"), 401, "unauthenticated")["detail"]
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_the_key_of_a_disabled_person_is_refused(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        key = await stage.key("read", owner="bob")
+        async with stage.host() as host:
+            await host.users.disable("bob")
+        async with stage.client(key) as client:
+            told(await client.get("/runs"), 401, "unauthenticated")
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_a_known_key_is_not_read_from_the_database_for_every_request(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client(await stage.key("read")) as client:
+            await client.get("/runs")
+            reads = []
+            find = stage.engine.store.people.find_key
+
+            async def counted(key_id: str) -> object:
+                reads.append(key_id)
+                return await find(key_id)
+
+            stage.engine.store.people.find_key = counted  # type: ignore[method-assign, assignment]
+            for _ in range(3):
+                assert (await client.get("/runs")).status_code == 200
+            assert reads == []
+
+    on(database_url, act)
