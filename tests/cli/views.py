@@ -74,6 +74,7 @@ def view(*steps: dict[str, Any], state: str = "succeeded", **more: Any) -> dict[
         "started_at": at(0),
         "ended_at": ended or None,
         "rerun_of": None,
+        "asked_before": [],
         "input": {},
         "labels": {},
         "output": None,

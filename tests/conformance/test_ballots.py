@@ -12,14 +12,29 @@ from tests.conformance.test_reenact import contract_of
 from tests.kernel.driver import TOKEN, World, gate, sequence, work
 from tests.kernel.test_gates import FINANCE, HOUR, come, escalating, person, role
 
+from stepkeep.conformance.names import look_of
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.kernel.definition import Approval, Completion, Distinct, FourEyes, Incompatible, OnDeadline
+from stepkeep.evidence.verifier import looks
+from stepkeep.kernel.authority import Authority
+from stepkeep.kernel.definition import (
+    Approval,
+    Completion,
+    Distinct,
+    FourEyes,
+    Incompatible,
+    OnDeadline,
+    OnExhausted,
+    Retry,
+)
+from stepkeep.kernel.events import HoldChoice
 from stepkeep.kernel.journal import Entry
+from stepkeep.kernel.names import fold_name
 from stepkeep.kernel.outcomes import Completed
 from stepkeep.operations.log import canonical_machines
 
 MACHINES = canonical_machines()
 Told = list[Entry]
+DECIDING = ("gate_decided", "hold_decided", "completion_signalled")
 
 
 def findings(world: World, entries: Sequence[Entry]) -> list[str]:
@@ -77,8 +92,34 @@ def reminded(on_deadline: OnDeadline = OnDeadline.APPROVE) -> Callable[[], World
     return made
 
 
+def robotic() -> World:
+    """A service decides the gate that names it; people decide the other one."""
+    world = World(*sequence(gate("one", approval=Approval(approvers=("robot",))), gate("two")))
+    world.people = {"robot": Authority(person="robot", registered=True, is_service=True)}
+    world.approve("one", by="robot")
+    world.approve("two", by="bea")
+    return world
+
+
+eyes = twice(FourEyes(gates=("one", "two")))
+
+
+def held_and_signed() -> World:
+    """bea signs, and cyd decides about a step that bea may not touch."""
+    duties = (Incompatible(steps=("sign", "ship")),)
+    hold = work("ship", on_exhausted=OnExhausted.HOLD, retry=Retry(max_attempts=1))
+    world = World(*sequence(gate("sign"), hold), duties=duties)
+    world.approve("sign", by="bea")
+    world.claim("ship")
+    world.fail("ship")
+    world.decide_hold("ship", HoldChoice.SKIP, by="cyd")
+    return world
+
+
 WORLDS = (
     signed,
+    robotic,
+    held_and_signed,
     escalated,
     counted,
     twice(Distinct(gates=("one", "two"))),
@@ -94,14 +135,20 @@ def test_true_decisions_pass(made: Callable[[], World]) -> None:
     assert report.ok, report.findings
 
 
+def test_the_engine_the_judge_and_the_verifier_take_the_same_names_for_one_person() -> None:
+    """They share no code: every letter of the Basic Multilingual Plane, alone and in a name, is compared."""
+    letters = [chr(code) for code in range(0x20, 0x10000) if not 0xD800 <= code < 0xE000]
+    for name in (*letters, *(f"a{letter}n" for letter in letters[::7]), "İstanbul", "ﬁnn", "ＡＮＮ"):
+        assert look_of(name) == fold_name(name), name
+        assert looks(name) == {fold_name(name)}, name
+
+
 def by(actor: str, number: int = -1, **detail: Any) -> Callable[[World], Told]:
     """The log with another person, or another detail, behind one decision (the last)."""
 
     def forge(world: World) -> Told:
         entries = entries_of(world)
-        places = [
-            at for at, entry in enumerate(entries) if entry.causes[0].event in ("gate_decided", "completion_signalled")
-        ]
+        places = [at for at, entry in enumerate(entries) if entry.causes[0].event in DECIDING]
         at = places[number]
         [cause] = entries[at].causes
         kept = {**(cause.detail or {}), **detail}
@@ -150,6 +197,18 @@ def renamed(trigger: str, other: str, **changes: Any) -> Callable[[World], Told]
     return forge
 
 
+def rerun(*names: str) -> Callable[[World], Told]:
+    """The log of a run that repeats runs of these people."""
+
+    def forge(world: World) -> Told:
+        first, *rest = entries_of(world)
+        created, *more = first.causes
+        detail = {**(created.detail or {}), "asked_before": list(names)}
+        return [replace(first, causes=(replace(created, detail=detail), *more)), *rest]
+
+    return forge
+
+
 FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("a missing decision", signed, without("decision_recorded"), "after 1 of 2 decisions"),
     ("a decision twice", signed, again("decision_recorded"), "decides twice"),
@@ -165,6 +224,21 @@ FORGED: list[tuple[str, Callable[[], World], Callable[[World], Told], str]] = [
     ("an escalation left out", escalated, without("escalated"), "the gate is at level 0"),
     ("one person for distinct gates", twice(Distinct(gates=("one", "two"))), by("bea"), "`distinct` rules out"),
     ("one pair of eyes", twice(FourEyes(gates=("one", "two"))), by("bea"), "against `four_eyes`"),
+    ("one person in two spellings", signed, by("Bea"), "'Bea' decides twice"),
+    ("one person in letters of another script", signed, by("b\u0435a"), "decides twice"),
+    ("the requester in another spelling", signed, by("\uff21NN"), "`not: requester` rules out"),
+    ("a requester of a run that it repeats", signed, rerun("cyd"), "`not: requester` rules out"),
+    ("such a requester in another spelling", signed, rerun("zoe", "Cyd"), "`not: requester` rules out"),
+    ("distinct gates, two spellings", twice(Distinct(gates=("one", "two"))), by("BEA"), "`distinct` rules out"),
+    ("one pair of eyes, two spellings", twice(FourEyes(gates=("one", "two"))), by("Bea"), "against `four_eyes`"),
+    ("incompatible duties, two spellings", counted, by("Bea"), "`incompatible` rules out"),
+    ("a service in a quorum", signed, by("cyd", service=True), "which takes 2 people"),
+    ("a service by a role", signed, by("cyd", service=True), "which does not name it"),
+    ("a service for a person", robotic, by("robot", 0, **{"for": "zoe"}), "acts for no person"),
+    ("a service at an open gate", robotic, by("portal", service=True), "which does not name it"),
+    ("a service as a pair of eyes", eyes, by("bea", 0, service=True), "leaves to people"),
+    ("a service that is none", robotic, by("robot", 0, service=1), "metadata.detail.service"),
+    ("a hold that the duties rule out", held_and_signed, by("Bea"), "`incompatible` rules out"),
     ("incompatible duties", counted, by("bea"), "`incompatible` rules out"),
     (
         "an approval that was no deadline's to give",

@@ -220,6 +220,11 @@ def test_decisions_are_replayed_and_a_wrong_one_is_refused_by_name(database_url:
     assert "role_not_held" in forged(renamed("cy", "eve"))
     assert "duty_broken" in forged(renamed("dee", "cy")), "the requester decides"
     assert "decision_twice" in forged(renamed("cy", "bo"))
+    assert "decision_twice" in forged(renamed("cy", "Bo")), "one person in two spellings"
+    assert "duty_broken" in forged(renamed("dee", "CY")), "the requester in another spelling"
+    services = true["people.jsonl"].replace(b'"is_service":false', b'"is_service":true')
+    assert services != true["people.jsonl"]
+    assert "decider_not_allowed" in forged(lambda files: files.update({"people.jsonl": services}))
     assert "decision_missing" in forged(lambda files: files.update({"decisions.jsonl": b""}))
     assert "decision_changed" in forged(
         lambda files: files.update({"decisions.jsonl": files["decisions.jsonl"].replace(b"approved", b"rejected")})

@@ -402,6 +402,40 @@ async def test_a_rerun_has_the_requesters_of_both_runs(stage: Stage) -> None:
 
 
 @on_both_stores
+async def test_a_rerun_keeps_the_requesters_of_runs_that_were_deleted(stage: Stage) -> None:
+    """A chain of reruns by three people; retention deletes each run before the next one is made, or after it."""
+    run = await stage.run()
+    for name in ("bea", "zoe"):
+        await stage.engine.cancel(run, by="ann")
+        again = (await stage.engine.rerun(run, by=name)).run_id
+        assert (await stage.engine.prune(archive=None, keep=0)).deleted == 1
+        run = again
+    assert (await stage.engine.show(run))["run"]["asked_before"] == ["ann", "bea"]
+    for name in ("ann", "bea", "Ann"):
+        rule = "approvers" if name == "Ann" else "maker_checker"
+        await stage.refused(rule, run, stage.engine.approve(run, by=name))
+    await stage.passes(run, "cyd", "dan")
+    assert (await stage.engine.certify(run)).ok
+
+
+@on_both_stores
+async def test_a_service_is_no_person_of_a_quorum_and_no_pair_of_eyes(stage: Stage) -> None:
+    """Named approvers may be services; whoever has the key of one would decide twice."""
+    await stage.engine.users.create("robot", kind="service")
+    two = sk.Workflow("two")
+    two.approval("sign", approvers=["robot", "bea", "cyd"], quorum=2)
+    run = await stage.run(two)
+    told = await stage.refused("service", run, stage.engine.approve(run, by="robot"))
+    assert "it takes 2 people" in str(told)
+    await stage.passes(run, "bea", "cyd")
+    eyes = sk.Workflow("robot-eyes", duties=[{"four_eyes": ["first", "second"]}])
+    eyes.approval("first", approvers=["robot", "bea"])
+    eyes.approval("second", roles=["finance"], after="first")
+    run = await stage.run(eyes)
+    await stage.refused("four_eyes", run, stage.engine.approve(run, "first", by="robot"))
+
+
+@on_both_stores
 async def test_an_idle_run_that_another_person_starts_keeps_its_requester(stage: Stage) -> None:
     run = (await stage.engine.start(PAYOUT, start_now=False, by="ann")).run_id
     await stage.engine.start_idle(run, by="zoe")

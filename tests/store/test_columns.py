@@ -102,7 +102,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     **{statement: (names(row), names(row)) for row, statements in ALIKE.items() for statement in statements},
     **dict.fromkeys(("read_run", "read_runs"), (RECORD, RECORD)),
     **dict.fromkeys(("load_all_steps", "load_waiting_steps", "load_claimable"), STEPS),
-    "load_requesters": (["tenant", "run_id", "created_by"], ["place", "created_by"]),
+    "load_requesters": (["tenant", "run_id", "created_by", "asked_before"], ["place", "created_by", "asked_before"]),
     "read_worker_journal": (["tenant", "worker_id", *names(SealedEntry, 2)],) * 2,
     "read_steps": (names(Step), names(Step, 2)),
     "load_steps": (names(Step), ["place", *names(Step, 3)]),

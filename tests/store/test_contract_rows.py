@@ -90,7 +90,13 @@ FULL_STEP = running(
     1, 2, due_at=99, fence=8, priority=5, attempts=2, losses=1, unmet=3, category=Category.TRANSIENT, error="e"
 )
 FULL_DETAILS = details(
-    1, business_key="order/1", rerun_of=run_id(9), labels=b'{"team":"x"}', created_at=17, input=b'["\xc3\xa9"]'
+    1,
+    business_key="order/1",
+    rerun_of=run_id(9),
+    labels=b'{"team":"x"}',
+    asked_before=b'["a"]',
+    created_at=17,
+    input=b'["\xc3\xa9"]',
 )
 FULL_ATTEMPT = Attempt(
     tenant=TENANT,

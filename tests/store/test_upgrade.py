@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import apsw
 import asyncpg
 import pytest
 from tests.store.raw import Raw, RefusedBySchema
-from tests.store.values import TENANT, a_message, a_run, load, new_run, ready, run_id, save, want, writes
+from tests.store.values import TENANT, a_message, a_run, details, key, load, new_run, ready, run_id, save, want, writes
 
 import stepkeep as sk
 from stepkeep.cli.main import main
@@ -25,17 +26,42 @@ LATE = FIRST_ENTRY_PAST_32_BITS << 20
 OLD_MESSAGES = tuple(a_message(1, f"m-{place}", (place + 1 << 20) + place) for place in range(50))
 
 
-STAND_IN = "create table quarantine (tenant text, run_id uuid, released_at bigint)"
-"""A table of a later migration that statements of today's program name: it is taken away before the upgrade."""
+STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
+    "stepkeep.store.sqlite": {
+        13: ("alter table run_details add column asked_before blob", "alter table run_details drop column asked_before")
+    },
+    "stepkeep.store.postgres": {
+        3: ("create table quarantine (tenant text, run_id uuid, released_at bigint)", "drop table quarantine"),
+        13: (
+            "alter table run_details add column asked_before bytea",
+            "alter table run_details drop column asked_before",
+        ),
+    },
+}
+"""What later migrations make and statements of today's program name: it is taken away before the upgrade."""
 
 
-def without_stand_in(url: str) -> None:
+def package_of(url: str) -> str:
+    return "stepkeep.store.sqlite" if url.startswith("sqlite") else "stepkeep.store.postgres"
+
+
+def stand_ins(url: str, version: int) -> list[tuple[str, str]]:
+    return [both for number, both in STAND_INS[package_of(url)].items() if number > version]
+
+
+def without_stand_ins(url: str, version: int) -> None:
     async def go() -> None:
         connection = await asyncpg.connect(url)
-        await connection.execute("drop table quarantine")
+        for _, drop in stand_ins(url, version):
+            await connection.execute(drop)
         await connection.close()
 
-    if not url.startswith("sqlite"):
+    if url.startswith("sqlite"):
+        file = apsw.Connection(url.removeprefix("sqlite:///"))
+        for _, drop in stand_ins(url, version):
+            file.execute(drop)
+        file.close()
+    else:
         asyncio.run(go())
 
 
@@ -61,28 +87,27 @@ async def at_version(url: str, version: int) -> AsyncIterator[Store]:
 
 
 async def _apply(store: Store, url: str, version: int) -> None:
-    package = "stepkeep.store.sqlite" if url.startswith("sqlite") else "stepkeep.store.postgres"
+    package = package_of(url)
     async with store.transaction() as transaction:
         execute = transaction.connection.execute
         scripts = [load_statements(package).create_migrations]
         for one in load_migrations(package)[:version]:
             noted = f"({one.version}, '{one.name}', '{one.checksum}', 1)"
             scripts += [one.script, f"insert into migrations (version, name, checksum, applied_at) values {noted}"]
-        if package.endswith("postgres"):
-            scripts.append(STAND_IN)
+        scripts += [create for create, _ in stand_ins(url, version)]
         for script in scripts:
             done = execute(script)
             if package.endswith("postgres"):
                 await done
 
 
-def by_command(url: str) -> None:
-    without_stand_in(url)
+def by_command(url: str, version: int = 1) -> None:
+    without_stand_ins(url, version)
     assert main(["db", "migrate", "--db", url]) == 0
 
 
-def by_opening(url: str) -> None:
-    without_stand_in(url)
+def by_opening(url: str, version: int = 1) -> None:
+    without_stand_ins(url, version)
     with sk.open(url, auto_migrate=True):
         """Opening migrates."""
 
@@ -111,6 +136,29 @@ async def test_messages_outlive_the_upgrade_of_their_numbers(
         for statement in ("update definitions set name = 'other'", "delete from definitions"):
             with pytest.raises(RefusedBySchema, match="never changes"):
                 await raw.execute(statement)
+    finally:
+        await store.close()
+
+
+async def test_reruns_of_an_earlier_version_learn_who_asked_for_the_runs_that_they_repeat(url: str) -> None:
+    async with at_version(url, 12) as store:
+        again = details(2, created_by="bea", rerun_of=run_id(1))
+        third = details(3, created_by="c\u00e9d", rerun_of=run_id(2))
+        lost = details(4, created_by="dan", rerun_of=run_id(9))
+        await save(store, new_run(1), *(new_run(no, details=one) for no, one in enumerate((again, third, lost), 2)))
+
+    await asyncio.to_thread(by_opening, url, 12)
+
+    store = connect(url)
+    await store.open()
+    try:
+        loaded = await load(store, *(want(number, duties=True) for number in range(1, 5)))
+        assert {which: involved.requesters for which, involved in loaded.involved.items()} == {
+            key(1): {"user:ann"},
+            key(2): {"user:ann", "bea"},
+            key(3): {"user:ann", "bea", "c\u00e9d"},
+            key(4): {"dan"},
+        }
     finally:
         await store.close()
 

@@ -1,8 +1,9 @@
 """Replays the decisions of people about gates: which counted, how many were needed, and which person might decide.
 
 It keeps the decisions and completions of one run by step, and compares each new one with the terms of the pinned
-definition. It reads causes alone, so it believes the roles that a cause names, and cannot know which person owned a
-worker. It must not share code with the engine. `reenact.py` calls it.
+definition. Names that look the same are one person, and a service is none. It reads causes alone, so it believes the
+roles that a cause names, and cannot know which person owned a worker. It must not share code with the engine.
+`reenact.py` calls it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from stepkeep.conformance.contract import Contract, DutyRule, GateRule, Place
 from stepkeep.conformance.line import Line
+from stepkeep.conformance.names import alike
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step
 
@@ -26,6 +28,9 @@ COMPLETES = frozenset(
     {"completion_succeeded", "completion_failed", "completion_failed_tolerated", "completion_cancelled"}
 )
 
+HOLDS = frozenset({"operator_retried", "operator_skipped", "operator_failed", "operator_failed_tolerated"})
+"""Triggers by which a person decides about a step that has no attempt left."""
+
 
 class Ballot(NamedTuple):
     """A decision that counted: the names behind it, and what was decided."""
@@ -39,7 +44,7 @@ class People:
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
-        self.requester: str | None = None
+        self.requesters: frozenset[str] = NOBODY
         self.decided: dict[str, frozenset[str]] = {}
         self.completed: dict[str, frozenset[str]] = {}
 
@@ -50,7 +55,10 @@ class People:
         names = frozenset(name for name in (line.actor, asked.get("for")) if isinstance(name, str))
         if line.trigger in COMPLETES:
             yield from self._check_duties(place, names, True, steps)
-            self.completed[place.name] = self.completed.get(place.name, frozenset()) | names
+            self.completed[place.name] = self.completed.get(place.name, NOBODY) | names
+        elif line.trigger in HOLDS:
+            yield from self._check_duties(place, names, True, steps)
+            self.decided[place.name] = self.decided.get(place.name, NOBODY) | names
         elif line.trigger in COUNTED:
             gate = step.terms or place.gate
             approves = asked.get("decision") == "approved"
@@ -60,21 +68,23 @@ class People:
                 yield from _check_terms(gate, step.level, names, asked)
                 yield from self._check_excluded(gate, place, names)
                 yield from self._check_duties(place, names, line.trigger != "decision_recorded", steps)
+                if asked.get("service") is True:
+                    yield from self._check_service(gate, place, line, asked, approves)
                 step.ballots.append(Ballot(names, approves))
-            self.decided[place.name] = self.decided.get(place.name, frozenset()) | names
+            self.decided[place.name] = self.decided.get(place.name, NOBODY) | names
 
     def _check_excluded(self, gate: GateRule, place: Place, names: frozenset[str]) -> Iterator[Problem]:
         for word in gate.excluded:
             duty, _, of = word.partition(":")
             if word == "requester":
-                found = names & {self.requester or ""}
+                ruled_out = self.requesters
             elif of and duty in ("decided", "completed"):
-                found = names & (self.decided if duty == "decided" else self.completed).get(of, frozenset())
+                ruled_out = (self.decided if duty == "decided" else self.completed).get(of, NOBODY)
             else:
                 # The log does not tell which person owned a worker.
-                found = names & ({word} if not of else frozenset())
-            if found:
-                yield Code.PEOPLE, f"{quoted(min(found))} decides {place.name}, which `not: {word}` rules out"
+                ruled_out = NOBODY if of else frozenset({word})
+            if found := alike(names, ruled_out):
+                yield Code.PEOPLE, f"{quoted(found[0])} decides {place.name}, which `not: {word}` rules out"
 
     def _check_duties(
         self, place: Place, names: frozenset[str], settles: bool, steps: Mapping[int, Step]
@@ -84,11 +94,11 @@ class People:
                 yield from self._check_four_eyes(rule, place, names, settles, steps)
             elif place.name in (*rule.gates, *rule.steps):
                 for other in (*rule.gates, *rule.steps):
-                    done = self.decided.get(other, frozenset())
+                    done = self.decided.get(other, NOBODY)
                     if rule.kind == "incompatible":
-                        done |= self.completed.get(other, frozenset())
-                    if other != place.name and names & done:
-                        said = f"{quoted(min(names & done))} acts on {other} and on {place.name}"
+                        done |= self.completed.get(other, NOBODY)
+                    if other != place.name and (both := alike(names, done)):
+                        said = f"{quoted(both[0])} acts on {other} and on {place.name}"
                         yield Code.PEOPLE, f"{said}, which `{rule.kind}` rules out"
 
     def _check_four_eyes(
@@ -97,11 +107,26 @@ class People:
         others = [steps.get(self._contract.numbers[gate]) for gate in rule.gates if gate != place.name]
         if not settles or any(step is None or step.state not in ENDED for step in others):
             return
-        before = frozenset().union(*(self.decided.get(gate, frozenset()) for gate in rule.gates))
-        if before and not before - names:
+        before = frozenset().union(*(self.decided.get(gate, NOBODY) for gate in rule.gates))
+        if before and len(alike(before, names)) == len(before):
             yield Code.PEOPLE, f"{quoted(min(names))} alone decides {', '.join(rule.gates)}, against `four_eyes`"
 
+    def _check_service(
+        self, gate: GateRule, place: Place, line: Line, asked: Mapping[str, Any], approves: bool
+    ) -> Iterator[Problem]:
+        """A service is no person: it decides in its own name, where the gate names it and one decision is enough."""
+        who = f"{quoted(line.actor)} is a service and decides {place.name}"
+        if asked.get("by_right_of") != [f"approver:{line.actor}"]:
+            yield Code.PEOPLE, f"{who}, which does not name it"
+        if "for" in asked:
+            yield Code.PEOPLE, f"{who} for {quoted(asked['for'])}; a service acts for no person"
+        if (needed := gate.quorum if approves else gate.reject_on) > 1:
+            yield Code.PEOPLE, f"{who}, which takes {needed} people"
+        if any(rule.kind == "four_eyes" and place.name in rule.gates for rule in self._contract.document.duties):
+            yield Code.PEOPLE, f"{who}, which `four_eyes` leaves to people"
 
+
+NOBODY: frozenset[str] = frozenset()
 ENDED = frozenset({"succeeded", "failed", "skipped", "cancelled"})
 
 
@@ -117,8 +142,8 @@ def _check_count(before: list[Ballot], gate: GateRule, line: Line, approves: boo
 
 def _check_once(before: list[Ballot], names: frozenset[str]) -> Iterator[Problem]:
     for ballot in before:
-        if both := ballot.names & names:
-            yield Code.PEOPLE, f"{quoted(min(both))} decides twice: each person decides a gate once"
+        if both := alike(names, ballot.names):
+            yield Code.PEOPLE, f"{quoted(both[0])} decides twice: each person decides a gate once"
 
 
 def _check_terms(gate: GateRule, level: int, names: frozenset[str], asked: Mapping[str, Any]) -> Iterator[Problem]:

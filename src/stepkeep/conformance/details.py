@@ -37,7 +37,9 @@ def _verdicts(value: Any) -> bool:
 _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
 _NOTHING = Shape({}, {})
 SHAPES: Mapping[str, Shape] = {
-    "run_created": Shape({}, _VOUCHED | {"definition": digest, "input": digest, "start_at": moment}),
+    "run_created": Shape(
+        {}, _VOUCHED | {"definition": digest, "input": digest, "start_at": moment, "asked_before": _texts}
+    ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
@@ -46,7 +48,7 @@ SHAPES: Mapping[str, Shape] = {
         _VOUCHED
         | {
             "comment": text, "for": text, "by_right_of": _texts, "delegation": text, "level": whole,
-            "evidence": digest,
+            "evidence": digest, "service": _true,
         },
     ),
     "hold_decided": Shape({"step": text, "decision": text}, _VOUCHED | {"reason": text}),

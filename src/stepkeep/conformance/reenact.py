@@ -146,7 +146,8 @@ class Reenactment:
     def _note_start(self, line: Line) -> None:
         """A dialect that shows no created run has the moment on the first step's line."""
         if line.event == "run_created":
-            self.people.requester = line.actor
+            before = self.asked.get("asked_before")
+            self.people.requesters = frozenset({line.actor, *(before if isinstance(before, list) else ())})
             self.start_at = self.asked.get("start_at")
 
     def _hear_part(self, line: Line, say: Say) -> None:

@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import sys
+import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -283,7 +284,7 @@ class People:
         self.duties: list[Doc] = list(definition.get("duties") or ())
         self.known = {line["person"]: line for line in checks.pack.lines("people.jsonl")}
         self.rows = {(one["no"], one["person"], one["at"]): one for one in checks.pack.lines("decisions.jsonl")}
-        self.requester: str | None = None
+        self.requesters: frozenset[str] = frozenset()
         self.open: dict[int, Opened] = {}
         self.states: dict[int, str] = {}
         self.decided: dict[str, frozenset[str]] = {}
@@ -294,7 +295,8 @@ class People:
         for entry in self.checks.entries:
             for cause in entry.get("causes", ()):
                 if cause["event"] == "run_created":
-                    self.requester = cause["actor"]
+                    before = (cause.get("detail") or {}).get("asked_before") or ()
+                    self.requesters = looks(cause["actor"], *before)
             for hop in entry.get("hops", ()):
                 if 0 <= hop["no"] < len(self.steps):
                     self.hop(entry, hop, entry["causes"][hop.get("by", 0)])
@@ -317,7 +319,7 @@ class People:
         elif trigger in COUNTED and no in self.open:
             self.decision(entry, hop, cause, self.open[no])
         elif trigger in COMPLETES:
-            names = frozenset({cause["actor"]})
+            names = looks(cause["actor"], (cause.get("detail") or {}).get("for"))
             self.separation(no, names, settles=True, roles=self.roles_of(cause["actor"], entry["at"]))
             self.completed[self.name(no)] = self.completed.get(self.name(no), frozenset()) | names
 
@@ -330,12 +332,14 @@ class People:
             return
         self.on_record(entry, no, person, detail, gate)
         subject = str(detail.get("for") or person)
-        names, approves = frozenset({person, subject}), detail.get("decision") == "approved"
+        names, approves = looks(person, subject), detail.get("decision") == "approved"
         said = f"{person} on {self.name(no)} (entry {entry['seq']})"
         if any(before & names for before, _ in gate.ballots):
             self.checks.wrong("decision_twice", f"a second decision of one person: {said}")
         self.effect(hop, gate, approves, said)
-        self.right(entry, gate, subject, names, detail, said)
+        self.right(entry, gate, subject, frozenset({person, subject}), detail, said)
+        if detail.get("service") is True or self.known.get(person, {}).get("is_service"):
+            self.service(no, gate, approves, detail, said)
         for word in gate.terms.get("excluded") or ():
             if names & self.excluded(str(word)):
                 self.checks.wrong("duty_broken", f"`not: {word}` rules out {said}")
@@ -392,13 +396,21 @@ class People:
     def excluded(self, word: str) -> frozenset[str]:
         duty, _, step = word.partition(":")
         if word == "requester":
-            return frozenset({self.requester or ""})
+            return self.requesters
         if step and duty in ("decided", "completed"):
             return (self.decided if duty == "decided" else self.completed).get(step, frozenset())
         if step and duty == "executed":
             self.checks.could_not(f"`not: {word}`: the journal does not tell which person owned a worker")
             return frozenset()
-        return frozenset({word})
+        return looks(word)
+
+    def service(self, no: int, gate: Opened, approves: bool, detail: Doc, said: str) -> None:
+        """A service is no person: it decides in its own name, where one decision of a named approver is enough."""
+        needed = int(gate.terms.get("quorum", 1) if approves else gate.terms.get("reject_on") or 1)
+        eyes = any(rule["kind"] == "four_eyes" and self.name(no) in rule["gates"] for rule in self.duties)
+        is_named = all(str(right).startswith("approver:") for right in detail.get("by_right_of") or [""])
+        if needed > 1 or eyes or not is_named or detail.get("for"):
+            self.checks.wrong("decider_not_allowed", f"a service counts as no person: {said}")
 
     def separation(self, no: int, names: frozenset[str], *, settles: bool, roles: frozenset[str]) -> None:
         """The duties of the whole run."""
@@ -425,6 +437,22 @@ class People:
             return False
         before = frozenset[str]().union(*(self.decided.get(gate, frozenset()) for gate in gates))
         return bool(before) and not before - names
+
+
+LOOK_ALIKE = str.maketrans(
+    "аеорсухіјѕһԁԛԝвкмнтαενικορτυχωγβηζı",
+    "aeopcyxijshdqwbkmhtaevikoptuxwybnzi",
+)
+
+
+def looks(*names: str | None) -> frozenset[str]:
+    """These names as a reader sees them: without case, Unicode forms and look-alike letters. Equal ones are one
+    person."""
+    found = set()
+    for name in filter(None, names):
+        plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+        found.add(unicodedata.normalize("NFKC", plain.translate(LOOK_ALIKE)))
+    return frozenset(found)
 
 
 def counts(membership: Doc, at: int) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from stepkeep.kernel.authority import Authority, Caller
 from stepkeep.kernel.decision import Decision, Snapshot
 from stepkeep.kernel.draft import Draft, vouched
@@ -21,9 +23,11 @@ from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.tables import RunTrigger
 
 
-def origin_of(plan: Plan, given: bytes) -> dict[str, Any]:
-    """The digests of what a run is created from: its definition and its input."""
-    return {"definition": plan.digest, "input": payload_digest(given)}
+def origin_of(plan: Plan, given: bytes, asked_before: bytes | None = None) -> dict[str, Any]:
+    """What a run is created from: the digests of its definition and its input, and the people who asked for the runs
+    that it repeats."""
+    digests = {"definition": plan.digest, "input": payload_digest(given)}
+    return digests if asked_before is None else {**digests, "asked_before": msgspec.Raw(asked_before)}
 
 
 def create_run(
@@ -43,6 +47,7 @@ def create_run(
     labels: bytes | None = None,
     policy: Policy | None = None,
     authorities: Mapping[Caller, Authority] | None = None,
+    asked_before: bytes | None = None,
 ) -> Decision:
     """The decision that creates a run. Every run is created idle; "start now" is a second hop of the same entry.
 
@@ -73,7 +78,7 @@ def create_run(
     )
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
-    origin = origin_of(plan, given) | ({"start_at": start_at} if is_later else {})
+    origin = origin_of(plan, given, asked_before) | ({"start_at": start_at} if is_later else {})
     draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:

@@ -29,14 +29,20 @@ class Involved(msgspec.Struct, frozen=True, gc=False):
     executors: Mapping[int, frozenset[str]] = {}
 
 
+def asked_names(asked_before: bytes | None) -> tuple[str, ...]:
+    """The names in `asked_before` of a run's details."""
+    return () if asked_before is None else tuple(msgspec.json.decode(asked_before, type=list[str]))
+
+
 def involved_in(
-    runs: Iterable[K], requests: Iterable[tuple[K, str]], executions: Iterable[tuple[K, int, str]]
+    runs: Iterable[K], requests: Iterable[tuple[K, str, bytes | None]], executions: Iterable[tuple[K, int, str]]
 ) -> dict[K, Involved]:
-    """The people behind each of these runs, from pairs of a run and a requester, and from the executors of steps."""
+    """The people behind each of these runs: from its requester and those of the runs that it repeats (JSON), and from
+    the executors of steps."""
     requesters: dict[K, set[str]] = {run: set() for run in runs}
     executors: dict[K, dict[int, frozenset[str]]] = {run: {} for run in requesters}
-    for run, person in requests:
-        requesters[run].add(person)
+    for run, person, before in requests:
+        requesters[run] |= {person, *asked_names(before)}
     for run, no, person in executions:
         executors[run][no] = executors[run].get(no, frozenset()) | {person}
     return {run: Involved(frozenset(names), executors[run]) for run, names in requesters.items()}

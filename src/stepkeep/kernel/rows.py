@@ -56,7 +56,11 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The immutable data of a run: written once, kept out of the hot row."""
+    """The immutable data of a run: written once, kept out of the hot row.
+
+    `asked_before` (JSON) names the people who asked for the runs that a rerun repeats. It is kept here, because those
+    runs may be deleted before the rerun has ended.
+    """
 
     tenant: str
     run_id: str
@@ -70,6 +74,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     business_key: str | None = None
     rerun_of: str | None = None
     labels: bytes | None = None
+    asked_before: bytes | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):

@@ -41,13 +41,14 @@ class Duties(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Act(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is about to count: a decision or a completion of `step`, by these names (the person and the delegator).
 
-    `roles` are the roles by which the person acts. `settles` says whether the step ends by it.
+    `roles` are the roles by which the person acts. `settles` says whether the step ends by it. A service is no person.
     """
 
     step: str
     names: frozenset[str]
     roles: frozenset[str] = NOBODY
     settles: bool = True
+    is_service: bool = False
 
 
 class Excluded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -138,7 +139,11 @@ def _one_of(act: Act, done: Names, did: str) -> str | None:
 def _four_eyes(rule: FourEyes, act: Act, duties: Duties) -> str | None:
     """Only the act that settles the last of the gates can be one pair of eyes too few. Gates that no person decided,
     because they were skipped, do not count."""
-    if act.step not in rule.gates or not act.settles:
+    if act.step not in rule.gates:
+        return None
+    if act.is_service:
+        return f"{min(act.names)} is a service, and {', '.join(rule.gates)} take people"
+    if not act.settles:
         return None
     others = [gate for gate in rule.gates if gate != act.step]
     if duties.unsettled.intersection(others):

@@ -56,6 +56,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
         now: int,
         vouched_by: str | None = None,
         key: str | None = None,
+        asked_before: bytes | None = None,
     ) -> Decision:
         """The decision that `create_run` would make for this run."""
         run, text = self.run, self.text
@@ -63,7 +64,7 @@ class StartTemplate(msgspec.Struct, frozen=True):
             text = _written([replace(hop, due_at=_after(hop.due_at, now)) for hop in self.hops])
         first, *later = self.causes
         causes = (
-            Cause(first.event, actor, vouched(origin_of(self.plan, given), vouched_by, key)),
+            Cause(first.event, actor, vouched(origin_of(self.plan, given, asked_before), vouched_by, key)),
             *[Cause(cause.event, actor) for cause in later],
         )
         body = _encode(_Body(tenant, run_id, run.seq, now, causes, text))

@@ -112,11 +112,21 @@ def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moment
 def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: Chosen, event: GateDecided) -> Chosen:
     """Refuse a voice that was heard before, or that the duties of its people rule out."""
     planned, voice = draft.planned(step), chosen.voice
+    needed = gate.quorum if event.approve else gate.rejections
+    if voice.is_service and needed > 1:
+        said = f"{voice.person} is a service and may not decide {planned.name} of run {step.run_id}"
+        raise NotAllowed(f"{said}: it takes {needed} people", rule="service", person=voice.person)
     for ballot in opening.ballots:
         if both := same_names(voice.names, ballot.names):
             said = f"{both[0]} has a decision about {planned.name} of run {step.run_id} already, by {ballot.person}"
             raise NotAllowed(f"{said}: each person decides once", rule="one_decision", person=voice.person)
-    act = Act(step=planned.name, names=voice.names, roles=chosen.roles, settles=_settles(gate, opening, event.approve))
+    act = Act(
+        step=planned.name,
+        names=voice.names,
+        roles=chosen.roles,
+        settles=_settles(gate, opening, event.approve),
+        is_service=voice.is_service,
+    )
     check_separation(draft, (*map(read_exclusion, gate.excluded), *(draft.plan.definition.duties or ())), voice, act)
     return chosen
 
@@ -162,7 +172,7 @@ def release(draft: Draft, step: Step, note: Note, gate: StepTrigger, hold: StepT
     return Settled(step.no, StepState.SUCCEEDED)
 
 
-JOURNALED = ("decision", "comment", "for", "by_right_of", "delegation", "key", "level", "evidence")
+JOURNALED = ("decision", "comment", "for", "by_right_of", "delegation", "key", "level", "evidence", "service")
 """The parts of a decision that its cause in the journal has, besides the actor and the step."""
 
 
@@ -176,6 +186,7 @@ def _record(
         "by_right_of": list(chosen.met),
         "delegation": chosen.voice.delegation,
         "key": event.key,
+        "service": chosen.voice.is_service,
         "level": opening.level,
         "evidence": payload_digest(evidence),
         "votes": [ballot_record(ballot) for ballot in opening.ballots] if len(opening.ballots) > 1 else None,

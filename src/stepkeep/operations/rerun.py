@@ -1,11 +1,15 @@
 """Runs a finished run again: a new run of the same definition and input that names the old one.
 
-It keeps the business key, the correlation id and the labels.
+It keeps the business key, the correlation id and the labels, and the names of all people who asked for the runs before.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from stepkeep.errors import Conflict, NotFound
+from stepkeep.kernel.decision import asked_names
+from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.plans import plan_of
@@ -48,5 +52,12 @@ async def rerun(
             priority=found.run.priority,
             rerun_of=run_id,
             labels=found.details.labels,
+            asked_before=_requesters(found.details),
         )
     )
+
+
+def _requesters(old: Details) -> bytes:
+    """The people who asked for a run and for those that it repeats. The new run keeps them, because retention may
+    delete the old one."""
+    return msgspec.json.encode(sorted({old.created_by, *asked_names(old.asked_before)}))

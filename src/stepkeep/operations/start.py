@@ -65,6 +65,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     start_delay: int | None = None
     rerun_of: str | None = None
     labels: bytes | None = None
+    asked_before: bytes | None = None
     payload: Payload | None = None
     """The input, if `input` is a reference to it."""
 
@@ -437,6 +438,7 @@ def _create(
             business_key=request.business_key,
             rerun_of=request.rerun_of,
             labels=labels,
+            asked_before=request.asked_before,
         ),
         steps=decision.added,
         entries=(decision.entry,),
@@ -475,6 +477,7 @@ def _decide(
             vouched_by=request.vouched_by,
             key=request.key,
             now=now,
+            asked_before=request.asked_before,
         )
     return create_run(
         plan,
@@ -492,6 +495,7 @@ def _decide(
         labels=labels,
         policy=policy,
         authorities=loaded.authorities,
+        asked_before=request.asked_before,
     )
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from stepkeep.definition.conditions import render_output
 from stepkeep.errors import ExpressionError, InvalidInput, NotFound, PayloadSealed, Unreadable
+from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.journal import RUN_ENTITY, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
@@ -214,6 +215,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "started_at": instant(run.started_at),
         "ended_at": instant(run.ended_at),
         "rerun_of": details.rerun_of,
+        "asked_before": list(asked_names(details.asked_before)),
         "labels": decode_json(details.labels) if details.labels else {},
         "journal": {"seq": run.seq, "head": run.head.hex()},
         "quarantined": None,

@@ -64,6 +64,9 @@ ROLE = "finance"
 VOTERS = ("ann", "bea", "cyd", "dan", "eve", "fay", "gus")
 """The people who decide gates. All are in finance, but dan leaves it and eve joins it while a simulation goes on."""
 
+SERVICE = "robot"
+"""A program that tries to decide gates; some name it."""
+
 DEADLINES = (None, None, 8 * SECOND, 20 * SECOND)
 RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing == 1")
 SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
@@ -248,16 +251,20 @@ def _approval(random: Random) -> Approval:
     chance = _beside(random)
     if maybe(chance, 0.5):
         return plain
-    return replace(
+    full = replace(
         plain,
         on_deadline=chance.choice(list(OnDeadline)),
         roles=chance.choice(((), (ROLE,))),
         quorum=chance.choice((1, 2, 3)),
         reject_on=chance.choice((msgspec.UNSET, 2)),
         excluded=chance.choice(((), ("requester",))),
-        escalate=chance.choice((msgspec.UNSET, (Level(approvers=VOTERS, deadline=4 * SECOND), Level()))),
+        escalate=chance.choice((msgspec.UNSET, (Level(approvers=(*VOTERS, SERVICE), deadline=4 * SECOND), Level()))),
         remind=chance.choice((msgspec.UNSET, 3 * SECOND)),
     )
+    if full.escalate is msgspec.UNSET or maybe(chance, 0.3):
+        return full
+    # Most gates with levels reach the second one, with decisions from the first.
+    return replace(full, on_deadline=OnDeadline.ESCALATE, deadline=chance.choice((3, 6)) * SECOND)
 
 
 def _retry(random: Random) -> Retry:

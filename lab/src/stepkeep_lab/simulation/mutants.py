@@ -412,6 +412,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "same_names(act.names, who)",
         "[]",
     ),
+    _one(
+        "rerun-forgets",
+        "a rerun forgets the person who asked for the run that it repeats",
+        "operations.rerun:_requesters",
+        "{old.created_by, *asked_names(old.asked_before)}",
+        "{*asked_names(old.asked_before)}",
+    ),
+    _in_kernel(
+        "service-counts",
+        "a service is one of the people of a quorum",
+        "votes:_check",
+        "voice.is_service and needed > 1",
+        "False",
+    ),
     _in_kernel(
         "role-only-now",
         "a role that was given after a gate opened counts there",

@@ -24,7 +24,7 @@ from stepkeep.operations import people, quarantine
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.start import Started, StartRequest, start_idle
 from stepkeep.store.principals import MembershipRow, Principal, PrincipalKind, SubjectKind
-from stepkeep_lab.simulation.definitions import EVENTS, ROLE, VOTERS, maybe
+from stepkeep_lab.simulation.definitions import EVENTS, ROLE, SERVICE, VOTERS, maybe
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.ledger import Ack
 from stepkeep_lab.simulation.processes import Server
@@ -51,6 +51,7 @@ class People:
         self._random = stage.random("people")
         self._losses = stage.random("lost tokens")
         self._alarms = stage.random("alarms")
+        self._services = stage.random("services")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -68,11 +69,11 @@ class People:
         """Everyone who decides gates has an account and a role, some of them for a part of the time."""
         rows, now = self._stage.database.tables.people, self._stage.database.clock()
         moment = now + round(self._stage.scenario.chaos * 500_000)
-        for name in VOTERS:
+        for name in (*VOTERS, SERVICE):
             rows.principals[TENANT, name] = Principal(
                 tenant=TENANT,
                 name=name,
-                kind=PrincipalKind.USER,
+                kind=PrincipalKind.SERVICE if name == SERVICE else PrincipalKind.USER,
                 display="",
                 folded=name,
                 created_at=now,
@@ -226,6 +227,8 @@ class People:
 
     def _judge(self, run: Run, step: Step, *, approve: bool) -> None:
         name, actor = self._name(run, step.no), self._random.choice(VOTERS)
+        if maybe(self._services, 0.15):
+            actor = SERVICE
         self._spawn(
             self._decide(
                 run.id,
@@ -427,12 +430,12 @@ class People:
         if self._reruns > self._fourth:
             return
         self._reruns += 1
-        key = f"rerun-{self._reruns}"
+        key, actor = f"rerun-{self._reruns}", NAMES[self._reruns % len(NAMES)]
 
         async def again() -> None:
             started = await self._ask(
                 lambda server: rerun(
-                    server.transactor, server.starter, run.id, tenant=TENANT, actor="ann", idempotency_key=key
+                    server.transactor, server.starter, run.id, tenant=TENANT, actor=actor, idempotency_key=key
                 ),
                 again=True,
             )

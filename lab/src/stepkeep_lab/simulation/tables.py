@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.decision import asked_names
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
@@ -62,12 +63,8 @@ class Tables:
 
     def requesters(self, key: RunKey) -> frozenset[str]:
         """The people who asked for a run, and for the runs that it repeats."""
-        found: set[str] = set()
-        run_id: str | None = key[1]
-        while run_id is not None and (details := self.details.get((key[0], run_id))) is not None:
-            found.add(details.created_by)
-            run_id = details.rerun_of
-        return frozenset(found)
+        details = self.details.get(key)
+        return frozenset() if details is None else frozenset({details.created_by, *asked_names(details.asked_before)})
 
     def executors(self, key: RunKey) -> dict[int, frozenset[str]]:
         """The owners of the workers that executed steps of a run, by step number."""

@@ -75,6 +75,7 @@ class Verdict:
         self._inputs_were_right()
         self._one_click_one_gate()
         self._roles_were_held()
+        self._reruns_keep_their_requesters()
         self._tokens_open_one_door()
         self._workers_said_goodbye()
         self._nobody_waited_in_a_circle()
@@ -183,6 +184,15 @@ class Verdict:
                 for at in (opened, vote.at) if f"role:{ROLE}" in vote.held_roles else ():
                     is_held = row is not None and row.granted_at <= at and (row.revoked_at or at + 1) > at
                     self._must(is_held, f"{vote.person} decided step {vote.no} of {key[1]} without the role at {at}")
+
+    def _reruns_keep_their_requesters(self) -> None:
+        """A run knows everyone who asked for it or for a run that it repeats."""
+        for key, details in self._tables.details.items():
+            asked, before = {details.created_by}, details.rerun_of
+            while before is not None and (old := self._tables.details.get((key[0], before))) is not None:
+                asked, before = asked | {old.created_by}, old.rerun_of
+            known = self._tables.requesters(key)
+            self._must(known == asked, f"run {key[1]} was asked for by {sorted(asked)}, but knows {sorted(known)}")
 
     def _tokens_open_one_door(self) -> None:
         """A step that was completed by hand was completed with its own token."""

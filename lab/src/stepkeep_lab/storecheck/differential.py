@@ -342,13 +342,15 @@ class Comparison:
 
     async def rerun(self) -> None:
         run, key = self.run(), self.random.choice((None, *KEYS))
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": ACTOR, "idempotency_key": key}
+        actor = f"{ACTOR}-{len(self.tenancy.runs) % 3}"
+        by: dict[str, Any] = {"tenant": self.tenancy.name, "actor": actor, "idempotency_key": key}
         answers = await self.on_both(lambda bench, place: rerun(bench.transactor, bench.starter, run, **by), "rerun")
         self._remember(answers[0])
 
     # -- workers -----------------------------------------------------------------------------------------------------
     async def register(self) -> None:
-        by: dict[str, Any] = {"tenant": self.tenancy.name, "app": "life", "capacity": 3}
+        owner = (None, "ann", "bea")[len(self.tenancy.workers) % 3]
+        by: dict[str, Any] = {"tenant": self.tenancy.name, "app": "life", "capacity": 3, "owner": owner}
         answers = await self.on_both(lambda bench, place: workers.register(bench.store, **by), "register")
         self.tenancy.workers.append(answers)
 
@@ -540,6 +542,7 @@ class Comparison:
                 messages=tuple(random.sample(MESSAGES, 2)),
                 outputs=(random.randrange(5),),
                 input=random.random() < 0.3,
+                duties=run[-1] in "02468ace",
             )
             for run in sorted(random.sample(self.tenancy.runs, min(3, len(self.tenancy.runs))))
         )

@@ -955,6 +955,20 @@ MUTANTS: tuple[SqlMutant, ...] = (
                 "1 = 0",
             ),
             (
+                "load_requesters",
+                "requesters-of-reruns-lost",
+                "the people who asked for the run that a run repeats are not read",
+                ("d.created_by, d.asked_before", "detail.created_by, detail.asked_before"),
+                "created_by, null as asked_before",
+            ),
+            (
+                "load_executors",
+                "executors-lost",
+                "the owner of a worker that executed a step is not read",
+                ("k.owner is not null", "workers.owner is not null"),
+                "1 = 0",
+            ),
+            (
                 "save_membership",
                 "revocation-not-written",
                 "a revoked role counts on",

@@ -213,7 +213,7 @@ class Loading:
             loaded.involved.update(
                 involved_in(
                     duties,
-                    [(duties[place - 1], person) for place, person in asked],
+                    [(duties[place - 1], person, before) for place, person, before in asked],
                     [(duties[place - 1], no, owner) for place, no, owner in executed],
                 )
             )

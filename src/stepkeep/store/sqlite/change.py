@@ -110,7 +110,7 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
         loaded.involved.update(
             involved_in(
                 duties,
-                [((tenant, run_id), person) for tenant, run_id, person in asked],
+                [((tenant, run_id), person, before) for tenant, run_id, person, before in asked],
                 [((tenant, run_id), no, owner) for tenant, run_id, no, owner in executed],
             )
         )
