@@ -11,6 +11,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -125,9 +126,18 @@ class Client:
             # Not a client, which keeps cookies and logs URLs. A connection is never reused: some servers authenticate
             # connections, and one that was verified for one name would serve another at its address.
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-            verify = True if self._tls is None else self._tls
-            self._transport = httpx2.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+            self._transport = httpx2.AsyncHTTPTransport(
+                verify=self._tls or _default_tls(), trust_env=False, limits=limits
+            )
         return self._transport
+
+
+@cache
+def _default_tls() -> ssl.SSLContext:
+    """Shared by all clients: reading the certificates of authorities takes tens of milliseconds."""
+    import httpx2
+
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 def _requests(
