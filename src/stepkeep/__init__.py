@@ -49,10 +49,12 @@ if TYPE_CHECKING:
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
+    from stepkeep.outside import AsyncNetwork
     from stepkeep.result import Result
     from stepkeep.sync_administration import Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
+    from stepkeep.sync_outside import Network
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -65,6 +67,7 @@ _HOMES = {
     "AsyncEngine": "stepkeep.engine",
     "AsyncHostedWorker": "stepkeep.hosted",
     "AsyncKeys": "stepkeep.administration",
+    "AsyncNetwork": "stepkeep.outside",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Category": "stepkeep.kernel.states",
@@ -81,6 +84,7 @@ _HOMES = {
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "Keys": "stepkeep.sync_administration",
+    "Network": "stepkeep.sync_outside",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "PayloadCodec": "stepkeep.operations.codec",
@@ -118,6 +122,7 @@ __all__ = [
     "AsyncEngine",
     "AsyncHostedWorker",
     "AsyncKeys",
+    "AsyncNetwork",
     "AsyncTenants",
     "AsyncUsers",
     "Category",
@@ -134,6 +139,7 @@ __all__ = [
     "InvalidInput",
     "KeyReused",
     "Keys",
+    "Network",
     "NotAllowed",
     "NotFound",
     "PayloadCodec",

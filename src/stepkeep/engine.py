@@ -64,6 +64,7 @@ from stepkeep.operations.start import Started, StartedHere, Starter, StartReques
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.waiting import RunWaiter
+from stepkeep.outside import AsyncNetwork
 from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
@@ -256,6 +257,11 @@ class AsyncEngine:
     def keys(self) -> AsyncKeys:
         """API keys."""
         return AsyncKeys(self.store, self.access)
+
+    @property
+    def network(self) -> AsyncNetwork:
+        """What HTTP steps of the tenant may reach on the internal network."""
+        return AsyncNetwork(self.store, self.access)
 
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""

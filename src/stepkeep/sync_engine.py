@@ -32,6 +32,7 @@ from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Keys, Tenants, Users
+from stepkeep.sync_outside import Network
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -182,6 +183,11 @@ class Engine:
     def keys(self) -> Keys:
         """API keys."""
         return Keys(self._core.keys, self._call)
+
+    @property
+    def network(self) -> Network:
+        """What HTTP steps of the tenant may reach on the internal network."""
+        return Network(self._core.network, self._call)
 
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:

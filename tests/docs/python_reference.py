@@ -53,6 +53,7 @@ engine = sk.open("sqlite:///examples.db")
 GROUPS = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
     "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
+    "The outside world": ("Network", "AsyncNetwork"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
@@ -64,6 +65,7 @@ LIKE = {
     "AsyncTenants": "Tenants",
     "AsyncUsers": "Users",
     "AsyncKeys": "Keys",
+    "AsyncNetwork": "Network",
 }
 """Classes whose methods are those of another one, with `await`."""
 

@@ -232,7 +232,13 @@ def test_a_person_rotates_and_revokes_their_own_keys_and_no_others(database_url:
 
 # -- scopes ----------------------------------------------------------------------------------------------------------
 def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
-    faces = {"": sk.AsyncEngine, "tenants.": sk.AsyncTenants, "users.": sk.AsyncUsers, "keys.": sk.AsyncKeys}
+    faces = {
+        "": sk.AsyncEngine,
+        "tenants.": sk.AsyncTenants,
+        "users.": sk.AsyncUsers,
+        "keys.": sk.AsyncKeys,
+        "network.": sk.AsyncNetwork,
+    }
     found = {
         prefix + name
         for prefix, kind in faces.items()

@@ -72,6 +72,7 @@ FACES = [
     (sk.Tenants, sk.AsyncTenants),
     (sk.Users, sk.AsyncUsers),
     (sk.Keys, sk.AsyncKeys),
+    (sk.Network, sk.AsyncNetwork),
 ]
 
 

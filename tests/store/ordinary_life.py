@@ -98,6 +98,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _workers(bench)
     await _principals(bench)
     await _policies(bench)
+    await _settings(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -197,6 +198,14 @@ async def _policies(bench: Bench) -> None:
         assert await bench.store.read_policy(TENANT)
         assert await bench.store.list_policies(TENANT)
     await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
+
+
+async def _settings(bench: Bench) -> None:
+    """Settings are saved, read and listed."""
+    for revision in range(1, AGAIN + 1):
+        await bench.store.save_setting(TENANT, "network", "allow", revision, b"[]", ACTOR)
+        assert await bench.store.read_setting(TENANT, "network", "allow")
+        assert await bench.store.list_settings(TENANT, "network")
 
 
 async def _trouble(bench: Bench) -> None:

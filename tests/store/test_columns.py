@@ -25,7 +25,7 @@ from stepkeep.kernel.rows import (
     Vote,
     Worker,
 )
-from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema
+from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
@@ -88,6 +88,7 @@ ALIKE = {
     SealedEntry: ("read_journal", "read_journal_of"),
     Details: ("read_details",),
     IdempotencyKey: ("load_idempotency_keys",),
+    StoredSetting: ("read_setting", "list_settings"),
     StoredPolicy: ("read_policy", "list_policies", "load_policies"),
     TenantRow: ("list_tenants", "read_tenant"),
     Principal: ("list_principals", "find_principal"),

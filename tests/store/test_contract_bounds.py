@@ -47,8 +47,8 @@ from stepkeep.store.records import WorkerChange
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]
 
-PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "policies")
-"""Their bounds are tried in `test_contract_people` and `test_contract_policies`."""
+PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "policies", "settings")
+"""Their bounds are tried in `test_contract_people`, `test_contract_policies` and `test_contract_settings`."""
 
 LEASED = {"worker": 1, "claimed_at": 1, "due_at": 9, "fence": 1}
 

@@ -14,7 +14,7 @@ import msgspec
 
 from stepkeep.errors import InvalidInput
 from stepkeep.network.addresses import Address, Network
-from stepkeep.safe_text import inert_line
+from stepkeep.safe_text import inert_line, plain_text, type_name
 
 NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*")
 MAX_ENTRY = 300
@@ -79,10 +79,11 @@ def parse_entry(text: str) -> Entry:
     >>> str(parse_entry("[FD00::/8]:443")), str(parse_entry("Search.Internal.:9200"))
     ('[fd00::/8]:443', 'search.internal:9200')
     """
-    if not isinstance(text, str):
-        raise InvalidInput(f"an entry of an allow list is a text, and not {type(text).__name__}.")
-    host, port = _split(text.strip())
-    if host is not None and len(text) <= MAX_ENTRY:
+    written = plain_text(text)
+    if written is None:
+        raise InvalidInput(f"an entry of an allow list is a text, and not {type_name(text)}.")
+    host, port = _split(written.strip())
+    if host is not None and len(written) <= MAX_ENTRY:
         network = _network(host)
         if network is not None:
             return Entry(None, network, port)
@@ -90,7 +91,7 @@ def parse_entry(text: str) -> Entry:
         if NAME.fullmatch(name) and not ends_in_number(name):
             return Entry(name, None, port)
     raise InvalidInput(
-        f"{inert_line(text, 80)!r} is no host that HTTP steps can be allowed to reach. Give a name, an address or a "
+        f"{inert_line(written, 80)!r} is no host that HTTP steps can be allowed to reach. Give a name, an address or a "
         "network, as in localhost, 10.1.2.3 or 10.0.0.0/8, and a port behind it if only one is meant: localhost:8080."
     )
 

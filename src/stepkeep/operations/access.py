@@ -81,6 +81,8 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("users.delegate", "users.undelegate"), OWN),
     **dict.fromkeys(("tenants.list", "users.list", "users.show", "users.history", "users.delegations", "keys.list"), R),
     "keys.create": A,
+    "network.list": R,
+    **dict.fromkeys(("network.allow", "network.remove"), A),
     **dict.fromkeys(("keys.rotate", "keys.revoke"), OWN),
 }
 """The scopes that each operation of an engine needs. An operation without a row is refused."""

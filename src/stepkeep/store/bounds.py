@@ -120,6 +120,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
     "payload_chunks": {"no": COUNT},
     "policies": {"revision": ID, "published_at": TIME},
+    "settings": {"revision": ID, "saved_at": TIME},
     "tenants": {"created_at": TIME},
     "principals": {"created_at": TIME, "disabled_at": TIME},
     "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
@@ -202,7 +203,7 @@ def check_version(version: int) -> None:
 
 
 def check_revision(revision: int) -> None:
-    """The same for the revision of a policy."""
+    """The same for the revision of a policy or a setting."""
     _check("policies", "revision", revision, ID)
 
 

@@ -96,6 +96,18 @@ class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
     published_by: str
 
 
+class StoredSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A revision of a setting of a tenant. The newest one counts; its document is `null` where it was removed."""
+
+    tenant: str
+    kind: str
+    name: str
+    revision: int
+    document: bytes
+    saved_at: int
+    saved_by: str
+
+
 class StoredPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A revision of a tenant's live policy. The newest one counts."""
 

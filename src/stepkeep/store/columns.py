@@ -19,7 +19,7 @@ from stepkeep.errors import Unreadable
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
-from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema
+from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus
@@ -56,6 +56,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "schemas": StoredSchema,
     "idempotency_keys": IdempotencyKey,
     "policies": StoredPolicy,
+    "settings": StoredSetting,
     "tenants": TenantRow,
     "principals": Principal,
     "memberships": MembershipRow,
@@ -152,6 +153,7 @@ idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)
 schema_from = reader(StoredSchema)
 policy_from = reader(StoredPolicy)
+setting_from = reader(StoredSetting)
 _worker = reader(Worker)
 _note = msgspec.json.Decoder(Note).decode
 _encode = msgspec.json.Encoder().encode

@@ -30,6 +30,7 @@ from stepkeep.store.change import (
     StoredDefinition,
     StoredPolicy,
     StoredSchema,
+    StoredSetting,
     Want,
     Write,
 )
@@ -196,6 +197,12 @@ class Store(Protocol):
         """Store a revision of a tenant's policy. Raises Contended if it exists: read the newest one again."""
         ...
 
+    async def save_setting(
+        self, tenant: str, kind: str, name: str, revision: int, document: bytes, actor: str
+    ) -> StoredSetting:
+        """Store a revision of a setting. Raises Contended if it exists: read the newest one again."""
+        ...
+
     # -- find work -------------------------------------------------------------------------------------------
     async def find_due(self, limit: int) -> list[Due]: ...
     async def has_ready(self, queues: Collection[int]) -> bool:
@@ -221,6 +228,13 @@ class Store(Protocol):
     async def read_policy(self, tenant: str, revision: int | None = None) -> StoredPolicy | None: ...
     async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
         """The revisions of a tenant's policy, newest first."""
+        ...
+
+    async def read_setting(
+        self, tenant: str, kind: str, name: str, revision: int | None = None
+    ) -> StoredSetting | None: ...
+    async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
+        """The newest revision of each setting of a kind, removed ones too, by name."""
         ...
 
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None: ...

@@ -19,7 +19,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
-from stepkeep.store.change import RunKey, StoredDefinition, StoredPolicy, StoredSchema
+from stepkeep.store.change import RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.reading import read_queues
 from stepkeep.store.records import (
     FIRST_GATE,
@@ -105,6 +105,14 @@ class SharedReads(ABC):
 
     async def list_policies(self, tenant: str, limit: int = 1000) -> list[StoredPolicy]:
         return await self._read(columns.policy_from, self.sql.list_policies, tenant, limit)
+
+    async def read_setting(
+        self, tenant: str, kind: str, name: str, revision: int | None = None
+    ) -> StoredSetting | None:
+        return first(await self._read(columns.setting_from, self.sql.read_setting, tenant, kind, name, revision))
+
+    async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
+        return await self._read(columns.setting_from, self.sql.list_settings, tenant, kind, after, limit)
 
     # -- runs ------------------------------------------------------------------------------------------------
     async def read_run(self, tenant: str, run_id: str) -> RunRecord | None:
@@ -209,3 +217,10 @@ def only(row: Sequence[Any]) -> str:
 def first(found: Sequence[T]) -> T | None:
     """The first row, if there is one."""
     return found[0] if found else None
+
+
+def added_setting(rows: Sequence[Sequence[Any]]) -> StoredSetting:
+    """The same for a setting."""
+    if not rows:
+        raise Contended("another program has saved this setting: read the newest revision again")
+    return columns.setting_from(rows[0])

@@ -20,6 +20,7 @@ from stepkeep.kernel.outcomes import Outcome
 from stepkeep.kernel.plan import ConditionView, PlannedStep
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import Category, Phase, StepState
+from stepkeep.network.allowing import AllowList
 from stepkeep.worker.cancellation import Cancellation
 from stepkeep.worker.context import Context, Outputs, Woken
 
@@ -120,8 +121,10 @@ class Prepared(Protocol):
     needs_states: bool
     needs_secrets: frozenset[str]
     """The names of the secrets that an attempt reads."""
+    needs_network: bool
+    """Whether the allow list of the tenant must be read before an attempt."""
     needs_anything: bool
-    """Whether any of the four above must be loaded before an attempt."""
+    """Whether any of the five above must be loaded before an attempt."""
     runs_alone: bool
     """No other step of the same run ever runs at the same time."""
     default_category: Category
@@ -152,6 +155,7 @@ class Job(msgspec.Struct, eq=False):
     what its pool needs to stop it. `run_deadline` is the end of its run's timeout, by the monotonic clock. `lane` is
     the lane of its report. `gave_up`: its outcome could not be recorded, and a failure is reported instead.
     `evidence` is why it failed, as JSON, until it is written. `secrets` are the values that it may read, by name.
+    `allowed` is the allow list of its tenant, if it needs one.
     `opened` opens the payload of a message, if it is sealed. `progressed` is called after each `ctx.progress`.
     `checks_seal`: its worker has no codec, and must not run it if the input of its run is sealed.
     `first` are the rules before its handler, as a job of their own, while they are evaluated.
@@ -168,6 +172,7 @@ class Job(msgspec.Struct, eq=False):
     outputs: Mapping[str, bytes | None] = {}
     states: Mapping[str, StepState] = {}
     secrets: Mapping[str, str] | None = None
+    allowed: AllowList | None = None
     opened: Callable[[Any], Any] | None = None
     context: Context | None = None
     completion_token: str | None = None

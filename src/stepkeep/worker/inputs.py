@@ -1,4 +1,5 @@
-"""Reads what jobs need before they run: details of the run, outputs of earlier steps, states for rules, secrets.
+"""Reads what jobs need before they run: details of the run, outputs of earlier steps, states for rules, secrets,
+the allow list of the tenant.
 
 A whole batch is read in one or two reads, and only what its steps ask for. Immutable data is kept in small caches, so
 that the next step of the same run mostly needs no read. Of outputs, only those are cached that some step was seen to
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from stepkeep.kernel.outcomes import Completed, Outcome
 from stepkeep.kernel.rows import Details
 from stepkeep.kernel.states import StepState
+from stepkeep.operations.network import allow_list
 from stepkeep.operations.payloads import Payloads
 from stepkeep.store.change import RunKey
 from stepkeep.store.protocol import Store
@@ -64,6 +66,14 @@ class Inputs:
         for job in jobs:
             if job.prepared.needs_secrets:
                 job.secrets = await self._secrets.read(job.prepared.needs_secrets)
+        # Not cached: an entry that the operator removed must not count for the next request.
+        lists = {
+            tenant: await allow_list(self._store, tenant)
+            for tenant in {job.claim.tenant for job in jobs if job.prepared.needs_network}
+        }
+        for job in jobs:
+            if job.prepared.needs_network:
+                job.allowed = lists[job.claim.tenant]
         runs = {
             key: None
             for job in jobs
@@ -101,7 +111,11 @@ class Inputs:
 
     def _fill(self, job: Job) -> bool:
         prepared = job.prepared
-        if prepared.needs_states or (prepared.needs_secrets and job.secrets is None):
+        if (
+            prepared.needs_states
+            or (prepared.needs_secrets and job.secrets is None)
+            or (prepared.needs_network and job.allowed is None)
+        ):
             return False
         if job.needs_details and job.details is None:
             job.details = self._details.get((job.claim.tenant, job.claim.run_id))

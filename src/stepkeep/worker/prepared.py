@@ -91,8 +91,13 @@ class PreparedStep:
         self.needs_secrets = self._executor.secrets | (self._inputs.secrets if takes_inputs else frozenset())
         if pre is not None:
             self.needs_secrets |= pre.needs_secrets
+        self.needs_network = isinstance(executor, HttpExecutor)
         self.needs_anything = (
-            self.needs_details or self.needs_states or bool(self.needs_outputs) or bool(self.needs_secrets)
+            self.needs_details
+            or self.needs_states
+            or self.needs_network
+            or bool(self.needs_outputs)
+            or bool(self.needs_secrets)
         )
         self.runs_alone = runs_alone
         self._upstream: tuple[str, ...] | None = None
@@ -121,6 +126,7 @@ class PreparedRules:
     runs_alone = False
     is_manual = False
     is_transactional = False
+    needs_network = False
     checks_inputs = False
     output_shape: Shape | None = None
     default_category: Category = Category.UNKNOWN

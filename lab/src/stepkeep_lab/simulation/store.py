@@ -34,6 +34,7 @@ from stepkeep.store.change import (
     StoredDefinition,
     StoredPolicy,
     StoredSchema,
+    StoredSetting,
     Want,
     Write,
 )
@@ -428,6 +429,47 @@ class ModelStore:
 
     def _revisions(self, tenant: str, revision: int | None) -> list[StoredPolicy]:
         return [one for one in self._tables.policies.get(tenant, ()) if revision in (None, one.revision)]
+
+    async def save_setting(
+        self, tenant: str, kind: str, name: str, revision: int, document: bytes, actor: str
+    ) -> StoredSetting:
+        check_revision(revision)
+
+        def work() -> StoredSetting:
+            known = self._tables.settings.setdefault((tenant, kind, name), [])
+            if any(one.revision == revision for one in known):
+                raise Contended("another program has saved this setting: read the newest revision again")
+            at = self.database.clock() + self.clock_offset
+            setting = StoredSetting(
+                tenant=tenant,
+                kind=kind,
+                name=name,
+                revision=revision,
+                document=document,
+                saved_at=at,
+                saved_by=actor,
+            )
+            known.append(setting)
+            known.sort(key=lambda one: -one.revision)
+            return setting
+
+        return await self.wire.ask("save setting", work)
+
+    async def read_setting(
+        self, tenant: str, kind: str, name: str, revision: int | None = None
+    ) -> StoredSetting | None:
+        def look() -> StoredSetting | None:
+            known = self._tables.settings.get((tenant, kind, name), ())
+            return next((one for one in known if revision in (None, one.revision)), None)
+
+        return await self._read("read", look)
+
+    async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
+        def look() -> list[StoredSetting]:
+            rows = sorted((key, known[0]) for key, known in self._tables.settings.items() if known)
+            return [one for key, one in rows if key[:2] == (tenant, kind) and key[2] > after][:limit]
+
+        return await self._read("read", look)
 
     async def list_definitions(self, tenant: str) -> list[StoredDefinition]:
         return await self._read("read", lambda: queries.definitions(self._tables, tenant))

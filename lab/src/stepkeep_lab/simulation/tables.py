@@ -14,7 +14,16 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, AttemptState
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import IdempotencyKey, NewRun, RunKey, StoredDefinition, StoredPolicy, StoredSchema, Write
+from stepkeep.store.change import (
+    IdempotencyKey,
+    NewRun,
+    RunKey,
+    StoredDefinition,
+    StoredPolicy,
+    StoredSchema,
+    StoredSetting,
+    Write,
+)
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -49,6 +58,7 @@ class Tables:
         self.quarantine: list[Quarantine] = []
         self.people = PeopleRows()
         self.policies: dict[str, list[StoredPolicy]] = {}
+        self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""

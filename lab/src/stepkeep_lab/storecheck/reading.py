@@ -63,6 +63,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
     ids = [record.run.id for record in records]
     seen: dict[str, Any] = {
         "definitions": await store.list_definitions(tenant),
+        "settings": await store.list_settings(tenant, "network"),
         "queues": sorted(msgspec.json.encode(spec) for _, spec in await store.list_queues(tenant)),
         "runs": records,
         "unfinished runs": await store.list_runs(RunFilter(tenant=tenant, states=UNFINISHED)),

@@ -33,6 +33,7 @@ from stepkeep.store.change import (
     StoredDefinition,
     StoredPolicy,
     StoredSchema,
+    StoredSetting,
     Want,
     Write,
 )
@@ -61,7 +62,7 @@ from stepkeep.store.postgres.write import record
 from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
-from stepkeep.store.reads import Convert, SharedReads, added_policy, first, only
+from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -255,6 +256,14 @@ class PostgresStore(SharedReads):
         async with self._transaction() as connection:
             given = (tenant, revision, name, digest, document, self.clock_offset, actor)
             return added_policy(await fetch(connection, SQL.insert_policy, *given))
+
+    async def save_setting(
+        self, tenant: str, kind: str, name: str, revision: int, document: bytes, actor: str
+    ) -> StoredSetting:
+        check_revision(revision)
+        async with self._transaction() as connection:
+            given = (tenant, kind, name, revision, document, self.clock_offset, actor)
+            return added_setting(await fetch(connection, SQL.insert_setting, *given))
 
     async def add_queue(self, tenant: str, spec: QueueSpec) -> None:
         async with self._transaction() as connection:

@@ -35,6 +35,7 @@ from stepkeep.store.change import (
     StoredDefinition,
     StoredPolicy,
     StoredSchema,
+    StoredSetting,
     Want,
     Write,
 )
@@ -46,7 +47,7 @@ from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
-from stepkeep.store.reads import Convert, SharedReads, added_policy, first
+from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -238,6 +239,17 @@ class SqliteStore(SharedReads):
         def work(c: apsw.Connection) -> StoredPolicy:
             given = (tenant, revision, name, digest, document, self._clock.now(), actor)
             return added_policy(c.execute(SQL.insert_policy, given).fetchall())
+
+        return await self._write(work)
+
+    async def save_setting(
+        self, tenant: str, kind: str, name: str, revision: int, document: bytes, actor: str
+    ) -> StoredSetting:
+        check_revision(revision)
+
+        def work(c: apsw.Connection) -> StoredSetting:
+            given = (tenant, kind, name, revision, document, self._clock.now(), actor)
+            return added_setting(c.execute(SQL.insert_setting, given).fetchall())
 
         return await self._write(work)
 

@@ -1,7 +1,7 @@
 """Makes HTTP calls: one request per attempt, with an idempotency key; the status determines the category of a failure.
 
-The client of `network` sends them: only to addresses that the worker's policy allows, without redirects, proxies or
-cookies, and with a bounded answer. No error quotes a header value, a query or a password.
+The client of `network` sends them: only to addresses that the worker's policy or the tenant's allow list allows,
+without redirects, proxies or cookies, and with a bounded answer. No error quotes a header value, a query or a password.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT_HEADERS = ("content-type", "date", "etag", "last-modified", "location", "re
 QUOTED = 500
 SEARCHED = 8 * 1024
 TOKEN_HEADER = "stepkeep-completion-token"  # noqa: S105 - a header's name
-HOW_TO_ALLOW = "An operator can allow it: stepkeep worker --http-allow."
+HOW_TO_ALLOW = "An operator can allow it: stepkeep network allow, or stepkeep worker --http-allow."
 
 _decode = msgspec.json.Decoder().decode
 
@@ -105,7 +105,9 @@ class HttpExecutor:
         try:
             check_headers(http)
             url, authorization = without_credentials(http.url)
-            answer = await self._client.send(http.method, url, headers={**authorization, **headers}, content=content)
+            answer = await self._client.send(
+                http.method, url, headers={**authorization, **headers}, content=content, also=job.allowed
+            )
         except failures.RequestFailed as problem:
             return _failure_of(shown, problem)
         return self._result(http, shown, headers, answer)
