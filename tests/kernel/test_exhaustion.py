@@ -118,6 +118,17 @@ def test_a_skip_by_a_person_lets_a_sequence_go_on() -> None:
     assert world.run.state is RunState.SUCCEEDED
 
 
+def test_a_required_step_is_retried_or_failed_and_never_skipped() -> None:
+    world = exhausted(on_exhausted=OnExhausted.HOLD_REQUIRED)
+    with pytest.raises(Conflict, match="cannot be skipped: the run needs it"):
+        world.decide_hold("a", HoldChoice.SKIP)
+    assert world.row("a").note is not None
+    world.decide_hold("a", HoldChoice.RETRY)
+    world.finish("a")
+    world.finish("b")
+    assert world.run.state is RunState.SUCCEEDED
+
+
 def test_a_failure_by_a_person_keeps_the_category_and_names_both() -> None:
     world = exhausted()
     world.decide_hold("a", HoldChoice.FAIL, by="ann", reason="hopeless")

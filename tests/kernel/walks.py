@@ -79,6 +79,7 @@ from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
 
 S = StepState
+HOLDING = (OnExhausted.HOLD, OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)
 EVENTS = ("paid", "shipped")
 PEOPLE = ("ann", "bea", "cyd")
 WORKERS = (1, 2)
@@ -163,7 +164,7 @@ def _step(random: Random, names: list[str], place: int, conditions: dict[str, Wh
     return StepDefinition(
         executor=Handler(name=name),
         hold=_approval(random, before) if maybe(random, 0.15) else None,
-        on_exhausted=OnExhausted.HOLD if maybe(random, 0.3) else UNSET,
+        on_exhausted=random.choice(HOLDING) if maybe(random, 0.3) else UNSET,
         retry=_retry(random),
         rules=(Rule(expression="true"),) if maybe(random, 0.3) else (),
         pre=(Rule(expression="true"),) if maybe(random, 0.3) else UNSET,

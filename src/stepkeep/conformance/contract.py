@@ -314,7 +314,7 @@ def _main(
     for word, found in (("held", step.hold), ("wait_opened", step.wait), ("gate_opened", step.approval)):
         if found is not None:
             opening, waits = word, found.deadline
-    is_held = step.on_exhausted == "hold"
+    is_held = step.on_exhausted in ("hold", "hold_required")
     sleep = step.wait if step.wait is not None and step.wait.sleeps else None
     return Place(
         no,
@@ -338,5 +338,6 @@ def _main(
         never=(OPENINGS - {opening, *(() if step.executor is None else ("held",))})
         | {"completed" if step.completion == "manual" else "completion_requested"}
         | (frozenset() if is_held else HOLDS)
+        | (frozenset({"operator_skipped"}) if step.on_exhausted == "hold_required" else frozenset())
         | (frozenset({"slept"}) if sleep is None else ENDS_OF_WAITS),
     )

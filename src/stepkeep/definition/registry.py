@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
+from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.document import nearest
 from stepkeep.definition.signature import Signature, read_signature
 from stepkeep.errors import InvalidInput
@@ -82,6 +83,8 @@ class Registry:
                 f"{spec.name!r} cannot be the name of a handler: use {HANDLER_NAME_RULE}. "
                 'Give it one: @step("some.name").'
             )
+        if spec.name.startswith(WORKTREE):
+            raise InvalidInput(f"{spec.name} cannot be a handler: every worker has the actions {WORKTREE}* by itself.")
         if spec.runs_in == "async" and not _is_async(spec.function):
             raise InvalidInput(f'handler {spec.name}: mode="async" needs an `async def` function.')
         if spec.runs_in != "async" and _is_async(spec.function):

@@ -76,10 +76,14 @@ class Standing(StrEnum):
 
 
 class OnExhausted(StrEnum):
-    """What a step does when no further attempt follows a failure that its handler did not call final."""
+    """What a step does when no further attempt follows a failure that its handler did not call final.
+
+    `hold_required` holds like `hold`, and people cannot skip the step: its run must not succeed without it.
+    """
 
     FAIL = "fail"
     HOLD = "hold"
+    HOLD_REQUIRED = "hold_required"
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stepkeep.errors import Conflict, WrongToken
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
-from stepkeep.kernel.definition import Standing
+from stepkeep.kernel.definition import OnExhausted, Standing
 from stepkeep.kernel.draft import Draft, json_text
 from stepkeep.kernel.eligibility import Moments, Voice, check_separation, record_of, voices_of
 from stepkeep.kernel.events import (
@@ -41,6 +41,9 @@ def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
     name, decision = draft.planned(step).name, DECISIONS[event.choice]
     if not is_exhausted(step):
         return _held_before(draft, step, event.actor, decision)
+    if event.choice is HoldChoice.SKIP and draft.planned(step).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
+        said = f"step {name} of run {step.run_id} cannot be skipped: the run needs it. Retry or fail it."
+        raise Conflict(said, {"step": name, "state": step.state})
     _check_duties(draft, step, event, event.actor)
     draft.requested(
         "hold_decided",

@@ -234,7 +234,7 @@ def build_plan(
             has_pre=bool(step.pre),
             by_hand=step.completion is Completion.MANUAL,
             sleeps=step.wait is not None and step.wait.sleeps is True,
-            holds=step.on_exhausted is OnExhausted.HOLD,
+            holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
             **_gate(step, definition, compile_facts),
         )
         for no, step in enumerate(ordered)

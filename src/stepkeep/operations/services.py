@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepkeep.definition.built_in import kind_of
 from stepkeep.definition.rule_words import COMMANDS, given_words, handlers_among
 from stepkeep.definition.secrets import secrets_among
 from stepkeep.kernel.definition import QueueSpec
@@ -141,10 +142,11 @@ class Known(msgspec.Struct, frozen=True):
         if offer is None:
             return () if number in self.row.queues else (Lack.HANDLER,)
         found = []
-        if spec.kind in ("python", "agent"):
-            names = offer.handlers if spec.kind == "python" else offer.agents
+        kind = kind_of(spec)
+        if kind in ("python", "agent"):
+            names = offer.handlers if kind == "python" else offer.agents
             found += [] if spec.name in names else [Lack.HANDLER]
-        elif spec.kind not in offer.kinds:
+        elif kind not in offer.kinds:
             found.append(Lack.KIND)
         if Lack.HANDLER not in found and not offer.has_rule_handlers(spec):
             found.append(Lack.HANDLER)

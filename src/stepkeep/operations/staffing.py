@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from stepkeep.definition.built_in import kind_of
 from stepkeep.definition.document import nearest
 from stepkeep.definition.rule_words import given_words, handlers_among, in_words
 from stepkeep.definition.secrets import secrets_among
@@ -102,7 +103,7 @@ def _decisive(lacks: Iterable[tuple[Lack, ...]]) -> Lack:
 def start_command(spec: QueueSpec | None, offers: Iterable[Service]) -> tuple[str, ...]:
     """The command for a worker that serves a queue, with the code that a known worker has for it."""
     apps: tuple[str, ...] = ()
-    if spec is None or spec.kind in ("python", "agent") or handlers_among(spec.capabilities):
+    if spec is None or kind_of(spec) in ("python", "agent") or handlers_among(spec.capabilities):
         has = [one for one in offers if spec is None or _has_code(one, spec)]
         apps = next((one.apps for one in has if one.apps), (MODULE,))
     code = tuple(word for app in apps for word in ("--app", app))
@@ -120,7 +121,9 @@ def _has_code(offer: Service, spec: QueueSpec) -> bool:
 
 def title(spec: QueueSpec) -> str:
     """What a queue asks of a worker, in words."""
-    if spec.kind in ("python", "agent"):
+    if kind_of(spec) != spec.kind:
+        said = "a worker that runs git"
+    elif spec.kind in ("python", "agent"):
         said = f"{'handler' if spec.kind == 'python' else 'agent'} {spec.name}"
     else:
         said = {"command": "a worker that runs commands", "http": "a worker that makes HTTP calls"}.get(

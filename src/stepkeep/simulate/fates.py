@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepkeep.kernel.definition import OnExhausted
 from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.retry import may_retry
 from stepkeep.kernel.states import NEVER_RETRIED, Category, Phase, StepState
@@ -117,7 +118,9 @@ def fates_of(planned: PlannedStep, state: StepState) -> Iterator[tuple[Place, Fa
         case StepState.VALIDATING:
             yield from ((Place(Part.RULES, no), fate) for fate in (Fate.BREAKS_RULES, Fate.LOSES_WORKERS))
         case StepState.AWAITING_APPROVAL if is_held(planned):
-            yield from ((Place(Part.HOLD, no), fate) for fate in (Fate.SKIPPED, Fate.FAILED))
+            if planned.definition.on_exhausted is not OnExhausted.HOLD_REQUIRED:
+                yield Place(Part.HOLD, no), Fate.SKIPPED
+            yield Place(Part.HOLD, no), Fate.FAILED
         case StepState.AWAITING_APPROVAL:
             yield from ((Place(Part.GATE, no), fate) for fate in (Fate.REJECTED, Fate.EXPIRES))
         case StepState.AWAITING_EVENT if planned.sleeps:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from stepkeep.definition.built_in import is_built_in
 from stepkeep.definition.fit import misfit
 from stepkeep.definition.json_schema import Shape
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -26,6 +27,7 @@ from stepkeep.worker.executors.command import CommandExecutor
 from stepkeep.worker.executors.http import HttpExecutor
 from stepkeep.worker.executors.python import PythonExecutor
 from stepkeep.worker.executors.rules import RulesExecutor
+from stepkeep.worker.executors.worktree import WorktreeExecutor
 from stepkeep.worker.misfits import MisfitError
 from stepkeep.worker.rule_checks import Check, checks_of
 from stepkeep.worker.settings import Settings
@@ -186,7 +188,7 @@ class PreparedSteps:
     def __init__(self, registry: Registry, settings: Settings, shared: Mapping[str, Any] | None = None) -> None:
         self._http = HttpExecutor(settings.http)
         self._python, self._agent = PythonExecutor(registry, shared), AgentExecutor(registry, shared)
-        self._command = CommandExecutor(settings.commands)
+        self._command, self._worktree = CommandExecutor(settings.commands), WorktreeExecutor(settings.commands)
         self._rules, self._registry = RulesExecutor(self._command, shared), registry
         self._known: dict[tuple[int, int], PreparedStep | PreparedRules] = {}
         self._known_rules: dict[tuple[int, int], PreparedRules] = {}
@@ -230,6 +232,8 @@ class PreparedSteps:
         first = planned.definition.pre if planned.has_pre else None
         pre = PreparedRules(plan, planned, self._rules, first, self._registry) if first else None
         match planned.executor.__struct_config__.tag:
+            case "python" if is_built_in(planned.executor):
+                return PreparedStep(plan, planned, self._worktree, None, runs_alone=alone, pre=pre)
             case "python":
                 spec = self._python.spec(planned)
                 return PreparedStep(plan, planned, self._python, spec, runs_alone=alone, pre=pre)

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.rule_words import COMMANDS, HANDLER
 from stepkeep.definition.secrets import CAPABILITY
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.worker.executor import PoolKind
 from stepkeep.worker.executors.python import POOLS
+from stepkeep.worker.executors.worktree import may_use_git
 from stepkeep.worker.settings import Settings
 
 
@@ -107,6 +109,8 @@ def _pool(spec: QueueSpec, registry: Registry) -> PoolKind:
 
 def _can_run(spec: QueueSpec, registry: Registry, settings: Settings) -> bool:
     match spec.kind:
+        case "python" if spec.name.startswith(WORKTREE):
+            return may_use_git(settings.commands)
         case "python" | "agent":
             return _handler(spec, registry) is not None
         case _:

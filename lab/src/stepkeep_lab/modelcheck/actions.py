@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from stepkeep.kernel.decision import Claimer
-from stepkeep.kernel.definition import Completion
+from stepkeep.kernel.definition import Completion, OnExhausted
 from stepkeep.kernel.events import (
     CancelRequested,
     CompletionSignalled,
@@ -138,7 +138,10 @@ class Actions:
         elif row.due_at is not None:
             yield Action(f"{name} due", By.TIME, TimeCame(**WHO, actor="sweep", no=no), now=FAR)
         if is_exhausted(row):
+            required = self.plan.at(no).definition.on_exhausted is OnExhausted.HOLD_REQUIRED
             for choice in HoldChoice:
+                if required and choice is HoldChoice.SKIP:
+                    continue
                 yield Action(f"{choice} {name} by hand", By.WAIT, self._hold(no, choice))
         elif row.state is StepState.AWAITING_APPROVAL:
             yield Action(f"approve {name}", By.WAIT, self._gate("ann", True, no))
@@ -207,6 +210,8 @@ class Actions:
                 yield "a gate that is not open", self._gate("cyd", True, row.no), none
             if is_exhausted(row):
                 yield "an approval of a step that is no gate", self._gate("cyd", True, row.no), none
+                if self.plan.at(row.no).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
+                    yield "a skip of a step that is required", self._hold(row.no, HoldChoice.SKIP, "cyd"), none
             elif row.no < self.plan.size:
                 yield "a decision about a step that does not hold", self._hold(row.no, HoldChoice.RETRY, "cyd"), none
         if state.run.due_at is not None:

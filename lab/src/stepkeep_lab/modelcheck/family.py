@@ -189,7 +189,7 @@ def cases() -> tuple[Case, ...]:
             "holds",
             "steps that hold when no attempt is left, one tolerated, one with a gate before it; retry, skip and fail",
             _work("a", retry=TWICE, undo=ONCE, on_exhausted=OnExhausted.HOLD, **undoing),
-            _work("b", on_exhausted=OnExhausted.HOLD, **tolerant),
+            _work("b", on_exhausted=OnExhausted.HOLD_REQUIRED, **tolerant),
             _work(
                 "c",
                 Dependency(step="a", allow=(S.SUCCEEDED, S.SKIPPED)),

@@ -190,6 +190,12 @@ def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], 
     return _work(random, bias, settings)
 
 
+def _on_exhausted(random: Random) -> OnExhausted | msgspec.UnsetType:
+    """A quarter of the steps hold when no attempt is left; of these, one in five cannot be skipped."""
+    drawn = random.random()
+    return OnExhausted.HOLD if drawn < 0.2 else OnExhausted.HOLD_REQUIRED if drawn < 0.25 else msgspec.UNSET
+
+
 def _after(random: Random, shape: str, earlier: list[str]) -> list[str]:
     if not earlier or shape == "loose":
         return []
@@ -216,7 +222,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
     return StepDefinition(
         executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
         hold=_approval(random) if maybe(random, bias["hold"]) else None,
-        on_exhausted=OnExhausted.HOLD if maybe(_beside(random), 0.25) else msgspec.UNSET,
+        on_exhausted=_on_exhausted(_beside(random)),
         inputs=inputs,
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
         timeout=random.choice((3, 8, 30)) * SECOND,

@@ -12,7 +12,8 @@ from msgspec import UNSET
 
 from stepkeep.definition.rule_words import rule_capabilities
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
-from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
+from stepkeep.dialects.workstream.repository import place, with_repository
+from stepkeep.dialects.workstream.written import RepositoryBlock, TaskBlock, WorkstreamBlock
 from stepkeep.kernel.definition import (
     SECOND,
     Backoff,
@@ -35,11 +36,16 @@ COMPLETED = (StepState.SUCCEEDED,)
 
 def build(written: WorkstreamBlock) -> Definition:
     commands = written.rule_commands
-    final = final_rules(written.validation_rules.post_execution, commands)
+    repository = written.repository
+    final = final_rules(written.validation_rules.post_execution, commands, place(None, repository))
+    steps = tuple(_step(task, commands, repository) for task in written.tasks)
+    if repository is not None:
+        # The merge comes after the final validation, so that the rules are those of a step before it.
+        steps, final = with_repository(written.workstream_id, repository, steps, final), ()
     return Definition(
         name=written.workstream_id,
         version=written.version,
-        steps=tuple(_step(task, commands) for task in written.tasks),
+        steps=steps,
         dialect="workstream",
         description=written.description,
         timeout=written.max_duration_seconds,
@@ -63,13 +69,15 @@ def is_critical(task: TaskBlock) -> bool:
     return bool(task.critical or task.is_critical)
 
 
-def _step(task: TaskBlock, commands: Commands) -> StepDefinition:
+def _step(task: TaskBlock, commands: Commands, repository: RepositoryBlock | None) -> StepDefinition:
     execution = task.execution
+    directory = place(execution.working_directory, repository)
+    capabilities = {*task.worker_requirements.capabilities, *(repository.capabilities if repository else ())}
     return StepDefinition(
         name=task.task_id,
         # All equal: ready tasks are claimed in the order of their ids.
         order=0,
-        executor=Command(argv=tuple(execution.command), cwd=execution.working_directory),
+        executor=Command(argv=tuple(execution.command), cwd=directory),
         depends_on=tuple(Dependency(step=name, allow=COMPLETED) for name in task.dependencies),
         timeout=execution.timeout_seconds,
         retry=Retry(
@@ -83,9 +91,9 @@ def _step(task: TaskBlock, commands: Commands) -> StepDefinition:
             on=tuple(sorted(RETRIED_BY_DEFAULT)),
         ),
         on_failure=OnFailure.ABORT if is_critical(task) else OnFailure.CONTINUE,
-        rules=post_of(task, commands),
-        pre=pre_of(task, commands) or UNSET,
-        capabilities=tuple(sorted(set(task.worker_requirements.capabilities))),
+        rules=post_of(task, commands, directory),
+        pre=pre_of(task, commands, directory) or UNSET,
+        capabilities=tuple(sorted(capabilities)),
         description=task.description,
     )
 

@@ -15,6 +15,7 @@ from stepkeep.dialects.format import Format, Reading, outline, valid_blocks
 from stepkeep.dialects.workstream.build import build
 from stepkeep.dialects.workstream.checks import check_by_native, check_final_rules, check_tasks, in_our_words
 from stepkeep.dialects.workstream.lint import lint
+from stepkeep.dialects.workstream.repository import check_repository
 from stepkeep.dialects.workstream.written import TaskBlock, WorkstreamBlock
 
 TASKS: Path = ("tasks",)
@@ -29,6 +30,7 @@ def _problems(reading: Reading[WorkstreamBlock]) -> Iterator[Finding]:
     tasks = dict(valid_blocks(data, TASKS, TaskBlock) if written is None else _numbered(written))
     yield from check_tasks(data, tasks)
     yield from check_final_rules(data)
+    yield from check_repository(data, tasks)
     yield from check_by_native(data, tasks, ancestry, {node.name for node in nodes})
 
 

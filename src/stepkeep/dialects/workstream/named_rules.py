@@ -75,13 +75,13 @@ def rules_after(task: TaskBlock) -> list[str]:
     return list(BROUGHT[task.type].post) if written is None else written
 
 
-def pre_of(task: TaskBlock, commands: Commands) -> tuple[Rule, ...]:
-    directory, timeout = task.execution.working_directory, task.execution.timeout_seconds
+def pre_of(task: TaskBlock, commands: Commands, directory: str | None) -> tuple[Rule, ...]:
+    timeout = task.execution.timeout_seconds
     return tuple(_rule(text, commands, directory, longest=timeout) for text in rules_before(task))
 
 
-def post_of(task: TaskBlock, commands: Commands) -> tuple[Rule, ...]:
-    directory, timeout = task.execution.working_directory, task.execution.timeout_seconds
+def post_of(task: TaskBlock, commands: Commands, directory: str | None) -> tuple[Rule, ...]:
+    timeout = task.execution.timeout_seconds
     answered = OWN_RESULT.get(task.type, frozenset())
     return tuple(
         Rule(name=text, expression=ENDED_WELL)
@@ -91,9 +91,9 @@ def post_of(task: TaskBlock, commands: Commands) -> tuple[Rule, ...]:
     )
 
 
-def final_rules(texts: Iterable[str], commands: Commands) -> tuple[Rule, ...]:
+def final_rules(texts: Iterable[str], commands: Commands, directory: str | None = None) -> tuple[Rule, ...]:
     """The rules of the whole workstream."""
-    return tuple(_rule(text, commands, None, otherwise=FINAL_TIMEOUT) for text in texts)
+    return tuple(_rule(text, commands, directory, otherwise=FINAL_TIMEOUT) for text in texts)
 
 
 def _written(name: str, commands: Commands) -> RuleCommandBlock | None:

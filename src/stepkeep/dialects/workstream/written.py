@@ -173,6 +173,16 @@ class TaskBlock(Block):
     schema_url: Text | None = None
 
 
+class RepositoryBlock(Block):
+    """The git repository that the tasks work on: each run has a branch and a worktree of its own."""
+
+    path: Text
+    base: Text = "main"
+    branch: Text = "workstreams/{workstream_id}/{run_id}"
+    worktrees: Annotated[Text | None, given(Text)] = None
+    capabilities: list[Word] = Field(default=[], max_length=100)
+
+
 class WorkstreamBlock(Block):
     """A workstream: tasks, their dependencies, and the longest total duration."""
 
@@ -181,6 +191,7 @@ class WorkstreamBlock(Block):
     description: Text = ""
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     max_duration_seconds: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
+    repository: Annotated[RepositoryBlock | None, given(RepositoryBlock)] = None
     validation_rules: FinalRulesBlock = FinalRulesBlock()
     rule_commands: dict[
         Name,

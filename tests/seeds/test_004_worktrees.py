@@ -1,0 +1,270 @@
+"""Seed 004, validating → completed: merge to main, clean up the worktree; failed workstreams are preserved.
+
+Real git repositories, real programs as tasks, real workers; the kills are real, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.databases import migrated_file
+from tests.seeds.workstream import judged, task, workstream
+from tests.suites import in_proof
+from tests.worker.bed import QUICK, TENANT, Bed, bed_on
+from tests.worker.repositories import calls, change_main, commit, files_of, git, killer, make_repository, refs_of
+
+from stepkeep.errors import Conflict
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.rows import is_exhausted
+from stepkeep.kernel.states import RunState, StepState
+from stepkeep.operations.log import export_run
+from stepkeep.operations.people import decide_hold
+from stepkeep.operations.projected import describe_run_as
+
+ROOT = Path(__file__).parents[2]
+FAST = replace(QUICK, lease_us=1_000_000)
+
+
+def writes(name: str, *needs: str, text: str = "", **fields: Any) -> dict[str, Any]:
+    """A task that writes a file of its own name into the worktree."""
+    script = f"open('{name}.txt', 'w').write({text or name!r})"
+    return task(name, *needs, command=[sys.executable, "-c", script], max_retries=0, **fields)
+
+
+def ten_tasks(repository: Path, *, last: dict[str, Any] | None = None, **fields: Any) -> Definition:
+    # Only a worker that is given `go` runs a task, so that a test can act after the worktree was made.
+    first = [writes("base", worker_requirements={"capabilities": ["go"]})]
+    middle = [writes(f"part{number}", "base") for number in range(1, 9)]
+    join = last or writes("join", *(one["task_id"] for one in middle))
+    return workstream(*first, *middle, join, repository={"path": str(repository)}, **fields)
+
+
+async def step_of(bed: Bed, run_id: str, plan: Any, name: str) -> Any:
+    return (await bed.steps(run_id))[plan.numbers[name]]
+
+
+async def is_legal(bed: Bed, run_id: str) -> None:
+    """The judge finds nothing wrong with the run's log in the seed's words."""
+    lines = [line async for line in export_run(bed.transactor, run_id, tenant=TENANT, dialect="workstream")]
+    assert judged(lines) == []
+
+
+async def work(bed: Bed, until: Any, *capabilities: str) -> None:
+    async with asyncio.timeout(60):
+        await bed.worker(FAST, capabilities=capabilities).run_until(until)
+
+
+def on(url: str, body: Any) -> None:
+    async def whole() -> None:
+        async with bed_on(url) as bed:
+            await body(bed)
+
+    asyncio.run(whole())
+
+
+def test_ten_tasks_work_in_their_worktree_and_are_merged_to_main(database_url: str, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "shop.git")
+
+    async def body(bed: Bed) -> None:
+        plan = await bed.publish(ten_tasks(repository))
+        run_id = await bed.start_again(plan)
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        await is_legal(bed, run_id)
+        merged = await bed.output(run_id, plan.numbers["merge"])
+        assert merged["merged"] is True
+        assert merged["commit"] == git(repository, "rev-parse", "main")
+        planned = await bed.output(run_id, plan.numbers["merge_plan"])
+        assert planned["conflicts"] == []
+        assert [one["file"] for one in planned["files"]] == sorted(f"{name}.txt" for name in names)
+
+    names = ["base", *(f"part{number}" for number in range(1, 9)), "join"]
+    on(database_url, body)
+    assert files_of(repository) == {"README": "first", **{f"{name}.txt": name for name in names}}
+    assert refs_of(repository) == ["refs/heads/main"], "the branch and the marks of the run are gone"
+    assert list((tmp_path / "shop.git.worktrees").iterdir()) == []
+    assert git(repository, "worktree", "list").count("\n") == 0
+
+
+def test_a_conflict_holds_the_merge_until_a_person_has_settled_it(database_url: str, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "shop.git", {"join.txt": "was\n"})
+
+    async def body(bed: Bed) -> None:
+        plan = await bed.publish(ten_tasks(repository))
+        run_id = await bed.start_again(plan)
+        # The other person is faster than the workstream, with the same file.
+        await work(bed, bed.step_is(run_id, plan.numbers["worktree"], StepState.SUCCEEDED))
+        change_main(repository, {"join.txt": "theirs\n"})
+
+        async def held() -> bool:
+            return is_exhausted(await step_of(bed, run_id, plan, "merge"))
+
+        await work(bed, held, "go")
+        planned = await bed.output(run_id, plan.numbers["merge_plan"])
+        assert planned["conflicts"] == ["join.txt"]
+        step = await step_of(bed, run_id, plan, "merge")
+        place = Path(planned["path"])
+        assert "conflicts in join.txt" in step.error
+        assert str(place) in step.error
+        assert files_of(repository)["join.txt"] == "theirs", "nothing was merged"
+
+        with pytest.raises(Conflict, match="cannot be skipped"):
+            await decide(bed, run_id, "skip")
+        await decide(bed, run_id, "retry")
+        await work(bed, held, "go")
+        again = await step_of(bed, run_id, plan, "merge")
+        assert "conflicts in join.txt" in again.error, "a retry alone settles nothing"
+
+        git(place, "merge", "--quiet", "main", check=False)
+        await decide(bed, run_id, "retry")
+        await work(bed, held, "go")
+        assert "not committed: join.txt" in (await step_of(bed, run_id, plan, "merge")).error
+
+        commit(place, {"join.txt": "both\n"}, "settle the conflict")
+        await decide(bed, run_id, "retry")
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        await is_legal(bed, run_id)
+
+    on(database_url, body)
+    assert files_of(repository)["join.txt"] == "both"
+    assert files_of(repository)["part1.txt"] == "part1"
+    assert refs_of(repository) == ["refs/heads/main"]
+
+
+async def decide(bed: Bed, run_id: str, choice: str) -> None:
+    await decide_hold(bed.transactor, run_id, "merge", choice, tenant=TENANT, actor="alice", reason="settled it")
+
+
+def test_a_failed_workstream_keeps_its_worktree_and_main_does_not_move(database_url: str, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "shop.git")
+    before = git(repository, "rev-parse", "main")
+    fails = task("join", "part1", command="false", max_retries=0)
+
+    async def body(bed: Bed) -> None:
+        plan = await bed.publish(ten_tasks(repository, last=fails))
+        run_id = await bed.start_again(plan)
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        await is_legal(bed, run_id)
+        shown = await describe_run_as(bed.transactor, run_id, "workstream", tenant=TENANT)
+        assert {one["task_id"]: one["status"] for one in shown["tasks"]}["merge"] == "cancelled"
+        [kept] = (tmp_path / "shop.git.worktrees").iterdir()
+        assert kept.name == f"ws-001-{run_id}"
+        assert (kept / "part8.txt").read_text() == "part8"
+        assert f"refs/heads/workstreams/ws-001/{run_id}" in refs_of(repository)
+
+    on(database_url, body)
+    assert git(repository, "rev-parse", "main") == before
+
+
+def test_final_rules_run_in_the_worktree_before_the_merge(tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "shop.git")
+    rules = {
+        "validation_rules": {"post_execution": ["no_part"]},
+        "rule_commands": {"no_part": [sys.executable, "-c", "import os, sys; sys.exit(os.path.exists('part1.txt'))"]},
+    }
+
+    async def body(bed: Bed) -> None:
+        plan = await bed.publish(ten_tasks(repository, **rules))
+        run_id = await bed.start_again(plan)
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.FAILED
+        assert "no_part" in (await step_of(bed, run_id, plan, "merge_plan")).error
+        await is_legal(bed, run_id)
+
+    on(migrated_file(tmp_path / "test.db"), body)
+    assert files_of(repository) == {"README": "first"}
+
+
+def test_runs_on_one_repository_do_not_disturb_each_other(database_url: str, tmp_path: Path) -> None:
+    """Six runs at once, three of them with the same file: one merges it, the others may meet a conflict."""
+    repository = make_repository(tmp_path / "shop.git")
+
+    def small(number: int) -> Definition:
+        mine = "shared" if number % 2 else f"own{number}"
+        return replace(
+            workstream(writes(mine, text=repr(f"text {number}")), repository={"path": str(repository)}),
+            name=f"ws-{number}",
+        )
+
+    async def body(bed: Bed) -> None:
+        plans = [await bed.publish(small(number)) for number in range(6)]
+        run_ids = [await bed.start_again(plan) for plan in plans]
+
+        async def settled() -> bool:
+            for run_id, plan in zip(run_ids, plans, strict=True):
+                run = await bed.run(run_id)
+                if run.state is not RunState.SUCCEEDED and not is_exhausted(await step_of(bed, run_id, plan, "merge")):
+                    return False
+            return True
+
+        await work(bed, settled)
+        states = [(await bed.run(run_id)).state for run_id in run_ids]
+        assert states[0] == states[2] == states[4] == RunState.SUCCEEDED
+        assert {*states} <= {RunState.SUCCEEDED, RunState.BLOCKED}
+        merges = int(git(repository, "rev-list", "--count", "--merges", "main"))
+        assert merges == states.count(RunState.SUCCEEDED), "each was merged once, and none of those that wait"
+        assert merges >= 4
+
+    on(database_url, body)
+    merged = files_of(repository)
+    assert {name for name in merged if name != "README"} == {"own0.txt", "own2.txt", "own4.txt", "shared.txt"}
+    assert git(repository, "fsck", "--no-progress", "--no-dangling") == ""
+
+
+# -- kill -9 ---------------------------------------------------------------------------------------------------------
+SERVE = """
+import asyncio, sys
+from msgspec.structs import replace
+from stepkeep.definition.registry import Registry
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.connect import connect
+from stepkeep.worker.loop import Worker
+from tests.worker.bed import QUICK
+
+async def main():
+    store = connect(sys.argv[1])
+    await store.open()
+    await Worker(Transactor(store), Registry(), settings=replace(QUICK, lease_us=1_000_000)).serve()
+
+asyncio.run(main())
+"""
+
+# What git is called for in a run without faults: 1 to 11 create, 12 to 24 plan, 25 to 39 merge, 40 to 49 clean up.
+SHORT = [("sqlite", 7, "after"), ("postgres", 29, "before"), ("postgres", 37, "after"), ("sqlite", 44, "after")]
+ALL = [(store, at, when) for store in ("sqlite", "postgres") for at in range(1, 50, 2) for when in ("before", "after")]
+POINTS = [*SHORT, *(in_proof(*point) for point in ALL if point not in SHORT)]
+
+
+@pytest.mark.parametrize(("database_url", "at", "when"), POINTS, indirect=["database_url"])
+def test_a_worker_killed_at_any_call_of_git_is_made_up_for_by_another(
+    database_url: str, tmp_path: Path, at: int, when: str
+) -> None:
+    repository = make_repository(tmp_path / "shop.git")
+    url = database_url
+
+    async def body(bed: Bed) -> None:
+        definition = workstream(writes("one"), writes("two", "one"), repository={"path": str(repository)})
+        plan = await bed.publish(definition)
+        run_id = await bed.start_again(plan)
+        environment = killer(tmp_path / "bin", at, when) | {"PYTHONPATH": str(ROOT)}
+        first = await asyncio.create_subprocess_exec(sys.executable, "-c", SERVE, url, env=environment)
+        try:
+            async with asyncio.timeout(60):
+                assert await first.wait() == -signal.SIGKILL
+        finally:
+            if first.returncode is None:
+                first.kill()
+                await first.wait()
+        assert calls(tmp_path / "bin") == at
+        assert await bed.finish(run_id, settings=FAST, capabilities=["go"]) is RunState.SUCCEEDED
+        await is_legal(bed, run_id)
+
+    on(url, body)
+    assert files_of(repository) == {"README": "first", "one.txt": "one", "two.txt": "two"}
+    assert git(repository, "rev-list", "--count", "--merges", "main") == "1", "merged once"
+    assert refs_of(repository) == ["refs/heads/main"]
+    assert list((tmp_path / "shop.git.worktrees").iterdir()) == []
