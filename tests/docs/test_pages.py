@@ -25,6 +25,11 @@ def test_the_page_of_states_is_what_the_tables_say() -> None:
     assert tables.PAGE.read_text(encoding="utf-8") == tables.page(), "run python scripts/state_tables.py"
 
 
+def test_the_page_of_the_service_has_every_route() -> None:
+    routes = load("http_routes")
+    assert routes.PAGE.read_text(encoding="utf-8") == routes.page(), "run python scripts/http_routes.py"
+
+
 def test_every_relative_link_in_the_documentation_leads_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     broken = [

@@ -15,15 +15,40 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from stepkeep.api import health, runs
+from stepkeep.api import (
+    definitions,
+    health,
+    keys,
+    people,
+    policies,
+    records,
+    run_actions,
+    runs,
+    schemas,
+    steps,
+    system,
+)
 from stepkeep.api.access import ROUTES
 from stepkeep.api.envelope import Envelope
 from stepkeep.api.openapi import describe
 from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
+from stepkeep.api.routing import Route
 from stepkeep.api.service import Service
 from stepkeep.engine import AsyncEngine
 
-RESOURCES = (health, runs)
+RESOURCES = (
+    health,
+    runs,
+    run_actions,
+    steps,
+    records,
+    definitions,
+    system,
+    schemas,
+    policies,
+    people,
+    keys,
+)
 """One module per resource, in the order of the document."""
 
 
@@ -57,7 +82,8 @@ def _application(service: Service) -> FastAPI:
 
 def _require_all_rows(app: FastAPI) -> None:
     """A row without a route is a mistake, too: a test or a document would count on it."""
-    there = {f"{method} {route.path}" for route in app.routes for method in getattr(route, "methods", None) or ()}  # type: ignore[attr-defined]
+    ours = [route for route in app.routes if isinstance(route, Route)]
+    there = {f"{method} {route.path_format}" for route in ours for method in route.methods or ()}
     if unknown := sorted(set(ROUTES) - there):
         raise LookupError(f"the table of routes has rows without a route: {', '.join(unknown)}")
 

@@ -32,7 +32,7 @@ class By(Body):
     """A body that may name the person who acts, beside the owner of the key."""
 
     by: str | None = Field(
-        None, max_length=255, description="Another person than the owner of the key; needs the scope vouch."
+        default=None, max_length=255, description="Another person than the owner of the key; needs the scope vouch."
     )
 
 
@@ -72,7 +72,7 @@ def page(found: Sequence[T], key: Callable[[T], str], cursor: str | None, limit:
 class Page(BaseModel):
     """A page of a list; `next` is the `cursor` of the next one, or null at the end."""
 
-    next: str | None = Field(None, description="The `cursor` of the next page; null at the end.")
+    next: str | None = Field(default=None, description="The `cursor` of the next page; null at the end.")
 
 
 Anything = dict[str, Any]

@@ -107,11 +107,15 @@ class Problem(BaseModel):
     status: int
     detail: str
     code: str = Field(description="The last part of `type`; the command line uses the same codes.")
-    errors: list[dict[str, Any]] | None = Field(None, description="What is wrong with which part of the request.")
-    problems: list[dict[str, Any]] | None = Field(None, description="What is wrong in a definition, with positions.")
-    winner: dict[str, Any] | None = Field(None, description="The decision that came first.")
-    rule: str | None = Field(None, description="The rule that forbids it.")
-    person: str | None = Field(None, description="The person that the rule was applied to.")
+    errors: list[dict[str, Any]] | None = Field(
+        default=None, description="What is wrong with which part of the request."
+    )
+    problems: list[dict[str, Any]] | None = Field(
+        default=None, description="What is wrong in a definition, with positions."
+    )
+    winner: dict[str, Any] | None = Field(default=None, description="The decision that came first.")
+    rule: str | None = Field(default=None, description="The rule that forbids it.")
+    person: str | None = Field(default=None, description="The person that the rule was applied to.")
 
 
 class ApiError(Exception):

@@ -65,7 +65,7 @@ class Route(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         [method] = options["methods"]
-        self.operation = operation_of(method, path)
+        self.operation = operation_of(method, path.replace(":path}", "}"))
         self.reads_raw = bool((options.get("openapi_extra") or {}).get("x-stepkeep-raw-body"))
         options["responses"] = {**self._problems(method, path), **(options.get("responses") or {})}
         super().__init__(path, endpoint, **options)

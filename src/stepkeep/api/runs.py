@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 from starlette.requests import Request
 
-from stepkeep.api.bodies import RUN_ID, As, By, IdempotencyKey, Limit, Moment, Page
+from stepkeep.api.bodies import RUN_ID, Anything, As, By, IdempotencyKey, Limit, Moment, Page
 from stepkeep.api.idempotency import under_way
 from stepkeep.api.routing import Answer, Engine, answers, router
 from stepkeep.errors import InvalidInput, NotFound
@@ -33,15 +33,15 @@ class NewRun(By):
     )
 
     workflow: str = Field(max_length=255, description="The name of a published workflow.")
-    version: int | None = Field(None, ge=1, le=2**31 - 1, description="Which version; the highest by default.")
-    input: Any = Field(None, description="The input of the run; an empty object by default.")
-    business_key: str | None = Field(None, max_length=255, description="At most one live run has this key.")
-    correlation_id: str | None = Field(None, max_length=255, description="What the run belongs to.")
-    priority: int | None = Field(None, description="Higher goes first.")
-    labels: dict[str, str] | None = Field(None, description="Texts by name, for searching.")
-    start_now: bool = Field(True, description="False creates the run idle, to be started later.")
-    at: datetime | None = Field(None, strict=False, description="Start then; a time with a zone.")
-    delay: str | None = Field(None, max_length=100, description="Start after this duration, such as `2h`.")
+    version: int | None = Field(default=None, ge=1, le=2**31 - 1, description="Which version; the highest by default.")
+    input: Any = Field(default=None, description="The input of the run; an empty object by default.")
+    business_key: str | None = Field(default=None, max_length=255, description="At most one live run has this key.")
+    correlation_id: str | None = Field(default=None, max_length=255, description="What the run belongs to.")
+    priority: int | None = Field(default=None, description="Higher goes first.")
+    labels: dict[str, str] | None = Field(default=None, description="Texts by name, for searching.")
+    start_now: bool = Field(default=True, description="False creates the run idle, to be started later.")
+    at: datetime | None = Field(default=None, strict=False, description="Start then; a time with a zone.")
+    delay: str | None = Field(default=None, max_length=100, description="Start after this duration, such as `2h`.")
 
 
 class Created(BaseModel):
@@ -82,9 +82,9 @@ class RunList(Page):
     """A page of runs, newest first. With `as`, the rows have the shape of the dialect."""
 
     runs: list[dict[str, Any]] = Field(description="`RunSummary` of each run; with `as`, the shape of the dialect.")
-    total: int | None = Field(None, description="How many match; absent with `as`.")
-    is_complete: bool | None = Field(None, description="False where there are more than `total`.")
-    unreadable: list[dict[str, Any]] | None = Field(None, description="Runs whose rows are damaged.")
+    total: int | None = Field(default=None, description="How many match; absent with `as`.")
+    is_complete: bool | None = Field(default=None, description="False where there are more than `total`.")
+    unreadable: list[dict[str, Any]] | None = Field(default=None, description="Runs whose rows are damaged.")
 
 
 class RunDetail(RunSummary):
@@ -98,10 +98,14 @@ class RunDetail(RunSummary):
 
 
 class RunView(BaseModel):
-    """A run and its steps. With `as`, the shape of the dialect."""
+    """A run and its steps."""
 
-    run: RunDetail | None = None
-    steps: Any = None
+    run: RunDetail
+    steps: list[Anything]
+
+
+class RunAnswer(RootModel[RunView | Anything]):
+    """A run and its steps; with `as`, the shape of the dialect."""
 
 
 @routes.post(
@@ -178,7 +182,7 @@ async def list_runs(
     operation_id="get_run",
     summary="Show a run",
     response_model=None,
-    responses=answers(RunView, says="The run and its steps"),
+    responses=answers(RunAnswer, says="The run and its steps"),
 )
 async def get_run(engine: Engine, run_id: RunId, as_: As = None) -> Answer:
     """Everything about one run, from one snapshot. With `as`, the shape of the dialect."""

@@ -1,0 +1,213 @@
+"""Workflows: publish a definition in any dialect, check one, list and show the published ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import Path, Query
+from pydantic import BaseModel
+from starlette.requests import Request
+
+from stepkeep.api.bodies import DIALECTS, Anything, Cursor, Limit, Moment, Page, page
+from stepkeep.api.requests import BoundedRequest
+from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.definition.document import parse_document
+from stepkeep.definition.native import CheckReport, accepted
+from stepkeep.dialects.registry import examine
+from stepkeep.errors import DefinitionError, NotFound, Problem
+from stepkeep.operations.publish import find_plan
+
+routes = router("Workflows")
+
+MAX_DEFINITION_BYTES = 256 * 1024
+YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
+TYPES = ("application/json", *YAML_TYPES)
+EXAMPLE = """workflow: hello
+steps:
+  - name: greet
+    uses: greet
+"""
+BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A definition in the native format or in a dialect, as JSON or YAML.",
+        "content": {
+            "application/yaml": {"schema": {"type": "string"}, "example": EXAMPLE},
+            "application/json": {"schema": {"type": "object"}},
+        },
+    }
+}
+
+WorkflowName = Annotated[str, Path(description="The name of a workflow.", examples=["hello"])]
+WrittenAs = Annotated[
+    str | None,
+    Query(alias="as", pattern=f"^(native|{DIALECTS})$", description="What it is written in, if it does not show."),
+]
+
+
+class DefinitionSummary(BaseModel):
+    """A published version of a workflow."""
+
+    workflow: str
+    version: int
+    dialect: str
+    digest: str
+    published_at: Moment
+    published_by: str
+
+
+class Definitions(Page):
+    """Published workflows by name and version."""
+
+    definitions: list[DefinitionSummary]
+
+
+class Published(BaseModel):
+    """The version that was published, or was there with the same content."""
+
+    definition: DefinitionSummary
+    warnings: list[Anything]
+
+
+class DefinitionView(BaseModel):
+    """A published version with its definition, every default made explicit."""
+
+    definition: DefinitionSummary
+    document: Anything
+
+
+class Check(BaseModel):
+    """Everything that is wrong with a definition, and advice."""
+
+    ok: bool
+    workflow: str | None
+    dialect: str | None
+    version: int | None
+    steps: int | None
+    problems: list[Anything]
+    warnings: list[Anything]
+
+
+@routes.post(
+    "/workflows",
+    operation_id="publish_workflow",
+    summary="Publish a workflow",
+    status_code=201,
+    response_model=None,
+    openapi_extra=BODY,
+    responses={**answers(Published, status=201, says="Published"), **answers(Published, says="Was there")},
+)
+async def publish_workflow(request: Request, engine: Engine, as_: WrittenAs = None) -> Answer:
+    """A published version never changes: the same content again is answered with 200, other content with 409."""
+    report = await _report(request, as_)
+    definition = accepted(report)
+    before = await _versions(engine, definition.name)
+    plan = await engine.publish(definition)
+    found = next(one for one in await _versions(engine, definition.name) if one["version"] == plan.definition.version)
+    is_new = found["version"] not in {one["version"] for one in before}
+    said = {"definition": found, "warnings": [_told(one) for one in report.warnings]}
+    return Answer(
+        said, 201 if is_new else 200, {"Location": f"/workflows/{found['workflow']}/versions/{found['version']}"}
+    )
+
+
+@routes.post(
+    "/workflows/check",
+    operation_id="check_workflow",
+    summary="Check a definition",
+    response_model=None,
+    openapi_extra=BODY,
+    responses=answers(Check),
+)
+async def check_workflow(request: Request, engine: Engine, as_: WrittenAs = None) -> Answer:
+    """All problems at once, with their places. Nothing is published."""
+    try:
+        report = await _report(request, as_)
+    except DefinitionError as problem:
+        report = CheckReport(definition=None, problems=problem.problems)
+    made = report.definition
+    return Answer(
+        {
+            "ok": not report.problems,
+            "workflow": None if made is None else made.name,
+            "dialect": None if made is None else made.dialect,
+            "version": None if made is None else made.version,
+            "steps": None if made is None else len(made.steps),
+            "problems": [_told(one) for one in report.problems],
+            "warnings": [_told(one) for one in report.warnings],
+        }
+    )
+
+
+@routes.get(
+    "/workflows",
+    operation_id="list_workflows",
+    summary="List published workflows",
+    response_model=None,
+    responses=answers(Definitions),
+)
+async def list_workflows(
+    engine: Engine,
+    name: Annotated[str | None, Query(max_length=255, description="Only the versions of this one.")] = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Answer:
+    """By name and version."""
+    found = (await engine.definitions(name=name))["definitions"]
+    shown, following = page(found, lambda one: f"{one['workflow']}@{one['version']}", cursor, limit)
+    return Answer({"definitions": shown, "next": following})
+
+
+@routes.get(
+    "/workflows/{name:path}/versions/{version}",
+    operation_id="get_workflow_version",
+    summary="Show a version of a workflow",
+    response_model=None,
+    responses=answers(DefinitionView),
+)
+async def get_workflow_version(
+    engine: Engine, name: WorkflowName, version: Annotated[int, Path(ge=1, le=2**31 - 1)]
+) -> Answer:
+    return await _show(engine, name, version)
+
+
+@routes.get(
+    "/workflows/{name:path}",
+    operation_id="get_workflow",
+    summary="Show the highest version of a workflow",
+    response_model=None,
+    responses=answers(DefinitionView),
+)
+async def get_workflow(engine: Engine, name: WorkflowName) -> Answer:
+    return await _show(engine, name, None)
+
+
+async def _show(engine: Engine, name: str, version: int | None) -> Answer:
+    plan = await find_plan(engine.transactor, name, version, tenant=engine.tenant)
+    found = [one for one in await _versions(engine, name) if one["version"] == plan.definition.version]
+    if not found:
+        raise NotFound(f"there is no published workflow {name}")
+    return Answer({"definition": found[0], "document": msgspec.json.decode(plan.document)})
+
+
+async def _versions(engine: Engine, name: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = (await engine.definitions(name=name))["definitions"]
+    return listed
+
+
+async def _report(request: Request, as_: str | None) -> CheckReport:
+    assert isinstance(request, BoundedRequest)
+    body = await request.read(media_types=TYPES, limit=MAX_DEFINITION_BYTES)
+    is_json = request.headers.get("content-type", "").startswith("application/json")
+    # A large definition takes a while: other requests go on meanwhile.
+    return await asyncio.to_thread(_examine, body, "json" if is_json else "yaml", as_)
+
+
+def _examine(body: bytes, syntax: Literal["json", "yaml"], as_: str | None) -> CheckReport:
+    return examine(parse_document(body, "body", syntax=syntax), None, as_)
+
+
+def _told(problem: Problem) -> dict[str, Any]:
+    return msgspec.structs.asdict(problem)

@@ -1,0 +1,231 @@
+"""The record of a run: result, journal, log, cost, explanation, certificate, evidence pack, replay of policies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from stepkeep.api.bodies import Anything, As, Limit, Moment, Page
+from stepkeep.api.routing import Answer, Engine, answers, router
+from stepkeep.api.runs import RunId
+from stepkeep.kernel.states import RunState
+from stepkeep.operations.following import JournalFollower
+
+routes = router("Records")
+
+LONGEST_WAIT = 60.0
+"""How long one request may wait for a run."""
+
+
+class ResultView(BaseModel):
+    """How a run stands: its output once it has succeeded, its error once it has failed."""
+
+    run_id: str
+    state: RunState
+    finished: bool
+    output: Any
+    error: str | None
+
+
+class EntryView(BaseModel):
+    """One entry of a journal: the lines of the exported log, and with `raw` the bytes that the hash covers."""
+
+    run_id: str
+    seq: int
+    at: Moment
+    hash: str
+    lines: list[Anything]
+    body: str | None = None
+
+
+class Journal(Page):
+    """A page of a journal in order."""
+
+    run_id: str
+    entries: list[EntryView]
+
+
+class StepCost(BaseModel):
+    """What a step cost, by kind."""
+
+    name: str
+    state: str
+    cost: dict[str, float]
+
+
+class Cost(BaseModel):
+    """What a run cost, by kind (`usd`, `tokens`, …), and what each of its steps did."""
+
+    run_id: str
+    cost: dict[str, float]
+    steps: list[StepCost]
+
+
+class CauseView(BaseModel):
+    """Why something does not move, and the command that moves it."""
+
+    code: str
+    subject: str
+    sentence: str
+    since: str | None
+    until: str | None
+    command: str | None
+
+
+class Explanation(BaseModel):
+    """A chain of causes, most urgent first."""
+
+    subject: str
+    state: str
+    stuck: bool
+    causes: list[CauseView]
+
+
+class CertificateView(BaseModel):
+    """The judge's certificate of a run."""
+
+    verdict: str
+    ok: bool
+    run: str
+
+
+class Replay(BaseModel):
+    """Every verdict of a policy in a run, evaluated again."""
+
+    run: str
+    ok: bool
+    verdicts: list[Anything]
+
+
+@routes.get(
+    "/runs/{run_id}/result",
+    operation_id="get_result",
+    summary="Wait for the result of a run",
+    response_model=None,
+    responses=answers(ResultView),
+)
+async def get_result(
+    engine: Engine,
+    run_id: RunId,
+    wait: Annotated[
+        float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds to wait for the end.")
+    ] = 0.0,
+    until_blocked: Annotated[bool, Query(description="A run that waits for people or messages is enough.")] = False,
+) -> Answer:
+    """Answers at once when the run has ended, and after `wait` seconds in any case: look at `finished`."""
+    found = await engine.wait(run_id, seconds=wait, until_blocked=until_blocked)
+    return Answer(
+        {
+            "run_id": run_id,
+            "state": found.state,
+            "finished": found.finished,
+            "output": found.output,
+            "error": found.error,
+        }
+    )
+
+
+@routes.get(
+    "/runs/{run_id}/journal",
+    operation_id="get_journal",
+    summary="Read the journal of a run",
+    response_model=None,
+    responses=answers(Journal),
+)
+async def get_journal(
+    engine: Engine,
+    run_id: RunId,
+    after: Annotated[int, Query(ge=0, le=2**43, description="The `seq` of the last entry that is known.")] = 0,
+    limit: Limit = 100,
+    raw: Annotated[bool, Query(description="Add the bytes that the hash covers.")] = False,
+    as_: As = None,
+) -> Answer:
+    """In order, without gaps. With `as`, the lines are in the dialect's words; some entries then have none."""
+    follower = JournalFollower(engine.transactor, run_id, tenant=engine.tenant, dialect=as_)
+    await follower.begin(after)
+    found = await follower.read(limit)
+    entries = found if raw else [{name: one[name] for name in one if name != "body"} for one in found]
+    more = len(found) == limit
+    return Answer({"run_id": run_id, "entries": entries, "next": str(follower.seq) if more else None})
+
+
+@routes.get(
+    "/runs/{run_id}/log",
+    operation_id="export_log",
+    summary="Export the log of a run",
+    response_model=None,
+    responses={200: {"description": "One JSON object per line", "content": {"application/jsonl": {}}}},
+)
+async def export_log(engine: Engine, run_id: RunId, as_: As = None) -> Response:
+    """What `stepkeep log export` writes, and `stepkeep log verify` checks."""
+    lines = await engine.log(run_id, as_=as_)
+    return Response(b"".join(line + b"\n" for line in lines), media_type="application/jsonl")
+
+
+@routes.get(
+    "/runs/{run_id}/cost",
+    operation_id="get_cost",
+    summary="What a run cost",
+    response_model=None,
+    responses=answers(Cost),
+)
+async def get_cost(engine: Engine, run_id: RunId) -> Answer:
+    view = await engine.show(run_id)
+    steps = [{"name": one["name"], "state": one["state"], "cost": one["cost"]} for one in view["steps"]]
+    return Answer({"run_id": run_id, "cost": view["run"]["cost"], "steps": steps})
+
+
+@routes.get(
+    "/runs/{run_id}/explain",
+    operation_id="explain_run",
+    summary="Why does a run not move?",
+    response_model=None,
+    responses=answers(Explanation),
+)
+async def explain_run(
+    engine: Engine, run_id: RunId, step: Annotated[str | None, Query(max_length=255, description="One step.")] = None
+) -> Answer:
+    """A chain of causes that ends in a person, a clock, a limit or a fault."""
+    return Answer(await engine.explain(run_id, step))
+
+
+@routes.get(
+    "/runs/{run_id}/certificate",
+    operation_id="certify_run",
+    summary="Judge a run",
+    response_model=None,
+    responses=answers(CertificateView),
+)
+async def certify_run(engine: Engine, run_id: RunId) -> Answer:
+    """The judge looks at the journal, the log in every dialect, the definition and the payloads."""
+    return Answer((await engine.certify(run_id)).as_json())
+
+
+@routes.get(
+    "/runs/{run_id}/evidence",
+    operation_id="get_evidence",
+    summary="The evidence pack of a finished run",
+    response_model=None,
+    responses={200: {"description": "An archive", "content": {"application/zip": {}}}},
+)
+async def get_evidence(
+    engine: Engine, run_id: RunId, payloads: Annotated[bool, Query(description="With inputs and outputs.")] = True
+) -> Response:
+    """An archive that an auditor verifies without Stepkeep. The service signs none: `stepkeep evidence` does."""
+    packed = await engine.evidence(run_id, payloads=payloads)
+    name = f'attachment; filename="evidence-{run_id}.zip"'
+    return Response(packed, media_type="application/zip", headers={"Content-Disposition": name})
+
+
+@routes.get(
+    "/runs/{run_id}/policy",
+    operation_id="replay_policy",
+    summary="Evaluate the verdicts of a run again",
+    response_model=None,
+    responses=answers(Replay),
+)
+async def replay_policy(engine: Engine, run_id: RunId) -> Answer:
+    return Answer(await engine.replay_policy(run_id))

@@ -1,0 +1,177 @@
+"""The route matrix, generated from the OpenAPI document: every path and method with every wrong kind of caller."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+
+from stepkeep.api.access import OPEN, scopes_of
+from stepkeep.operations.access import Scope
+from tests.api.document import Operation, complaints, example_body, operations
+from tests.api.stage import GATED, HELLO, RIVAL, TENANT, Stage, on, told
+
+NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
+MISSING = {
+    "run_id": NOBODYS,
+    "step": "greet",
+    "name": "nothing",
+    "version": "1",
+    "ref": "nothing",
+    "revision": "1",
+    "key_id": "0" * 16,
+}
+"""A value for each parameter of a path that names nothing."""
+
+OWN_TENANT = {"PATCH /tenants/{name}"}
+"""Its 403 names no tenant but the key's own: a key changes no other, whether there is one or not."""
+MAKES = {"PUT /schemas/{ref}"}
+"""What does not exist is made."""
+
+
+class Matrix:
+    def __init__(self, stage: Stage, document: dict[str, Any]) -> None:
+        self.stage, self.document = stage, document
+        self.operations = list(operations(document))
+
+    def address(self, operation: Operation, values: dict[str, str]) -> str:
+        path = operation.path
+        for name, value in values.items():
+            path = path.replace(f"{{{name}}}", value)
+        needed = [one for one in operation.parameters if one["in"] == "query" and one["required"]]
+        query = "&".join(f"{one['name']}=nothing" for one in needed)
+        return f"{path}?{query}" if query else path
+
+    async def send(
+        self, client: httpx2.AsyncClient, operation: Operation, values: dict[str, str], **options: Any
+    ) -> httpx2.Response:
+        if operation.has_body and "content" not in options:
+            body = example_body(self.document, operation)
+            if isinstance(body, str):
+                options |= {"content": body.encode(), "headers": {"Content-Type": "application/yaml"}}
+            else:
+                options["json"] = body
+        options["headers"] = {**options.get("headers", {}), "X-Request-Id": "matrix"}
+        answer = await client.request(operation.method.upper(), self.address(operation, values), **options)
+        assert answer.status_code < 500, (operation.route, answer.text)
+        media = answer.headers.get("content-type", "").partition(";")[0]
+        found = (
+            complaints(self.document, operation, answer.status_code, media, answer.json())
+            if media.endswith("json")
+            else []
+        )
+        assert found == []
+        return answer
+
+
+def test_every_route_refuses_every_wrong_caller(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client() as client:
+            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+        guarded = [one for one in matrix.operations if one.row != OPEN]
+        assert len(guarded) > 55
+        expired = await stage.key("read", expires_at=datetime.now(UTC) + timedelta(days=1))
+        revoked = await stage.key("read", expires_in="2d")
+        async with stage.host() as host:
+            await host.keys.revoke(revoked.split("_")[1])
+        stage.engine.store.clock_offset = 86_400 * 1_000_000
+        for operation in guarded:
+            for key in (None, expired, revoked):
+                async with stage.client(key) as client:
+                    told(await matrix.send(client, operation, MISSING), 401, "unauthenticated")
+            needed = scopes_of(operation.row)
+            if not needed:
+                continue
+            others = [scope.value for scope in Scope if scope not in needed]
+            async with stage.client(await stage.key(*others)) as client:
+                refused = told(await matrix.send(client, operation, MISSING), 403, "not_allowed")
+                assert refused["rule"] == "scope"
+
+    on(database_url, act)
+
+
+def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        theirs = await _furnish(stage)
+        async with stage.client(await stage.key(tenant=RIVAL, owner="eve")) as client:
+            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+            seen = 0
+            for operation in matrix.operations:
+                if "{" not in operation.path or operation.route in MAKES:
+                    continue
+                foreign = await matrix.send(client, operation, theirs)
+                missing = await matrix.send(client, operation, MISSING)
+                if operation.route in OWN_TENANT:
+                    assert foreign.status_code == missing.status_code == 403
+                    continue
+                told(foreign, 404, "not_found")
+                assert foreign.content == missing.content, operation.route
+                assert foreign.headers == missing.headers, operation.route
+                seen += 1
+            assert seen > 30
+            for path, name in (
+                ("/runs", "runs"),
+                ("/runs?text=hello", "runs"),
+                ("/workflows", "definitions"),
+                ("/schemas", "schemas"),
+                ("/policies", "policies"),
+                ("/quarantine?history=true", "quarantined"),
+                ("/workers?live=false", "workers"),
+                ("/delegations", "delegations"),
+                ("/tenants", "tenants"),
+            ):
+                assert (await client.get(path)).json()[name] == [], path
+            assert {one["owner"] for one in (await client.get("/api-keys")).json()["keys"]} == {"eve"}
+            assert [one["name"] for one in (await client.get("/users")).json()["users"]] == ["eve"]
+            assert TENANT not in (await client.get("/history")).text
+        # Nothing of what the rival tried has changed anything.
+        async with stage.host() as host:
+            run = (await host.show(theirs["run_id"]))["run"]
+            assert (run["state"], run["quarantined"], run["journal"]["seq"]) == ("blocked", None, 1)
+
+    on(database_url, act)
+
+
+def test_every_route_refuses_what_it_does_not_know(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client(await stage.key()) as client:
+            matrix = Matrix(stage, (await client.get("/openapi.json")).json())
+            for operation in matrix.operations:
+                path = matrix.address(operation, MISSING)
+                extra = f"{path}{'&' if '?' in path else '?'}colour=red"
+                told(await client.request(operation.method.upper(), extra), 400, "invalid_input")
+                if not operation.takes_json:
+                    continue
+                for body in (b"{", b'{"colour": "red"}', b"[]", b'{"by": 7}'):
+                    answer = await matrix.send(
+                        client, operation, MISSING, content=body, headers={"Content-Type": "application/json"}
+                    )
+                    told(answer, 400, "invalid_input")
+                answer = await matrix.send(
+                    client, operation, MISSING, content=b"{}", headers={"Content-Type": "text/plain"}
+                )
+                told(answer, 415, "unsupported_media_type")
+
+    on(database_url, act)
+
+
+async def _furnish(stage: Stage) -> dict[str, str]:
+    """One of everything, of another tenant."""
+    async with stage.host() as host:
+        await host.publish(HELLO)
+        await host.publish(GATED)
+        run = (await host.start("gated")).run_id
+        await host.publish_schema("order", {"type": "object"})
+        await host.publish_policy({"policy": "p", "rules": []})
+        await host.users.create("ann")
+        key = await host.keys.create("ann", scopes=["read"])
+    return {
+        "run_id": run,
+        "step": "sign",
+        "name": "ann",
+        "version": "1",
+        "ref": "order",
+        "revision": "1",
+        "key_id": key["key"]["id"],
+    }

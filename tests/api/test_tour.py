@@ -1,0 +1,261 @@
+"""Every route works, and answers with what the OpenAPI document says."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from typing import Any
+
+import httpx2
+
+import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec
+from tests.api.document import Operation, complaints, operations
+from tests.api.stage import Stage, on, told
+
+HELLO = """
+workflow: hello
+timeout: 1h
+steps:
+  - {name: greet, uses: api.greet, timeout: 5s, with: {name: "${{ input.name }}"}}
+"""
+GATED = "workflow: gated\ntimeout: 1h\nsteps: [{name: sign, approval: {deadline: 1h}}]\n"
+WAITING = "workflow: waiting\ntimeout: 1h\nsteps: [{name: payment, wait: {event: paid, deadline: 1h}}]\n"
+MANUAL = """
+workflow: manual
+timeout: 1h
+steps:
+  - {name: by-hand, uses: api.token, timeout: 5s, completion: {mode: manual, deadline: 1h}}
+"""
+HELD = """
+workflow: held
+timeout: 1h
+steps:
+  - {name: fails, uses: api.fails, timeout: 5s, retry: {max_attempts: 1}, on_exhausted: hold}
+"""
+TEMPLATE = {"template": "default", "steps": [{"name": "api.greet", "position": 1}, {"name": "APPROVAL", "position": 2}]}
+
+
+class Tour:
+    """A client that holds every answer against the document, and notes which operations it has seen succeed."""
+
+    def __init__(self, client: httpx2.AsyncClient, document: dict[str, Any]) -> None:
+        self.client, self.document = client, document
+        self.left = {one.route: one for one in operations(document)}
+        self._known = [(one, re.compile(_pattern(one.path))) for one in self.left.values()]
+
+    def _operation(self, method: str, path: str) -> Operation:
+        """The route of an address. The longest path wins, because names of steps may hold slashes."""
+        fitting = [one for one, pattern in self._known if one.method == method and pattern.fullmatch(path)]
+        return max(fitting, key=lambda one: len(one.path))
+
+    async def __call__(self, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+        if isinstance(body, str):
+            options |= {"content": body.encode(), "headers": {"Content-Type": "application/yaml"}}
+        elif body is not None:
+            options["json"] = body
+        answer = await self.client.request(method, path, **options)
+        assert answer.status_code == status, (method, path, answer.text)
+        operation = self._operation(method.lower(), path.partition("?")[0])
+        media = answer.headers["content-type"].partition(";")[0]
+        value = answer.json() if media.endswith("json") else answer.content
+        assert complaints(self.document, operation, status, media, value) == []
+        self.left.pop(operation.route, None)
+        return value
+
+
+def _pattern(path: str) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: ".+" if found[1] in ("step", "name", "ref") else "[^/]+", path)
+
+
+def test_every_route_does_its_work_and_answers_as_documented(database_url: str) -> None:
+    tokens: list[str] = []
+
+    def token(ctx: sk.Context) -> None:
+        tokens.append(str(ctx.completion_token))
+
+    def fails() -> None:
+        raise OSError("no")
+
+    async def act(stage: Stage) -> None:
+        for name, function in (("api.token", token), ("api.fails", fails)):
+            stage.engine.registry.register(HandlerSpec(name=name, function=function))
+        # The worker of tenant `default` is that of the service's own engine.
+        key = await stage.key(tenant="default")
+        async with stage.client(key) as client:
+            tour = Tour(client, (await client.get("/openapi.json")).json())
+            for path in ("/healthz", "/readyz", "/version"):
+                await tour("GET", path)
+            await tour("GET", "/openapi.json")
+            await _definitions(tour)
+            await stage.engine.start_worker(concurrency=4)
+            finished = await _runs(tour)
+            await _records(tour, finished)
+            await _people(tour, tokens)
+            await _administration(tour)
+            assert sorted(tour.left) == []
+
+    on(database_url, act)
+
+
+async def _definitions(tour: Tour) -> None:
+    for text in (HELLO, GATED, WAITING, MANUAL, HELD):
+        await tour("POST", "/workflows", text, 201)
+    again = await tour("POST", "/workflows", HELLO, 200)
+    assert again["definition"]["workflow"] == "hello"
+    template = await tour("POST", "/workflows", TEMPLATE, 201)
+    assert template["definition"]["dialect"] == "run"
+    other = await tour.client.post(
+        "/workflows", content=HELLO.replace("5s", "6s"), headers={"Content-Type": "text/yaml"}
+    )
+    told(other, 409, "conflict")
+    bad = await tour.client.post("/workflows", content="workflow: x\nsteps: []", headers={"Content-Type": "text/yaml"})
+    assert told(bad, 422, "definition")["problems"][0]["line"] == 2
+    assert (await tour("POST", "/workflows/check", "workflow: x\nsteps: [{nam: a}]"))["ok"] is False
+    assert (await tour("POST", "/workflows/check", HELLO))["ok"] is True
+    assert len((await tour("GET", "/workflows"))["definitions"]) == 6
+    first = await tour("GET", "/workflows?limit=4")
+    rest = await tour("GET", f"/workflows?limit=4&cursor={first['next']}")
+    assert (len(rest["definitions"]), rest["next"]) == (2, None)
+    assert (await tour("GET", "/workflows/hello"))["document"]["name"] == "hello"
+    await tour("GET", "/workflows/hello/versions/1")
+    told(await tour.client.get("/workflows/hello/versions/2"), 404, "not_found")
+
+
+async def _runs(tour: Tour) -> str:
+    body = {"workflow": "hello", "input": {"name": "Ada"}, "labels": {"team": "a"}, "business_key": "k-1"}
+    made = await tour("POST", "/runs", body, 201, headers={"Idempotency-Key": "one"})
+    again = await tour("POST", "/runs", body, 200, headers={"Idempotency-Key": "one"})
+    assert (again["run_id"], again["created"]) == (made["run_id"], False)
+    other = await tour.client.post("/runs", json={**body, "input": {}}, headers={"Idempotency-Key": "one"})
+    told(other, 422, "key_reused")
+    run: str = made["run_id"]
+    result = await tour("GET", f"/runs/{run}/result?wait=30")
+    assert (result["finished"], result["output"]) == (True, "Hello, Ada")
+    idle = (await tour("POST", "/runs", {"workflow": "hello", "input": {"name": "Bob"}, "start_now": False}, 201))[
+        "run_id"
+    ]
+    await tour("POST", f"/runs/{idle}/start")
+    assert (await tour("GET", f"/runs/{idle}/result?wait=30"))["output"] == "Hello, Bob"
+    rerun = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 201, headers={"Idempotency-Key": "two"})
+    same = await tour("POST", f"/runs/{run}/rerun", {"input": {"name": "Cy"}}, 200, headers={"Idempotency-Key": "two"})
+    assert same["run_id"] == rerun["run_id"]
+    assert (await tour("GET", f"/runs/{rerun['run_id']}/result?wait=30"))["output"] == "Hello, Cy"
+    listed = await tour("GET", "/runs?limit=2")
+    assert len(listed["runs"]) == 2
+    rest = await tour("GET", f"/runs?limit=2&cursor={listed['next']}")
+    assert [one["id"] for one in rest["runs"]] == [run]
+    assert [one["id"] for one in (await tour("GET", "/runs?text=ada&label=team%3Da"))["runs"]] == [run]
+    assert [one["id"] for one in (await tour("GET", "/runs?business_key=k-1&until=2000-01-01T00:00Z"))["runs"]] == []
+    assert (await tour("GET", "/runs?as=ioa"))["runs"][0]["state"]
+    assert (await tour("GET", f"/runs/{run}"))["run"]["labels"] == {"team": "a"}
+    return run
+
+
+async def _records(tour: Tour, run: str) -> None:
+    assert (await tour("GET", f"/runs/{run}/steps"))["steps"][0]["name"] == "greet"
+    for dialect in ("ioa", "run", "linear", "action", "workstream"):
+        await tour("GET", f"/runs/{run}?as={dialect}")
+        assert len((await tour("GET", f"/runs/{run}/steps?as={dialect}"))["steps"]) == 1
+        assert (await tour("GET", f"/runs/{run}/journal?as={dialect}"))["entries"]
+    assert (await tour("GET", f"/runs/{run}/steps/greet"))["step"]["state"] == "succeeded"
+    assert len((await tour("GET", f"/runs/{run}/steps/greet/attempts"))["attempts"]) == 1
+    journal = await tour("GET", f"/runs/{run}/journal?raw=true")
+    seqs = [one["seq"] for one in journal["entries"]]
+    assert seqs == list(range(1, len(seqs) + 1))
+    paged = await tour("GET", f"/runs/{run}/journal?after=1&limit=1&raw=true")
+    assert paged["entries"] == journal["entries"][1:2]
+    lines = (await tour("GET", f"/runs/{run}/log")).splitlines()
+    assert b"journal_definition" in lines[0]
+    assert (await tour("GET", f"/runs/{run}/cost"))["cost"] == {}
+    assert (await tour("GET", f"/runs/{run}/explain"))["causes"]
+    assert (await tour("GET", f"/explain?what={run}"))["state"] == "succeeded"
+    assert (await tour("GET", f"/runs/{run}/certificate"))["ok"] is True
+    with zipfile.ZipFile(io.BytesIO(await tour("GET", f"/runs/{run}/evidence"))) as pack:
+        assert "manifest.json" in pack.namelist()
+    assert (await tour("GET", f"/runs/{run}/policy"))["ok"] is True
+    assert (await tour("GET", "/status"))["status"]["workers"]
+    assert len((await tour("GET", "/workers"))["workers"]) == 1
+
+
+async def _people(tour: Tour, tokens: list[str]) -> None:
+    async def blocked(workflow: str) -> str:
+        run: str = (await tour("POST", "/runs", {"workflow": workflow}, 201))["run_id"]
+        assert (await tour("GET", f"/runs/{run}/result?wait=30&until_blocked=true"))["state"] == "blocked"
+        return run
+
+    gate = await blocked("gated")
+    assert (await tour("POST", f"/runs/{gate}/approve", {"comment": "fine"}))["repeated"] is False
+    assert (await tour("POST", f"/runs/{gate}/approve", {"step": "sign", "comment": "fine"}))["repeated"] is True
+    late = await tour.client.post(f"/runs/{gate}/reject", json={"step": "sign"})
+    assert told(late, 409, "conflict")["winner"]["by"] == "ann"
+    await tour("POST", f"/runs/{await blocked('gated')}/reject")
+    cancelled = await blocked("gated")
+    await tour("POST", f"/runs/{cancelled}/cancel", {"reason": "twice"})
+    assert (await tour("POST", f"/runs/{cancelled}/cancel"))["repeated"] is True
+    waiting = await blocked("waiting")
+    await tour("POST", f"/runs/{waiting}/messages", {"name": "paid", "payload": {"amount": 3}, "id": "m-1"})
+    assert (await tour("GET", f"/runs/{waiting}/result?wait=30"))["state"] == "succeeded"
+    manual = await blocked("manual")
+    wrong = await tour.client.post(f"/runs/{manual}/steps/by-hand/complete", json={"token": "wrong"})
+    told(wrong, 409, "wrong_token")
+    new = await tour("POST", f"/runs/{manual}/steps/by-hand/token", {"reason": "lost"})
+    assert new["token"] != tokens[0]
+    await tour("POST", f"/runs/{manual}/steps/by-hand/complete", {"token": new["token"], "output": 7})
+    assert (await tour("GET", f"/runs/{manual}/result?wait=30"))["output"] == 7
+    signalled = await blocked("manual")
+    signal = {
+        "schemaVersion": 1,
+        "runId": signalled,
+        "actionId": "by-hand",
+        "completionToken": tokens[-1],
+        "outcome": "Succeeded",
+        "actorUserId": "zoe",
+        "completedAtIso": "2026-01-31T09:30:00Z",
+        "evidenceRefs": ["e-1"],
+    }
+    elsewhere = await tour.client.post(f"/runs/{manual}/steps/by-hand/complete", json=signal)
+    told(elsewhere, 400, "invalid_input")
+    done = await tour("POST", f"/runs/{signalled}/steps/by-hand/complete", signal)
+    assert (done["by"], done["claim"]["actorUserId"]) == ("ann", "zoe")
+    assert (await tour("POST", f"/runs/{signalled}/steps/by-hand/complete", signal))["repeated"] is True
+    held = await blocked("held")
+    await tour("POST", f"/runs/{held}/steps/fails/decide", {"choice": "fail", "reason": "hopeless"})
+    aside = await blocked("gated")
+    await tour("POST", f"/runs/{aside}/quarantine", {"reason": "odd"})
+    told(await tour.client.post(f"/runs/{aside}/approve"), 409, "quarantined")
+    assert [one["run"] for one in (await tour("GET", "/quarantine"))["quarantined"]] == [aside]
+    await tour("POST", f"/runs/{aside}/release", {"reason": "understood"})
+
+
+async def _administration(tour: Tour) -> None:
+    await tour("PUT", "/schemas/shop/order-v1", {"document": {"type": "object"}})
+    other = await tour.client.put("/schemas/shop/order-v1", json={"document": {"type": "array"}})
+    told(other, 409, "conflict")
+    assert (await tour("GET", "/schemas"))["schemas"][0]["ref"] == "shop/order-v1"
+    assert (await tour("GET", "/schemas/shop/order-v1"))["schema"]["document"]["type"] == "object"
+    await tour("POST", "/policies", {"policy": {"policy": "p", "rules": []}}, 201)
+    assert (await tour("POST", "/policies/off", status=201))["revision"] == 2
+    assert len((await tour("GET", "/policies"))["policies"]) == 2
+    await tour("GET", "/policies/1")
+    await tour("POST", "/tenants", {"name": "default"}, 201)
+    await tour("PATCH", "/tenants/default", {"vouching": "allowed"})
+    assert (await tour("GET", "/tenants"))["tenants"][0]["name"] == "default"
+    await tour("POST", "/users", {"name": "bob"}, 201)
+    await tour("POST", "/users/bob/grant", {"role": "finance", "valid_to": "2100-01-01T00:00:00Z"})
+    assert (await tour("GET", "/users/bob"))["user"]["roles"] == ["finance"]
+    await tour("POST", "/users/bob/revoke", {"role": "finance"})
+    await tour("POST", "/delegations", {"delegator": "ann", "to": "bob", "open_ended": True}, 201)
+    assert len((await tour("GET", "/delegations"))["delegations"]) == 1
+    await tour("POST", "/delegations/end", {"delegator": "ann", "to": "bob"})
+    made = await tour("POST", "/api-keys", {"owner": "bob", "scopes": ["read"], "expires_in": "90d"}, 201)
+    rotated = await tour("POST", f"/api-keys/{made['key']['id']}/rotate", status=201)
+    assert (await tour("DELETE", f"/api-keys/{rotated['key']['id']}"))["key"]["state"] == "revoked"
+    gone = await tour.client.get("/runs", headers={"Authorization": f"Bearer {rotated['secret']}"})
+    told(gone, 401, "unauthenticated")
+    assert rotated["secret"] not in (await tour("GET", "/api-keys", status=200)).__str__()
+    await tour("POST", "/users/bob/disable")
+    await tour("POST", "/users/bob/enable")
+    assert [one["name"] for one in (await tour("GET", "/users"))["users"]] == ["ann", "bob"]
+    assert (await tour("GET", "/history?limit=3"))["next"] == "3"
