@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from stepkeep.hosted import AsyncHostedWorker, HostedWorker
     from stepkeep.kernel.states import Category, RunState, StepState
+    from stepkeep.messages import AsyncMailbox
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from stepkeep.sync_administration import Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
+    from stepkeep.sync_messages import Mailbox
     from stepkeep.sync_outside import Network
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
@@ -68,6 +70,7 @@ _HOMES = {
     "AsyncHostedWorker": "stepkeep.hosted",
     "AsyncKeys": "stepkeep.administration",
     "AsyncNetwork": "stepkeep.outside",
+    "AsyncMailbox": "stepkeep.messages",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Category": "stepkeep.kernel.states",
@@ -85,6 +88,7 @@ _HOMES = {
     "KeyReused": "stepkeep.errors",
     "Keys": "stepkeep.sync_administration",
     "Network": "stepkeep.sync_outside",
+    "Mailbox": "stepkeep.sync_messages",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "PayloadCodec": "stepkeep.operations.codec",
@@ -122,6 +126,7 @@ __all__ = [
     "AsyncEngine",
     "AsyncHostedWorker",
     "AsyncKeys",
+    "AsyncMailbox",
     "AsyncNetwork",
     "AsyncTenants",
     "AsyncUsers",
@@ -139,6 +144,7 @@ __all__ = [
     "InvalidInput",
     "KeyReused",
     "Keys",
+    "Mailbox",
     "Network",
     "NotAllowed",
     "NotFound",

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
-from stepkeep.definition.bounds import START_DELAY
+from stepkeep.definition.bounds import MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.definition.registry import Registry, default_registry
@@ -47,10 +47,13 @@ from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
+from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
 from stepkeep.operations import diagnosis, people, plans, policies, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
+from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.codec import PayloadCodec, mark_sealed
+from stepkeep.operations.correlation import correlated_run
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import export_run
 from stepkeep.operations.own_run import OwnRun, lacking_of
@@ -180,6 +183,7 @@ class AsyncEngine:
         self.access = Access(store, self.tenant, self.actor, self._credential, monotonic)
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
+        self._key_sender = KeySender(self.transactor, self._starter)
         self._waiting = RunWaiter(self.transactor)
         self._own = RunWorkers(
             lambda able: self.worker(concurrency=able.concurrency, capabilities=able.capabilities, only_run=NO_RUN),
@@ -262,6 +266,11 @@ class AsyncEngine:
     def network(self) -> AsyncNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return AsyncNetwork(self.store, self.access)
+
+    @property
+    def mailbox(self) -> AsyncMailbox:
+        """Messages that are kept for runs that do not exist yet."""
+        return AsyncMailbox(self.transactor, self.access)
 
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
@@ -844,14 +853,29 @@ class AsyncEngine:
 
     async def send(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        start: Runnable | None = None,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        ttl: Duration | None = None,
         message_id: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Put a message into a run's inbox; it is kept until a step waits for it."""
+        """Send a message to a run: by its id, its business key or its correlation id. It is kept until a step waits
+        for it; one by business key also until a run has the key. With `start`, a run is started if none has it."""
+        one_target(run_id, key, correlation_id)
+        goes_with_key(key, start=start, ttl=ttl)
+        if start is None and (input is not None or idempotency_key is not None):
+            raise InvalidInput("send: input and idempotency_key go with start=, the workflow to start.")
+        if key is not None:
+            return await self._send_by_key(key, name, payload, start, input, idempotency_key, ttl, message_id, by)
+        if correlation_id is not None:
+            run_id = await correlated_run(self.store, correlation_id, tenant=self.tenant)
         accepted = await people.send(
             self.transactor,
             validate.run_id(run_id),
@@ -861,9 +885,50 @@ class AsyncEngine:
             **self._acting(by),
             message_id=message_id,
         )
-        record = people.record_of(accepted)
+        return await self._sent({**people.record_of(accepted), "run_id": run_id})
+
+    async def _send_by_key(
+        self,
+        key: str,
+        name: str,
+        payload: Any,
+        start: Runnable | None,
+        given: Any,
+        idempotency_key: str | None,
+        ttl: Duration | None,
+        message_id: str | None,
+        by: str | None,
+    ) -> dict[str, Any]:
+        request = None
+        acting = self._acting(by)
+        if start is not None:
+            self.access.require(Scope.START, operation="send with start")
+            request = StartRequest(
+                plan=await self._plan(start),
+                tenant=self.tenant,
+                **acting,
+                input=encode_payload({} if given is None else given),
+                business_key=validate.key("the business key", key),
+                idempotency_key=optional_key("the idempotency key", idempotency_key),
+            )
+        sent = await self._key_sender.send(
+            key,
+            name,
+            encode_payload(payload),
+            tenant=self.tenant,
+            actor=acting["actor"],
+            vouched_by=acting["vouched_by"],
+            api_key=acting["key"],
+            message_id=message_id,
+            ttl=None if ttl is None else microseconds(ttl, what="send: ttl", bounds=MESSAGE_TTL),
+            start=request,
+        )
+        return await self._sent(sent.record())
+
+    async def _sent(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The record of a message, with the name of the step that took it."""
         if record.get("consumed_by") is not None:
-            plan = await plans.plan_of(self.transactor, self.tenant, run_id)
+            plan = await plans.plan_of(self.transactor, self.tenant, record["run_id"])
             record["consumed_by"] = plan.at(record["consumed_by"]).name
         return record
 

@@ -32,6 +32,7 @@ from stepkeep.operations.start import Started
 from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Keys, Tenants, Users
+from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Network
 
 if TYPE_CHECKING:
@@ -188,6 +189,11 @@ class Engine:
     def network(self) -> Network:
         """What HTTP steps of the tenant may reach on the internal network."""
         return Network(self._core.network, self._call)
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Messages that are kept for runs that do not exist yet."""
+        return Mailbox(self._core.mailbox, self._call)
 
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:
@@ -697,20 +703,45 @@ class Engine:
 
     def send(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        key: str | None = None,
+        correlation_id: str | None = None,
+        start: Runnable | None = None,
+        input: Any = None,  # noqa: A002 - the word users know
+        idempotency_key: str | None = None,
+        ttl: Duration | None = None,
         message_id: str | None = None,
         by: str | None = None,
     ) -> dict[str, Any]:
-        """Put a message into a run's inbox; it is kept until a step waits for it.
+        """Send a message to a run: by its id, its business key or its correlation id. It is kept until a step waits
+        for it; one by business key also until a run has the key. With `start`, a run is started if none has it.
 
         >>> waiting = engine.run(delivery)
         >>> engine.send(waiting.run_id, "arrived", {"door": 3}, message_id="parcel-1", by="courier")["repeated"]
         False
+        >>> engine.send(key="parcel-9", name="noted", payload={"door": 3})["run_id"] is None
+        True
+        >>> engine.send(key="parcel-9", name="arrived", start=delivery)["started"]
+        True
         """
-        return self._call(self._core.send(run_id, name, payload, message_id=message_id, by=by))
+        return self._call(
+            self._core.send(
+                run_id,
+                name,
+                payload,
+                key=key,
+                correlation_id=correlation_id,
+                start=start,
+                input=input,
+                idempotency_key=idempotency_key,
+                ttl=ttl,
+                message_id=message_id,
+                by=by,
+            )
+        )
 
     def cancel(
         self, run_id: str, *, compensate: bool = False, reason: str = "", by: str | None = None

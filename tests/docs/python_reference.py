@@ -54,6 +54,7 @@ GROUPS = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
     "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
     "The outside world": ("Network", "AsyncNetwork"),
+    "Messages by key": ("Mailbox", "AsyncMailbox"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
@@ -66,6 +67,7 @@ LIKE = {
     "AsyncUsers": "Users",
     "AsyncKeys": "Keys",
     "AsyncNetwork": "Network",
+    "AsyncMailbox": "Mailbox",
 }
 """Classes whose methods are those of another one, with `await`."""
 

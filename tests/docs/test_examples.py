@@ -36,7 +36,13 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_ELSEWHERE = {"docs/testing.md": "its blocks are pytest files, which tests/testing/test_plugin.py runs with pytest"}
 
 
-WITH_AN_ENGINE = ("stepkeep.sync_engine", "stepkeep.sync_administration", "stepkeep.sync_outside", "stepkeep.hosted")
+WITH_AN_ENGINE = (
+    "stepkeep.sync_engine",
+    "stepkeep.sync_administration",
+    "stepkeep.sync_messages",
+    "stepkeep.sync_outside",
+    "stepkeep.hosted",
+)
 
 
 class Block(NamedTuple):

@@ -73,6 +73,7 @@ FACES = [
     (sk.Users, sk.AsyncUsers),
     (sk.Keys, sk.AsyncKeys),
     (sk.Network, sk.AsyncNetwork),
+    (sk.Mailbox, sk.AsyncMailbox),
 ]
 
 
@@ -91,7 +92,7 @@ def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core:
 
 
 def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
-    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys):
+    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox):
         for name in public(kind):
             assert ">>> " in (getattr(kind, name).__doc__ or ""), f"{kind.__name__}.{name} has no example"
             assert name in dir(kind)

@@ -214,6 +214,8 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "keys.create": {"owner": "ann", "scopes": ["read"]},
         "keys.rotate": {"key_id": "0" * 16},
         "keys.revoke": {"key_id": "0" * 16},
+        "mailbox.drop": {"key": "order-1"},
+        "mailbox.list": {},
         **{one: {} for one in ("users.list", "users.delegations", "tenants.list", "keys.list", "network.list")},
         **{one: {"host": "10.0.0.0/8"} for one in ("network.allow", "network.remove")},
     }

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from tests.store.people import change, delegation, key, membership, principal
 from tests.store.test_oracle import DEFINITIONS
 from tests.store.values import TENANT as VALUES_TENANT
-from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, report_of, task
+from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
 
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.kernel.authority import Caller, MembershipKind
-from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo
+from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.operations import people, policies, views, workers
@@ -285,6 +285,13 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     assert await store.release(TENANT, run, "ann", "seen") is not None
     assert await store.read_quarantines(TENANT)
     assert await store.stuck_runs() == []
+    plan = await bench.publish(Definition(name="noted", version=1, steps=(gate("wait", wait=Wait(event="note")),)))
+    kept = await bench.send_by_key("order-m", "other")
+    assert len(await store.list_mailbox(TENANT)) == len(await store.list_mailbox(TENANT, "order-m")) == 1
+    assert (await bench.send_by_key("order-m", "note", message_id=kept.id, plan=plan)).started
+    assert (await bench.send_by_key("order-m", "note")).consumed_by == 0
+    assert (await bench.send_by_key("order-n", "note")).kept_until is not None
+    assert len(await store.drop_mailbox(TENANT, "order-n")) == 1
     await store.status()
     await sweep(bench.transactor)
     await store.now()
@@ -295,6 +302,7 @@ async def _retention(bench: Bench, folder: Path) -> None:
     oldest = await bench.store.find_finished(FinishedFilter(tenant=TENANT, limit=30))
     await bench.store.delete_runs(TENANT, oldest[:10])
     await bench.store.forget_keys(TENANT, oldest[20], 10)
+    await bench.store.forget_mailbox(10)
     wholes = await bench.store.read_whole(TENANT, oldest[10:])
     assert len(wholes) == len(oldest[10:])
     for policy in (

@@ -28,6 +28,7 @@ from stepkeep.kernel.rows import (
 from stepkeep.store.change import IdempotencyKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.statements import load_statements
 
@@ -82,6 +83,7 @@ ALIKE = {
     StoredSchema: ("read_schema", "list_schemas"),
     Attempt: ("read_attempts", "read_attempts_of"),
     Message: ("read_messages", "read_messages_of"),
+    MailboxMessage: ("list_mailbox", "list_mailbox_of", "load_kept_messages", "load_mailbox_messages"),
     OutboxEntry: ("read_outbox", "read_outbox_of"),
     Gate: ("read_gates", "read_gates_of", "list_open_gates"),
     Vote: ("read_decisions", "read_decisions_of"),

@@ -32,6 +32,7 @@ from stepkeep.cli.commands import (
     explain,
     keys,
     log,
+    mailbox,
     network,
     policy,
     prune,
@@ -126,6 +127,7 @@ app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
 app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
 app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
+app.add_typer(mailbox.app, name="mailbox", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
 

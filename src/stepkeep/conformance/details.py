@@ -41,7 +41,7 @@ SHAPES: Mapping[str, Shape] = {
         {}, _VOUCHED | {"definition": digest, "input": digest, "start_at": moment, "asked_before": _texts}
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
-    "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED),
+    "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment}),
     "cancel_requested": Shape({"compensate": _flag}, _VOUCHED | {"reason": text}),
     "gate_decided": Shape(
         {"step": text, "decision": text},

@@ -132,7 +132,8 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
         if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
     ]
-    draft.requested("message_arrived", event, {"id": event.id, "name": event.name})
+    kept = {} if event.kept_at is None else {"kept_at": event.kept_at}
+    draft.requested("message_arrived", event, {"id": event.id, "name": event.name, **kept})
     arrived = Message(
         tenant=event.tenant,
         run_id=event.run_id,

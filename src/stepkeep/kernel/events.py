@@ -117,11 +117,13 @@ class TokenReissued(Request, frozen=True, kw_only=True, gc=False):
 
 
 class MessageArrived(Request, frozen=True, kw_only=True, gc=False):
-    """An external event for the run's inbox; the same `id` again changes nothing."""
+    """An external event for the run's inbox; the same `id` again changes nothing. `kept_at` is when it was sent, if it
+    was kept for a run that did not exist yet: its sender was admitted then."""
 
     id: str
     name: str
     payload: bytes
+    kept_at: int | None = None
 
 
 class CancelRequested(Request, frozen=True, kw_only=True, gc=False):
@@ -138,5 +140,7 @@ DECISIONS = frozenset({GateDecided, HoldDecided, CompletionSignalled, TokenReiss
 def caller_of(event: Request) -> Caller | None:
     """The caller whose authority the decision on this event needs; None if it needs none."""
     if event.key is None and type(event) not in DECISIONS:
+        return None
+    if isinstance(event, MessageArrived) and event.kept_at is not None:
         return None
     return Caller(event.tenant, event.actor, event.key)

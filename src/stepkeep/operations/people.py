@@ -185,7 +185,7 @@ async def send(
     message_id: str | None = None,
 ) -> Accepted:
     """Put a message into a run's inbox; the same message id again changes nothing."""
-    _bound("payload of the message", payload)
+    check_message_size(payload)
     return await _submit(
         transactor,
         MessageArrived(
@@ -272,6 +272,11 @@ def _number(plan: Plan, run_id: str, step: str) -> int:
         names = ", ".join(planned.name for planned in plan.steps[:20])
         raise NotFound(f"run {run_id} has no step {step!a}. Its steps: {names}")
     return no
+
+
+def check_message_size(payload: bytes) -> None:
+    """Refuse a message whose payload is larger than an inbox keeps."""
+    _bound("payload of the message", payload)
 
 
 def _bound(what: str, payload: bytes | None) -> None:

@@ -18,9 +18,9 @@ from stepkeep.definition.bounds import MAX_PRIORITY
 from stepkeep.definition.run_input import check_input, is_declared
 from stepkeep.errors import Conflict, ConnectionLost, InvalidInput, KeyReused, StoreUnavailable
 from stepkeep.kernel.create import create_run
-from stepkeep.kernel.decision import Claimer, Decision
+from stepkeep.kernel.decision import Accepted, Claimer, Decision, Reply
 from stepkeep.kernel.draft import Missing
-from stepkeep.kernel.events import RunStarted, StepClaimed
+from stepkeep.kernel.events import MessageArrived, RunStarted, StepClaimed
 from stepkeep.kernel.payloads import PREFIX
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
@@ -29,15 +29,20 @@ from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.batch import DecisionBatch
+from stepkeep.operations.first_messages import delivered, kept_event, with_messages
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
+from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
 from stepkeep.store.protocol import Transaction
 
 OPERATION = "start"
+
+MAX_KEYS = 100
+"""How many business keys one transaction locks at most: the lock table of PostgreSQL is shared by all."""
 
 Templates = Callable[[Plan, bool], StartTemplate | None]
 """The start template of a plan, for runs that start at once or stay idle."""
@@ -141,7 +146,7 @@ class Starter:
         def make() -> StartBatch:
             nonlocal batch
             batch = StartBatch(
-                [request], self._template, self._live, claims=FirstClaims(self._transactor.plans, claimer)
+                [request], self.template, self._live, claims=FirstClaims(self._transactor.plans, claimer)
             )
             return batch
 
@@ -180,7 +185,7 @@ class Starter:
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
-        batch = StartBatch([await self.reduced(request)], self._template, self._live)
+        batch = StartBatch([await self.reduced(request)], self.template, self._live)
         batch.basis = Basis.USER_TRANSACTION
         wanted = request.plan.definition_id
 
@@ -204,11 +209,16 @@ class Starter:
         raise answer or InvalidInput("the run was not decided on")
 
     async def _start_batch(self, requests: list[StartRequest]) -> list[Started | Exception]:
-        return await all_or_each(requests, self._start_together)
+        if sum(request.business_key is not None for request in requests) <= MAX_KEYS:
+            return await all_or_each(requests, self._start_together)
+        answers: list[Started | Exception] = []
+        for first in range(0, len(requests), MAX_KEYS):
+            answers += await all_or_each(requests[first : first + MAX_KEYS], self._start_together)
+        return answers
 
     async def _start_together(self, requests: list[StartRequest], again: bool = False) -> list[Started | Exception]:
         def make() -> StartBatch:
-            return StartBatch(requests, self._template, self._live, again=again)
+            return StartBatch(requests, self.template, self._live, again=again)
 
         try:
             batch = await self._transactor.run(make, None if again else self._unread(requests))
@@ -225,7 +235,8 @@ class Starter:
             return None
         return Unlocked(Basis.NEW, Loaded(now=now + self._transactor.store.clock_offset))
 
-    def _template(self, plan: Plan, start: bool) -> StartTemplate | None:
+    def template(self, plan: Plan, start: bool) -> StartTemplate | None:
+        """The start template of a plan, made once."""
         known = self._templates.get((plan.definition_id, start))
         if known is None or known[0] is not plan:
             known = self._templates[plan.definition_id, start] = (plan, start_template(plan, start=start))
@@ -295,21 +306,22 @@ class StartBatch:
                 idempotency=tuple(
                     sorted({(r.tenant, r.operation, r.idempotency_key) for r in self._requests if r.idempotency_key})
                 ),
-                business_keys=tuple(sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})),
+                keys=tuple(
+                    KeyWant(tenant=tenant, key=key, kept=True)
+                    for tenant, key in sorted({(r.tenant, r.business_key) for r in self._requests if r.business_key})
+                ),
             )
-            if more.idempotency or more.business_keys:
+            if more.idempotency or more.keys:
                 return more
         if stale := self._live.stale([request.tenant for request in self._requests], loaded):
             return More(policies=stale)
-        made = dict(loaded.idempotency)
-        held = dict(loaded.business_keys)
-        write = Write()
-        lacking = []
+        starting = Starting(loaded, self._template, self._live)
+        write, lacking = starting.write, []
         for place, request in enumerate(self._requests):
             try:
-                self.answers[place] = _answer(request, loaded, made, held, write, self._template, self._live)
+                self.answers[place] = starting.start(request)
             except Missing as missing:
-                lacking.append(Want(tenant=request.tenant, run_id=request.run_id, people=tuple(missing.need.people)))
+                lacking.append(Want(tenant=request.tenant, run_id=NO_RUN, people=tuple(missing.need.people)))
             except Exception as problem:  # noqa: BLE001 - refused or broken, it is this one's alone
                 self.answers[place] = problem
         if lacking:
@@ -360,45 +372,68 @@ class FirstClaims:
         )
 
 
-def _answer(
-    request: StartRequest,
-    loaded: Loaded,
-    made: dict[tuple[str, str, str], IdempotencyKey],
-    held: dict[tuple[str, str], str],
-    write: Write,
-    template: Templates,
-    live: LivePolicies,
-) -> Started:
-    if (request.tenant, request.run_id) in loaded.runs:
-        return Started(request.run_id, created=True)
-    key = _idempotency(request)
-    if key is not None:
-        earlier = made.get((key.tenant, key.operation, key.key))
-        if earlier is not None:
-            if earlier.fingerprint != key.fingerprint:
-                raise KeyReused(
-                    f"the idempotency key {key.key!r} was used before for run {earlier.run_id} with another body. "
-                    "Use a new key for a new request."
-                )
-            return Started(earlier.run_id, created=False)
-    if request.business_key is not None:
-        holder = held.get((request.tenant, request.business_key))
-        if holder is not None:
+class Starting:
+    """The runs that one transaction creates so far, with what they took: idempotency keys, business keys and the
+    messages that were kept for these. `replies` has what became of the messages of a sender."""
+
+    def __init__(self, loaded: Loaded, template: Templates, live: LivePolicies) -> None:
+        self.write = Write()
+        self.replies: dict[str, Reply] = {}
+        self._loaded, self._template, self._live = loaded, template, live
+        self._made = dict(loaded.idempotency)
+        self._held = {key: mailbox.holder for key, mailbox in loaded.mailboxes.items() if mailbox.holder is not None}
+        self._kept = {
+            key: [one for one in mailbox.kept if one.is_kept(loaded.now)] for key, mailbox in loaded.mailboxes.items()
+        }
+
+    def start(self, request: StartRequest, messages: Sequence[MessageArrived] = ()) -> Started:
+        """Create the run, unless it exists or may not; then deliver what was kept for its key, and these messages."""
+        if (request.tenant, request.run_id) in self._loaded.runs:
+            return Started(request.run_id, created=True)
+        key = _idempotency(request)
+        if key is not None:
+            earlier = self._made.get((key.tenant, key.operation, key.key))
+            if earlier is not None:
+                if earlier.fingerprint != key.fingerprint:
+                    raise KeyReused(
+                        f"the idempotency key {key.key!r} was used before for run {earlier.run_id} with another body. "
+                        "Use a new key for a new request."
+                    )
+                return Started(earlier.run_id, created=False)
+        place = None if request.business_key is None else (request.tenant, request.business_key)
+        if place is not None and (holder := self._held.get(place)) is not None:
             raise Conflict(
                 f"run {holder} is live under the business key {request.business_key!r}; only one may be.",
                 {"run_id": holder},
             )
-    is_alike = not request.is_delayed and not live.concerns_start(request.tenant, request.plan)
-    made_alike = template(request.plan, request.start_now) if is_alike else None
-    created = _create(request, loaded, key, made_alike, live.get(request.tenant))
-    write.new_runs.append(created)
-    if request.payload is not None:
-        write.payloads.append(request.payload)
-    if key is not None:
-        made[key.tenant, key.operation, key.key] = key
-    if request.business_key is not None and created.run.state not in RUN_TERMINAL:
-        held[request.tenant, request.business_key] = request.run_id
-    return Started(request.run_id, created=True)
+        is_alike = not request.is_delayed and not self._live.concerns_start(request.tenant, request.plan)
+        made_alike = self._template(request.plan, request.start_now) if is_alike else None
+        created = _create(request, self._loaded, key, made_alike, self._live.get(request.tenant))
+        if place is not None:
+            created = self._deliver(request, created, place, messages)
+        self.write.new_runs.append(created)
+        if request.payload is not None:
+            self.write.payloads.append(request.payload)
+        if key is not None:
+            self._made[key.tenant, key.operation, key.key] = key
+        if place is not None and created.run.state not in RUN_TERMINAL:
+            self._held[place] = request.run_id
+        return Started(request.run_id, created=True)
+
+    def _deliver(
+        self, request: StartRequest, created: NewRun, place: BusinessKey, messages: Sequence[MessageArrived]
+    ) -> NewRun:
+        kept: list[MailboxMessage] = self._kept.get(place, [])
+        events = [*(kept_event(one, request.run_id) for one in kept), *messages]
+        if not events:
+            return created
+        first = with_messages(created, request.plan, events, self._loaded, self._live.get(request.tenant))
+        self.replies = {event.id: reply for event, reply in zip(events, first.replies, strict=True)}
+        # What the run did not take, because it ended first, stays for the next one.
+        taken = {one.id for one in kept if isinstance(self.replies[one.id], Accepted)}
+        self._kept[place] = [one for one in kept if one.id not in taken]
+        self.write.mailbox += [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]
+        return first.new
 
 
 def _idempotency(request: StartRequest) -> IdempotencyKey | None:

@@ -97,6 +97,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     },
     "journal": {"seq": SEQ, "at": TIME},
     "messages": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "consumed_by": STEP_NO},
+    "mailbox": {"number": PLACE_IN_JOURNAL, "arrived_at": TIME, "expires_at": TIME, "forget_at": TIME},
     "outbox": {"seq": SEQ, "number": COUNT, "created_at": TIME},
     "gates": {
         "no": STEP_NO,
@@ -172,6 +173,8 @@ def _check_rest(what: Write) -> None:
     _check_steps(what.new_steps)
     for message in (*what.messages, *what.consumed, *(one for new in what.new_runs for one in new.messages)):
         _check_row("messages", message)
+    for sent in what.mailbox:
+        _check_row("mailbox", sent)
     for told in (*what.outbox, *(one for new in what.new_runs for one in new.outbox)):
         _check_row("outbox", told)
     for gate in (*what.gates, *(one for new in what.new_runs for one in new.gates)):

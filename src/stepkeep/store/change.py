@@ -16,6 +16,7 @@ from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
+from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 
 CHUNK_BYTES = 1024 * 1024
 """The size of the chunks in which a large payload is kept."""
@@ -129,6 +130,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     business_keys: tuple[tuple[str, str], ...] = ()
     policies: tuple[str, ...] = ()
     """Tenants whose newest policy is needed."""
+    keys: tuple[KeyWant, ...] = ()
+    """Business keys to lock to the end of the transaction, after all runs. They are asked for once, all together."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -140,8 +143,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     `More.policies`, None if there is none. `origins` comes with `inputs`, and `costs` has what each ended attempt
     reported. `seen` has the ids of messages asked for by `Want.messages` that are in the inbox already (consumed or
     not). `proposed` is in claim order; its runs and steps are locked and loaded. `authorities` has what the callers of
-    `Want.people` bring. `barred` has existing runs that must not be changed, with the reason: Unreadable or
-    Quarantined. `passed_over` counts claimable steps that are not proposed because their run is barred.
+    `Want.people` bring. `mailboxes` has what was found under the locks of `More.keys`. `barred` has existing runs that
+    must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not
+    proposed because their run is barred.
     """
 
     now: int
@@ -158,7 +162,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     costs: dict[RunKey, tuple[bytes | None, ...]] = {}
     definitions: dict[int, StoredDefinition] = {}
     idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
-    business_keys: dict[tuple[str, str], str] = {}
+    business_keys: dict[BusinessKey, str] = {}
+    mailboxes: dict[BusinessKey, Mailbox] = {}
     policies: dict[str, StoredPolicy | None] = {}
     proposed: list[tuple[str, str, int]] = []
     authorities: dict[Caller, Authority] = {}
@@ -236,7 +241,8 @@ class Write(msgspec.Struct, kw_only=True):
     gates: list[Gate] = []
     gate_changes: list[GateChange] = []
     votes: list[Vote] = []
-    released_keys: list[tuple[str, str]] = []
+    released_keys: list[BusinessKey] = []
+    mailbox: list[MailboxMessage] = []
     payloads: list[Payload] = []
     only_hot: bool = False
 
@@ -247,8 +253,8 @@ class Write(msgspec.Struct, kw_only=True):
 
     @property
     def _has_rare_rows(self) -> bool:
-        rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.payloads)
-        return any(rare) or self._has_gates
+        rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
+        return any(rare) or bool(self.payloads) or self._has_gates
 
     @property
     def _has_gates(self) -> bool:

@@ -20,6 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus
@@ -48,6 +49,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "attempts": Attempt,
     "journal": SealedEntry,
     "messages": Message,
+    "mailbox": MailboxMessage,
     "outbox": OutboxEntry,
     "gates": Gate,
     "decisions": Vote,
@@ -146,6 +148,7 @@ step_from = reader(Step)
 attempt_from = reader(Attempt)
 entry_from = reader(SealedEntry)
 message_from = reader(Message)
+mailbox_from = reader(MailboxMessage)
 outbox_from = reader(OutboxEntry)
 gate_from = reader(Gate)
 vote_from = reader(Vote)

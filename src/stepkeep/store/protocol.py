@@ -34,9 +34,11 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import PeopleStore
 from stepkeep.store.records import (
     FIRST_GATE,
+    FIRST_MESSAGE,
     Backlog,
     Due,
     Evidence,
@@ -336,6 +338,26 @@ class Store(Protocol):
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         """Delete idempotency keys of runs with ids before this one, if those runs are deleted."""
+        ...
+
+    # -- mailbox ---------------------------------------------------------------------------------------------
+    async def list_mailbox(
+        self,
+        tenant: str,
+        key: str | None = None,
+        after: tuple[str, int, str] = FIRST_MESSAGE,
+        limit: int = 100,
+    ) -> list[MailboxMessage]:
+        """Messages that are kept (for one business key), in the order of key, number and id, after the given one."""
+        ...
+
+    async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
+        """Drop what is kept for a business key, or one message of it; returns the ids. They stay until they are
+        forgotten, so that a duplicate is not kept again."""
+        ...
+
+    async def forget_mailbox(self, limit: int) -> int:
+        """Delete rows of messages by key whose time has come, of every tenant; returns how many."""
         ...
 
     # -- workers ---------------------------------------------------------------------------------------------

@@ -20,9 +20,11 @@ from stepkeep.kernel.rows import Attempt, Gate, Message, OutboxEntry, Vote, Work
 from stepkeep.kernel.states import RunState
 from stepkeep.store import columns
 from stepkeep.store.change import RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.reading import read_queues
 from stepkeep.store.records import (
     FIRST_GATE,
+    FIRST_MESSAGE,
     Backlog,
     Due,
     Evidence,
@@ -139,6 +141,17 @@ class SharedReads(ABC):
 
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         return await self._read(columns.gate_from, self.sql.list_open_gates, tenant, *after, limit)
+
+    async def list_mailbox(
+        self,
+        tenant: str,
+        key: str | None = None,
+        after: tuple[str, int, str] = FIRST_MESSAGE,
+        limit: int = 100,
+    ) -> list[MailboxMessage]:
+        if key is None:
+            return await self._find(columns.mailbox_from, self.sql.list_mailbox, tenant, *after, limit)
+        return await self._find(columns.mailbox_from, self.sql.list_mailbox_of, tenant, key, *after[1:], limit)
 
     async def read_payload(self, tenant: str, run_id: str, digest: str) -> bytes | None:
         if not self._can_exist(run_id):

@@ -42,6 +42,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 FIRST_GATE = (FIRST_ID, -1)
+FIRST_MESSAGE = ("", -1, "")
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 NEVER_ENDS = 2**63 - 1
 

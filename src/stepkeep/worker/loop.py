@@ -27,6 +27,7 @@ from stepkeep.kernel.definition import QueueSpec
 from stepkeep.operations import validate
 from stepkeep.operations.codec import SEALED_QUEUE
 from stepkeep.operations.expire import sweep_timers
+from stepkeep.operations.mailbox import forget
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
 from stepkeep.operations.start import StartedHere
@@ -612,3 +613,4 @@ class Worker:
         await self._runtime.sleep(self._maintain_in)
         self._maintain_in = self._settings.maintain_seconds
         await maintain(self._transactor.store)
+        await forget(self._transactor.store)

@@ -17,6 +17,7 @@ from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.mailbox import KeyWant
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine
 from stepkeep_lab.simulation import queries
@@ -194,6 +195,17 @@ class Session(Owner):
         )
         loaded.policies.update({one: next(iter(tables.policies.get(one, ())), None) for one in more.policies})
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
+
+    async def lock_keys(self, wants: Sequence[KeyWant]) -> None:
+        """Lock business keys, in one order."""
+        self._live()
+        for key in sorted({want.business_key for want in wants}):
+            await self._database.locks.take(self, ("key", key))
+
+    def load_mailboxes(self, wants: Sequence[KeyWant], loaded: Loaded) -> None:
+        """Read what is known about locked business keys."""
+        tables = self._live()
+        loaded.mailboxes.update({want.business_key: tables.mailbox_of(want) for want in wants})
 
     async def write(self, what: Write) -> None:
         """Write, to be seen at the commit. It waits for rows and keys that another transaction is writing."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from stepkeep.kernel.rows import Run, Step, Worker
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_WAITING, RunState, WorkerState
 from stepkeep.store.change import Loaded, Propose, RunKey, StoredDefinition
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.records import Backlog, Due, FinishedFilter, RunCounts, RunFilter, RunRecord, WholeRun, WorkerReport
 from stepkeep_lab.simulation.tables import Tables
 
@@ -217,3 +218,15 @@ def silent(tables: Tables, before: int) -> list[Worker]:
     """Not shut down, and not heard since; longest silence first."""
     found = [row for row in tables.workers.values() if row.state is not WorkerState.SHUTDOWN and row.heard_at <= before]
     return sorted(found, key=lambda row: (row.heard_at, row.no))
+
+
+def mailbox(tables: Tables, tenant: str, key: str | None, after: tuple[str, int, str]) -> list[MailboxMessage]:
+    """Messages that are kept, in the order of key, number and id, after a given one."""
+    start = after if key is None else (key, *after[1:])
+    found = [
+        one
+        for one in tables.mailbox.values()
+        if one.tenant == tenant and one.payload is not None and key in (None, one.key)
+    ]
+    ordered = sorted(found, key=lambda one: (one.key, one.number, one.id))
+    return [one for one in ordered if (one.key, one.number, one.id) > start]

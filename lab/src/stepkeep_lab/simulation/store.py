@@ -38,11 +38,13 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.mailbox import NO_RUN, MailboxMessage
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
     FIRST_GATE,
+    FIRST_MESSAGE,
     Backlog,
     Due,
     Evidence,
@@ -131,6 +133,7 @@ class _Change:
         self._store, self._session = store, session
         self._looked: set[RunKey] = set()
         self._last: tuple[str, str] = ("", "")
+        self._holds_keys = False
         self.loaded = Loaded(now=0)
 
     async def run(self, wants: Sequence[Want], decide: Decide, propose: Propose | None) -> None:
@@ -161,11 +164,11 @@ class _Change:
         return await self._store.wire.wait(statement, work, self._session)
 
     async def _lock(self, wants: Sequence[Want], asked: tuple[Want, ...]) -> None:
-        keys = {want.key for want in wants} - self._looked
+        keys = {want.key for want in wants if want.run_id != NO_RUN} - self._looked
         self._looked |= keys
         ordered = sorted(keys, key=lock_order)
         if ordered:
-            if lock_order(ordered[0]) < self._last:
+            if self._holds_keys or lock_order(ordered[0]) < self._last:
                 raise StartAgain(asked)
             self._last = lock_order(ordered[-1])
         runs, now = await self._wait("lock", lambda: self._session.lock_runs(ordered))
@@ -195,6 +198,12 @@ class _Change:
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
         if more.definitions or more.idempotency or more.business_keys or more.policies:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
+        if more.keys:
+            if self._holds_keys:
+                raise Broken("a change asked for business keys twice")
+            self._holds_keys = True
+            await self._wait("lock keys", lambda: self._session.lock_keys(more.keys))
+            await self._ask("load mailboxes", lambda: self._session.load_mailboxes(more.keys, self.loaded))
 
 
 class ModelTransaction:
@@ -619,6 +628,24 @@ class ModelStore:
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         return await self.wire.ask("forget keys", lambda: self._tables.forget_keys(tenant, before, limit))
+
+    # -- mailbox -----------------------------------------------------------------------------------------------------
+    async def list_mailbox(
+        self,
+        tenant: str,
+        key: str | None = None,
+        after: tuple[str, int, str] = FIRST_MESSAGE,
+        limit: int = 100,
+    ) -> list[MailboxMessage]:
+        return await self._read("list mailbox", lambda: queries.mailbox(self._tables, tenant, key, after)[:limit])
+
+    async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
+        return await self.wire.ask(
+            "drop mailbox", lambda: self._tables.drop_mailbox(tenant, key, message_id, self._clock())
+        )
+
+    async def forget_mailbox(self, limit: int) -> int:
+        return await self.wire.ask("forget mailbox", lambda: self._tables.forget_mailbox(self._clock(), limit))
 
     # -- workers -----------------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:

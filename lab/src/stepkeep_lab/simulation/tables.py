@@ -24,6 +24,7 @@ from stepkeep.store.change import (
     StoredSetting,
     Write,
 )
+from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -48,7 +49,8 @@ class Tables:
         self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
         self.votes: dict[RunKey, dict[tuple[int, int, str], Vote]] = {}
         self.idempotency: dict[tuple[str, str, str], IdempotencyKey] = {}
-        self.business: dict[tuple[str, str], str] = {}
+        self.business: dict[BusinessKey, str] = {}
+        self.mailbox: dict[tuple[str, str, str], MailboxMessage] = {}
         self.workers: dict[int, Worker] = {}
         self.worker_journal: dict[tuple[str, str], list[SealedEntry]] = {}
         self.reports: dict[tuple[str, int], WorkerReport] = {}
@@ -84,6 +86,38 @@ class Tables:
             if (owner := owners.get(attempt.worker)) is not None:
                 found[no] = found.get(no, frozenset()) | {owner}
         return found
+
+    # -- messages by key ---------------------------------------------------------------------------------------------
+    def mailbox_of(self, want: KeyWant) -> Mailbox:
+        """What is known about a business key."""
+        mine = [one for one in self.mailbox.values() if (one.tenant, one.key) == want.business_key]
+        kept = sorted((one for one in mine if one.payload is not None), key=lambda one: (one.number, one.id))
+        return Mailbox(
+            holder=self.business.get(want.business_key),
+            known={one.id: one for one in mine if one.id in want.ids},
+            kept=tuple(kept) if want.kept else (),
+            count=len(kept),
+            size_bytes=sum(len(one.payload or b"") for one in kept),
+            last_number=max((one.number for one in kept), default=0),
+        )
+
+    def drop_mailbox(self, tenant: str, key: str, message_id: str | None, now: int) -> list[str]:
+        """Drop what is kept for a key, or one message of it."""
+        dropped = [
+            one
+            for one in self.mailbox.values()
+            if (one.tenant, one.key) == (tenant, key) and one.payload is not None and message_id in (None, one.id)
+        ]
+        for one in dropped:
+            self.mailbox[tenant, key, one.id] = replace(one, payload=None, expires_at=min(one.expires_at, now))
+        return sorted(one.id for one in dropped)
+
+    def forget_mailbox(self, now: int, limit: int) -> int:
+        """Forget messages whose time has come."""
+        gone = sorted((one.forget_at, place) for place, one in self.mailbox.items() if one.forget_at <= now)[:limit]
+        for _, place in gone:
+            del self.mailbox[place]
+        return len(gone)
 
     # -- quarantine --------------------------------------------------------------------------------------------------
     def is_quarantined(self, key: RunKey) -> bool:
@@ -164,6 +198,13 @@ class Tables:
             if kept is None or kept.consumed_by is not None:
                 raise Contended(MET)
 
+        for sent in what.mailbox:
+            before = self.mailbox.get((sent.tenant, sent.key, sent.id))
+            if before is not None and before.payload is None and before.forget_at > sent.arrived_at:
+                raise Contended(MET)
+            if (sent.run_id is not None and sent.payload is not None) or sent.forget_at < sent.expires_at:
+                raise InvariantBroken(f"the schema refused a message that contradicts itself: {sent}")
+
     # -- write -------------------------------------------------------------------------------------------------------
     def write(self, what: Write) -> None:
         """Make it so; it was checked."""
@@ -181,6 +222,8 @@ class Tables:
             self.journal[entry.tenant, entry.run_id][entry.seq] = entry
         for message in (*what.messages, *what.consumed):
             self.messages[message.tenant, message.run_id][message.id] = message
+        for sent in what.mailbox:
+            self.mailbox[sent.tenant, sent.key, sent.id] = sent
         for told in what.outbox:
             self.outbox[told.tenant, told.run_id][told.seq, told.number] = told
         for gate in what.gates:

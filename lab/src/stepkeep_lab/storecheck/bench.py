@@ -16,6 +16,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
 from stepkeep.operations import workers
 from stepkeep.operations.batch import Answer
+from stepkeep.operations.by_key import KeySender, Sent
 from stepkeep.operations.publish import publish
 from stepkeep.operations.start import Started, Starter, StartRequest
 from stepkeep.operations.transact import Claim, Transactor
@@ -47,6 +48,7 @@ class Bench:
         self.transactor = transactor
         self.store: Store = transactor.store
         self.starter = Starter(self.transactor)
+        self.key_sender = KeySender(self.transactor, self.starter)
         self.registered: Worker | None = None
 
     async def publish(self, definition: Definition, tenant: str = TENANT) -> Plan:
@@ -56,6 +58,15 @@ class Bench:
         """Start a run of a published definition."""
         given = {"tenant": TENANT, "actor": ACTOR, "input": b"{}", **options}
         return await self.starter.start(StartRequest(plan=plan, **given))
+
+    async def send_by_key(self, key: str, name: str, payload: bytes = b"null", **options: Any) -> Sent:
+        """Send a message to the run with this business key; with `plan`, start it if there is none."""
+        plan, start = options.pop("plan", None), None
+        given = {"tenant": TENANT, "actor": ACTOR, **options.pop("request", {})}
+        if plan is not None:
+            start = StartRequest(plan=plan, **{"input": b"{}", **given})
+        sender = {"tenant": given["tenant"], "actor": given["actor"]}
+        return await self.key_sender.send(key, name, payload, **sender, start=start, **options)
 
     async def claimer(self, slots: int = 0, lease: int | None = None) -> Claimer:
         if self.registered is None:

@@ -1,25 +1,36 @@
-"""`stepkeep send`: put a message into a run's inbox, where it is kept until a step waits for it."""
+"""`stepkeep send`: send a message to a run, named by its id, its business key or its correlation id."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stepkeep.cli.arguments import By, RunId
+from stepkeep.cli.arguments import Apps, By, Input
 from stepkeep.cli.commands.decide import ask, stands
 from stepkeep.cli.printer import answer, say
-from stepkeep.cli.session import json_value
+from stepkeep.cli.session import json_value, load_definition, load_handlers, looks_like_a_file, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
 
 
 def send(
     settings: Settings,
-    run: RunId,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)],
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]",
+            help="The run's id, or enough of its beginning or end; left out with --key and --correlation.",
+            show_default=False,
+        ),
+    ],
+    second: Annotated[str | None, typer.Argument(metavar="NAME", help="The event's name.", show_default=False)] = None,
     payload: Annotated[
         str | None, typer.Option("--payload", metavar="JSON|@FILE", help="What the message says.")
     ] = None,
@@ -27,24 +38,93 @@ def send(
         str | None,
         typer.Option("--id", metavar="ID", help="The sender's id: the same one again changes nothing."),
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="To the run with this business key; kept while no run has it."),
+    ] = None,
+    correlation: Annotated[
+        str | None,
+        typer.Option("--correlation", metavar="ID", help="To the only live run with this correlation id."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="FILE_OR_NAME", help="With --key: start this workflow if no run has the key."),
+    ] = None,
+    app: Apps = None,
+    input: Input = None,  # noqa: A002 - the option's name
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option("--idempotency-key", metavar="KEY", help="With --start: the same key never makes a second run."),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option("--ttl", metavar="DURATION", help="With --key: how long it is kept for a run; 7d by default."),
+    ] = None,
     by: By = None,
 ) -> int:
-    """Send a message to a run."""
+    """Send a message to a run.
+
+    By business key, it reaches a run that does not exist yet, too: it is kept until one is started with that key.
+    """
+    run, event = _target(first, second, key, correlation)
     value = json_value(payload, "--payload")
-    said = asyncio.run(
-        ask(settings, run, lambda engine, found: engine.send(found, name, value, message_id=message_id, by=by))
-    )
+    if run is not None:
+        if any(one is not None for one in (start, input, idempotency_key, ttl, app)):
+            raise InvalidInput("--start, --app, --input, --idempotency-key and --ttl go with --key.")
+        said = asyncio.run(
+            ask(settings, run, lambda engine, found: engine.send(found, event, value, message_id=message_id, by=by))
+        )
+    else:
+        options = {"key": key, "correlation_id": correlation, "idempotency_key": idempotency_key, "ttl": ttl}
+        options |= {"message_id": message_id, "by": by, "input": json_value(input, "--input")}
+        said = asyncio.run(_send(settings, event, value, start, app or [], options))
     if settings.json:
         answer(said)
         return SUCCEEDED
-    say(f"{name} {_fate(said['decision'])}; {stands(said['run'])}")
+    whose = f"; {stands(said['run'])}" if said.get("run") else ""
+    say(f"{event} {_fate(said['decision'])}{whose}")
+    if not said.get("run"):
+        say(f"see what is kept with: {settings.command('mailbox', 'list', str(key))}")
     return SUCCEEDED
+
+
+def _target(first: str, second: str | None, key: str | None, correlation: str | None) -> tuple[str | None, str]:
+    """The run, if it is named by its id, and the name of the event."""
+    if key is not None and correlation is not None:
+        raise InvalidInput("--key and --correlation both find the run: give one of them.")
+    if key is None and correlation is None:
+        if second is None:
+            raise InvalidInput("Say to which run: RUN NAME, or --key KEY NAME, or --correlation ID NAME.")
+        return first, second
+    if second is not None:
+        raise InvalidInput(f"--key and --correlation find the run: leave out RUN, which is {first!r} here.")
+    return None, first
+
+
+async def _send(
+    settings: Settings, name: str, payload: Any, start: str | None, apps: list[str], options: dict[str, Any]
+) -> dict[str, Any]:
+    handlers = load_handlers(apps) if apps else None
+    async with open_engine(settings, creates=start is not None) as engine:
+        workflow = None if start is None else await _workflow(engine, start, handlers)
+        record = await engine.send(name=name, payload=payload, start=workflow, **options)
+        if record.get("run_id") is None:
+            return {"decision": record}
+        return {"decision": record, **await engine.show(record["run_id"])}
+
+
+async def _workflow(engine: AsyncEngine, what: str, handlers: Any) -> Any:
+    return await engine.publish(load_definition(what, handlers)) if looks_like_a_file(what) else what
 
 
 def _fate(record: Mapping[str, Any]) -> str:
     """What became of a message: people who mistype an event's name should see that no step waited for it."""
     if record["repeated"]:
-        return f"was sent before as {record['id']}, and nothing changed"
+        what = ", and was dropped or has expired" if record.get("dropped") else ", and nothing changed"
+        return f"was sent before as {record['id']}{what}"
+    if record.get("kept_until") is not None:
+        return f"is kept for {record['key']} until {record['kept_until']}: no run has this key yet"
+    began = "started the run and " if record.get("started") else ""
     if record.get("consumed_by") is None:
-        return "is kept: no step waits for it yet"
-    return f"went to {record['consumed_by']}"
+        return f"{began}is kept: no step waits for it yet"
+    return f"{began}went to {record['consumed_by']}"

@@ -34,20 +34,21 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.WORKER: {
         "insert": (*CHANGES_RUNS["insert"], "workers", "worker_journal", "worker_reports", "attempt_evidence"),
         "update": (*CHANGES_RUNS["update"], "workers", "worker_reports"),
-        "delete": CHANGES_RUNS["delete"],
+        "delete": (*CHANGES_RUNS["delete"], "mailbox"),
     },
     Part.CLIENT: {
         "insert": (
             *("definitions", "schemas", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
             *CHANGES_RUNS["insert"],
             "quarantine",
+            "mailbox",
         ),
-        "update": (*CHANGES_RUNS["update"], "quarantine"),
+        "update": (*CHANGES_RUNS["update"], "quarantine", "mailbox"),
         "delete": CHANGES_RUNS["delete"],
     },
 }
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a
-definition or the journal, and neither deletes a run: retention is for the owner."""
+definition or the journal, and neither deletes a run: retention is for the owner. A worker forgets old messages."""
 
 
 def grants(role: str, part: Part, *, database: str, schema: str = DEFAULT) -> list[str]:

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stepkeep.errors import Broken
 from stepkeep.kernel.decision import involved_in
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
+from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
 from stepkeep.store.postgres.people import load_authorities
@@ -40,7 +42,8 @@ is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 class OutOfOrder(Exception):
-    """A run is needed whose id is smaller than one already locked; waiting for it here could be a deadlock."""
+    """A run is needed that comes before a lock already held: one with a smaller id, or any after business keys were
+    locked. Waiting for it here could be a deadlock."""
 
 
 def lock_order(key: RunKey) -> tuple[str, str]:
@@ -55,6 +58,7 @@ class Loading:
         self.loaded = Loaded(now=0)
         self._looked: set[RunKey] = set()
         self._last: tuple[str, str] = ("", "")
+        self._holds_keys = False
 
     async def begin(self, wants: Sequence[Want], propose: Propose | None) -> None:
         """Lock and load what is needed from the start."""
@@ -87,12 +91,36 @@ class Loading:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
                 loaded.business_keys[tenant, key] = run_id
+        if more.keys:
+            await self._load_mailboxes(more.keys)
+
+    async def _load_mailboxes(self, wants: Sequence[KeyWant]) -> None:
+        """Lock business keys and then read what is known about them, so that nothing changes after it was read."""
+        if self._holds_keys:
+            raise Broken("a change asked for business keys twice")
+        self._holds_keys = True
+        keys = tuple(zip(*(want.business_key for want in wants), strict=True))
+        await fetch(self.connection, SQL.lock_business_keys, *keys)
+        found = self.loaded.mailboxes
+        found.update({want.business_key: Mailbox(known={}) for want in wants})
+        for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *keys):
+            found[tenant, key].holder = run_id
+        for tenant, key, count, size_bytes, last in await fetch(self.connection, SQL.measure_mailboxes, *keys):
+            mailbox = found[tenant, key]
+            mailbox.count, mailbox.size_bytes, mailbox.last_number = count, int(size_bytes), last
+        if ids := [(*want.business_key, one) for want in wants for one in want.ids]:
+            for row in await fetch(self.connection, SQL.load_mailbox_messages, *zip(*ids, strict=True)):
+                found[row[0], row[1]].known[row[2]] = columns.mailbox_from(row)
+        kept = [want.business_key for want in wants if want.kept and found[want.business_key].count]
+        if kept:
+            for row in await fetch(self.connection, SQL.load_kept_messages, *zip(*kept, strict=True)):
+                found[row[0], row[1]].kept += (columns.mailbox_from(row),)
 
     async def _lock(self, keys: set[RunKey]) -> None:
         self._looked |= keys
         ordered = sorted((key for key in keys if is_run_id(key[1])), key=lock_order)
         if ordered:
-            if lock_order(ordered[0]) < self._last:
+            if self._holds_keys or lock_order(ordered[0]) < self._last:
                 raise OutOfOrder
             self._last = lock_order(ordered[-1])
         loaded = self.loaded

@@ -390,6 +390,17 @@ class PostgresStore(SharedReads):
             tag = await execute(connection, SQL.forget_keys, tenant, before, limit)
         return int(tag.removeprefix("DELETE "))
 
+    # -- mailbox ---------------------------------------------------------------------------------------------
+    async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
+        async with self._transaction() as connection:
+            dropped = await fetch(connection, SQL.drop_mailbox, tenant, key, message_id, self.clock_offset)
+        return sorted(map(only, dropped))
+
+    async def forget_mailbox(self, limit: int) -> int:
+        async with self._transaction() as connection:
+            tag = await execute(connection, SQL.forget_mailbox, self.clock_offset, limit)
+        return int(tag.removeprefix("DELETE "))
+
     # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:
         check_worker(worker, entry)

@@ -62,6 +62,8 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         await _insert(connection, SQL.insert_messages, messages)
     if what.consumed:
         await _consume(connection, what)
+    if what.mailbox:
+        await _save_mailbox(connection, what)
     if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
         await _insert(connection, SQL.insert_outbox, outbox)
     if gates := [*(one for new in what.new_runs for one in new.gates), *what.gates]:
@@ -178,6 +180,14 @@ async def _insert_steps(connection: Connection, new: list[Step]) -> None:
         with translated():
             rows = parameters.step_numbers([step for step in new if step.tenant == tenant], parcel)
         await execute(connection, SQL.insert_steps, *_given(tenant, parcel), rows)
+
+
+async def _save_mailbox(connection: Connection, what: Write) -> None:
+    blob = Bytes()
+    given = parameters.arrays_of(what.mailbox, blob)
+    saved = await fetch(connection, SQL.save_mailbox, blob.joined(), *given)
+    if len(saved) != len(what.mailbox):
+        raise Contended("another transaction delivered a message: run the whole transaction again")
 
 
 async def _consume(connection: Connection, what: Write) -> None:

@@ -21,6 +21,7 @@ from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
 from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
 from stepkeep.store.columns import json_text
+from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
 from stepkeep.store.sqlite.people import load_authorities
@@ -177,6 +178,26 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id
+    if more.keys:
+        load_mailboxes(connection, more.keys, loaded)
+
+
+def load_mailboxes(connection: apsw.Connection, wants: Sequence[KeyWant], loaded: Loaded) -> None:
+    """Read what is known about business keys. The transaction holds the only write lock, so it holds every key."""
+    keys = [want.business_key for want in wants]
+    found = loaded.mailboxes
+    found.update({key: Mailbox(known={}) for key in keys})
+    for tenant, key, run_id in _read(connection, SQL.load_business_keys, keys):
+        found[tenant, key].holder = run_id
+    for tenant, key, count, size_bytes, last in _read(connection, SQL.measure_mailboxes, keys):
+        mailbox = found[tenant, key]
+        mailbox.count, mailbox.size_bytes, mailbox.last_number = count, size_bytes, last
+    if ids := [(*want.business_key, one) for want in wants for one in want.ids]:
+        for row in _read(connection, SQL.load_mailbox_messages, ids):
+            found[row[0], row[1]].known[row[2]] = columns.mailbox_from(row)
+    if kept := [want.business_key for want in wants if want.kept]:
+        for row in _read(connection, SQL.load_kept_messages, kept):
+            found[row[0], row[1]].kept += (columns.mailbox_from(row),)
 
 
 def _read(connection: apsw.Connection, statement: str, wanted: Iterable[object]) -> list[Row]:
@@ -279,6 +300,8 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         consumed = [(one.tenant, one.run_id, one.id, one.consumed_by) for one in what.consumed]
         if _count(connection, SQL.consume_messages, consumed) != len(consumed):
             raise Contended("another transaction consumed a message: run the whole transaction again")
+    if what.mailbox and _count(connection, SQL.save_mailbox, list(map(rows.row_of, what.mailbox))) != len(what.mailbox):
+        raise Contended("another transaction delivered a message: run the whole transaction again")
     if what.outbox:
         many(SQL.insert_outbox, map(rows.row_of, what.outbox))
     if what.gates:

@@ -47,7 +47,7 @@ from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
 from stepkeep.store.reading import unreadable as unreadable_row
-from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first
+from stepkeep.store.reads import Convert, SharedReads, added_policy, added_setting, first, only
 from stepkeep.store.records import (
     Evidence,
     Maintenance,
@@ -353,6 +353,21 @@ class SqliteStore(SharedReads):
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         return await self._write(lambda c: retention.forget_keys(c, tenant, before, limit))
+
+    # -- mailbox ---------------------------------------------------------------------------------------------
+    async def drop_mailbox(self, tenant: str, key: str, message_id: str | None = None) -> list[str]:
+        def work(c: apsw.Connection) -> list[str]:
+            found: list[Row] = c.execute(SQL.drop_mailbox, (tenant, key, message_id, self._clock.now())).fetchall()
+            return sorted(map(only, found))
+
+        return await self._write(work)
+
+    async def forget_mailbox(self, limit: int) -> int:
+        def work(c: apsw.Connection) -> int:
+            c.execute(SQL.forget_mailbox, (self._clock.now(), limit))
+            return c.changes()
+
+        return await self._write(work)
 
     # -- workers ---------------------------------------------------------------------------------------------
     async def add_worker(self, worker: Worker, entry: SealedEntry) -> Worker:

@@ -1,0 +1,101 @@
+"""Delivers messages to a run in the transaction that creates it: those kept for its business key, and the sender's own.
+
+The kernel decides on each as on any message; the journal has them in an entry after the creation. It reads no store.
+`start.py` and `by_key.py` call it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from stepkeep.kernel.decide import decide
+from stepkeep.kernel.decision import Decision, Need, Reply, Snapshot
+from stepkeep.kernel.draft import Missing
+from stepkeep.kernel.events import MessageArrived
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.rows import Origin
+from stepkeep.store.change import Loaded, NewRun
+from stepkeep.store.mailbox import MailboxMessage
+
+DAY = 86_400_000_000
+KEEP_US = 7 * DAY
+"""How long a message is kept for a run, unless the sender says otherwise, and the id of a delivered one at least."""
+
+
+class FirstMessages(msgspec.Struct, frozen=True):
+    """A new run after its first messages, and the kernel's reply to each."""
+
+    new: NewRun
+    replies: tuple[Reply, ...]
+
+
+def kept_event(message: MailboxMessage, run_id: str) -> MessageArrived:
+    """The event that takes a kept message out of the mailbox. Its sender was admitted when it was sent."""
+    assert message.payload is not None
+    return MessageArrived(
+        tenant=message.tenant,
+        run_id=run_id,
+        actor=message.sender,
+        vouched_by=message.vouched_by,
+        key=message.key_id,
+        id=message.id,
+        name=message.name,
+        payload=message.payload,
+        kept_at=message.arrived_at,
+    )
+
+
+def delivered(message: MailboxMessage, run_id: str, now: int) -> MailboxMessage:
+    """The row of a message after its delivery: its id is kept on, the payload is in the run's inbox."""
+    return replace(message, payload=None, run_id=run_id, forget_at=max(message.forget_at, now + KEEP_US))
+
+
+def with_messages(
+    new: NewRun, plan: Plan, events: Sequence[MessageArrived], loaded: Loaded, policy: Policy | None
+) -> FirstMessages:
+    """The new run after these messages. Raises Missing if a decision needs the standing of a person."""
+    run = new.run
+    snapshot = Snapshot(
+        plan=plan,
+        run=run,
+        steps={step.no: step for step in new.steps},
+        whole=True,
+        waiting=True,
+        inbox=(),
+        outputs=dict.fromkeys(range(plan.size)),
+        input=new.details.input,
+        authorities=loaded.authorities,
+        policy=policy,
+        origin=Origin(new.details.created_by, new.details.labels),
+        costs=(),
+    )
+    decision = decide(snapshot, events, loaded.now)
+    if isinstance(decision, Need):
+        raise Missing(decision)
+    return FirstMessages(_merged(new, decision), decision.replies)
+
+
+def _merged(new: NewRun, decision: Decision) -> NewRun:
+    if decision.entry is None:
+        return new
+    changed = {step.no: step for step in decision.changed}
+    messages = {message.id: message for message in (*decision.messages, *decision.consumed)}
+    gates = {(gate.no, gate.activation): gate for gate in (*new.gates, *decision.opened)}
+    for change in decision.gates:
+        place = (change.no, change.activation)
+        gates[place] = replace(
+            gates[place], level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
+        )
+    return replace(
+        new,
+        run=decision.run,
+        steps=(*(changed.get(step.no, step) for step in new.steps), *decision.added),
+        entries=(*new.entries, decision.entry),
+        messages=tuple(messages.values()),
+        outbox=(*new.outbox, *decision.outbox),
+        gates=tuple(gates.values()),
+    )

@@ -1,0 +1,8 @@
+-- Lock business keys to the end of the transaction; in one order, so that two transactions cannot deadlock.
+select pg_advisory_xact_lock(number)
+from (
+    select distinct hashtextextended(format('%s %L %L', current_schema(), tenant, key), 1701) as number
+    from unnest($1::text[], $2::text[]) as wanted (tenant, key)
+    order by number
+    offset 0
+) as ordered
