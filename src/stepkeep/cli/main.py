@@ -46,6 +46,7 @@ from stepkeep.cli.commands import (
     show,
     simulate,
     start,
+    state,
     status,
     tenants,
     users,
@@ -129,6 +130,7 @@ app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
 app.add_typer(mailbox.app, name="mailbox", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
+app.add_typer(state.app, name="state", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)
 
 # Other distributions add commands here; the laboratory does.

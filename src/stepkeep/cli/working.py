@@ -96,6 +96,7 @@ async def work_on(
 
 async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None:
     """Refuse to work on a run without its handlers: it would wait forever."""
+    from stepkeep.definition.built_in import is_built_in
     from stepkeep.definition.fit import misfit
     from stepkeep.definition.rule_words import handlers_among
     from stepkeep.definition.secrets import secrets_among
@@ -128,11 +129,11 @@ async def require_handlers(engine: AsyncEngine, run_id: str, plan: Plan) -> None
                 f"step {planned.name} of run {run_id} reads the secret {absent[0]}, which is not here: "
                 f"set {VARIABLE}{absent[0]}, or give --secrets-dir, --secrets-file or --secrets-command."
             )
-        if isinstance(executor, tuple(closed)):
+        if isinstance(executor, tuple(closed)) or (is_built_in(executor) and Command in closed):
             raise InvalidInput(
                 f"step {plan.at(step.no).name} of run {run_id} cannot run here: --no-commands or --no-http forbids it."
             )
-        if isinstance(executor, Handler):
+        if isinstance(executor, Handler) and not is_built_in(executor):
             spec = engine.registry.get(executor.name)
             if spec is None:
                 missing[executor.name] = None

@@ -137,9 +137,9 @@ class Archive:
             "log": self._log.settle(f"{name}.log.jsonl.gz"),
             "rest": self._rest.settle(f"{name}.rest.jsonl.gz"),
         }
-        _sync(self._folder)
+        sync_folder(self._folder)
         manifest = self._folder / f"{name}.manifest.json"
-        _write_whole(manifest, msgspec.json.format(_encode(self._manifest(archived_at, files)), indent=2) + b"\n")
+        write_whole(manifest, msgspec.json.format(_encode(self._manifest(archived_at, files)), indent=2) + b"\n")
         return Sealed(manifest=manifest, run_ids=tuple(whole.record.run.id for whole in self._runs))
 
     def discard(self) -> None:
@@ -206,7 +206,7 @@ def _temporary(folder: Path) -> tuple[Path, IO[bytes]]:
     return Path(name), os.fdopen(descriptor, "wb")
 
 
-def _write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     temporary, file = _temporary(path.parent)
     try:
         with file:
@@ -216,10 +216,10 @@ def _write_whole(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Sync the folder: only then is a new name durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

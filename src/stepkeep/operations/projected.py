@@ -21,13 +21,17 @@ from stepkeep.operations.views import (
     unreadable_view,
     view_of,
 )
-from stepkeep.store.records import RunFilter
+from stepkeep.store.records import RunFilter, WholeRun
 
 
 async def describe_run_as(transactor: Transactor, run_id: str, dialect: str, *, tenant: str) -> dict[str, Any]:
     """One run in the shape of this dialect, from one snapshot."""
+    return await describe_whole_as(transactor, await read_snapshot(transactor, run_id, tenant=tenant), dialect)
+
+
+async def describe_whole_as(transactor: Transactor, whole: WholeRun, dialect: str) -> dict[str, Any]:
+    """A run that was read in one snapshot, in the shape of this dialect."""
     words = dialect_named(dialect).words
-    whole = await read_snapshot(transactor, run_id, tenant=tenant)
     plan = await plan_for(transactor, whole.record.run)
     canonical = await view_of(transactor, whole, plan)
     canonical["definition"] = msgspec.to_builtins(plan.definition)

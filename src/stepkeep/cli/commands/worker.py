@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +18,9 @@ from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+
+if TYPE_CHECKING:
+    from stepkeep.engine import AsyncEngine
 
 
 def worker(
@@ -52,14 +56,17 @@ def worker(
         int,
         typer.Option("--keep-log", min=0, max=1000, help="Keep the last N lines of ctx.logger with each attempt."),
     ] = 0,
+    state_dir: Annotated[
+        str | None,
+        typer.Option("--state-dir", metavar="DIR", help="Keep the state files of workstreams in DIR current."),
+    ] = None,
 ) -> int:
     """Run steps until SIGTERM or SIGINT, then finish what runs and hand back the rest."""
     install_log(log_level, log_format)
     load_handlers(app or [])
     with quiet_stdout(settings.json):
-        worker_id = asyncio.run(
-            _serve(settings, policies, concurrency, threads, capability or [], queue, name, grace, app or [], keep_log)
-        )
+        limits = (concurrency, threads, grace, keep_log)
+        worker_id = asyncio.run(_serve(settings, policies, limits, capability or [], queue, name, app or [], state_dir))
     if settings.json:
         answer({"worker": {"id": worker_id, "state": "shutdown"}})
     return SUCCEEDED
@@ -68,18 +75,17 @@ def worker(
 async def _serve(
     settings: Settings,
     policies: Policies,
-    concurrency: int,
-    threads: int,
+    limits: tuple[int, int, float, int],
     capabilities: list[str],
     queues: list[str] | None,
     name: str,
-    grace: float,
     apps: list[str],
-    keep_log: int,
+    state_dir: str | None,
 ) -> str | None:
     from stepkeep.worker.process import devote_process
     from stepkeep.worker.settings import Settings as WorkerSettings
 
+    concurrency, threads, grace, keep_log = limits
     with _interrupted_by_signals():
         try:
             async with open_engine(
@@ -103,12 +109,37 @@ async def _serve(
                     f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
                     f"handlers: {handlers}"
                 )
-                await worker.serve(signals=True)
+                async with _state_files(engine, state_dir):
+                    await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id
         except asyncio.CancelledError:
             warn("stopped before it served: nothing was claimed")
             return None
+
+
+@asynccontextmanager
+async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator[None]:
+    """Keep state files current meanwhile, and write them once more at the end."""
+    if folder is None:
+        yield
+        return
+    from stepkeep.operations.state_export import StateFolder
+
+    files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant)
+    await files.write()
+
+    async def keep() -> None:
+        async for _ in files.follow():
+            continue
+
+    keeping = asyncio.create_task(keep(), name="state files")
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await files.write()
 
 
 @contextmanager

@@ -1,0 +1,122 @@
+"""`stepkeep state`: write workstreams as the state files of seed 004, keep them current, and check such files."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stepkeep.cli.arguments import finite
+from stepkeep.cli.printer import answer, say
+from stepkeep.cli.session import find_run, open_engine
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.operations.state_check import Checked
+    from stepkeep.operations.state_export import Exported
+
+app = typer.Typer(help="Write and check the state files of workstreams.", no_args_is_help=True)
+
+Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder of state files, such as .state.")]
+
+
+def export(
+    settings: Settings,
+    folder: Folder,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Which runs; the newest of each workstream by default."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Keep the files current until interrupted.")] = False,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", min=0.05, max=3600, callback=finite, metavar="SECONDS", help="How often to look."),
+    ] = 1.0,
+) -> int:
+    """Write current.json, dag_WS.json, execution_plan_WS.json, checkpoints/WS_latest.json and transitions.jsonl.
+
+    Files are replaced as a whole; lines are only appended. The database stays the state.
+    """
+    if follow and settings.json:
+        raise InvalidInput("--follow tells line by line, not as one object: leave --json away.")
+    try:
+        done = asyncio.run(_export(settings, folder, runs or [], follow, interval))
+    except KeyboardInterrupt:
+        return SUCCEEDED
+    if settings.json and done is not None:
+        answer(
+            {
+                "export": {
+                    "folder": done.folder,
+                    "workstreams": list(done.workstreams),
+                    "files": done.files,
+                    "lines": done.lines,
+                }
+            }
+        )
+    elif done is not None:
+        _tell(done)
+        if done.workstreams:
+            say(f"check them with: {settings.command('state', 'check', folder)}")
+    return SUCCEEDED
+
+
+def check(settings: Settings, folder: Folder) -> int:
+    """Compare state files with the database. Exit status 1 if one has drifted, is damaged or is missing.
+
+    A file that is only older than the database is told as stale. Checkpoints tell what would be resumed.
+    """
+    found = asyncio.run(_check(settings, folder))
+    if settings.json:
+        answer(
+            {
+                "ok": found.ok,
+                "findings": [{"code": one.code, "file": one.file, "message": one.message} for one in found.findings],
+                "resumptions": list(found.resumptions),
+            }
+        )
+        return SUCCEEDED if found.ok else FAILED
+    for one in found.findings:
+        say(f"{folder}/{one.file}: {one.code}: {one.message}")
+    for each in found.resumptions:
+        left = ", ".join(each["would_resume"]) or "nothing"
+        say(f"{each['workstream_id']}: {each['status']}, {each['done']} tasks completed; would resume: {left}")
+    verdict = "agree" if found.ok else "do not agree"
+    say(f"{folder}: the files {verdict} with the database")
+    return SUCCEEDED if found.ok else FAILED
+
+
+app.command("export")(with_settings(export))
+app.command("check")(with_settings(check))
+
+
+async def _export(settings: Settings, folder: str, runs: list[str], follow: bool, interval: float) -> Exported | None:
+    from stepkeep.operations.state_export import StateFolder
+
+    async with open_engine(settings, operation="log") as engine:
+        chosen = [await find_run(engine, run) for run in runs]
+        files = StateFolder(engine.transactor, Path(folder), tenant=engine.tenant, run_ids=chosen)
+        if not follow:
+            return await files.write()
+        async for done in files.follow(interval):
+            _tell(done)
+        return None
+
+
+async def _check(settings: Settings, folder: str) -> Checked:
+    from stepkeep.operations.state_check import check_state
+
+    async with open_engine(settings, operation="log") as engine:
+        return await check_state(engine.transactor, Path(folder), tenant=engine.tenant)
+
+
+def _tell(done: Exported) -> None:
+    if not done.workstreams:
+        say(f"no workstream has a run; {done.folder}/current.json says so")
+        return
+    said = f"{len(done.workstreams)} workstreams" if len(done.workstreams) > 1 else done.workstreams[0]
+    say(f"{done.folder}: {said}; {done.files} files written, {done.lines} lines appended")

@@ -1,0 +1,106 @@
+"""The state files of seed 004, as documents: `current.json`, the DAG, the execution plan and the checkpoint of a
+workstream.
+
+Pure: it shapes what `describe_run_as` gives. It reads no store and writes no file. `state_export` writes the documents,
+and `state_check` compares files with them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from stepkeep.operations.lines import timestamp
+
+CURRENT, TRANSITIONS, CHECKPOINTS = "current.json", "transitions.jsonl", "checkpoints"
+ENDED = ("completed", "failed", "cancelled")
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """One run in the seed's words, with the place in its journal at which it was read."""
+
+    run_id: str
+    seq: int
+    head: str
+    body: dict[str, Any]
+
+    @property
+    def workstream(self) -> str:
+        return str(self.body["workstream"]["workstream_id"])
+
+    @property
+    def read_at(self) -> dict[str, Any]:
+        return {"run_id": self.run_id, "seq": self.seq, "head": self.head}
+
+
+def documents_of(shown: Shown) -> dict[str, dict[str, Any]]:
+    """The files of one workstream, by their names in the folder."""
+    name, at = shown.workstream, shown.read_at
+    return {
+        f"dag_{name}.json": {**shown.body["dag"], **at},
+        f"execution_plan_{name}.json": {**shown.body["execution_plan"], **at},
+        f"{CHECKPOINTS}/{name}_latest.json": checkpoint_of(shown),
+    }
+
+
+def checkpoint_of(shown: Shown) -> dict[str, Any]:
+    """What is done and what is left of a workstream: enough to say what would go on."""
+    by_status: dict[str, list[str]] = defaultdict(list)
+    for task in shown.body["tasks"]:
+        by_status[task["status"] or "pending"].append(task["task_id"])
+    return {
+        "workstream_id": shown.workstream,
+        **shown.read_at,
+        "status": shown.body["workstream"]["status"],
+        "completed_tasks": by_status["completed"],
+        "failed_tasks": by_status["failed"],
+        "cancelled_tasks": by_status["cancelled"],
+        "pending_tasks": [*by_status["pending"], *by_status["queued"], *by_status["retrying"]],
+        "running_tasks": [*by_status["running"], *by_status["validating"]],
+        "resources_held": {
+            task["task_id"]: task["state"]["assigned_worker"]
+            for task in shown.body["tasks"]
+            if task["state"]["assigned_worker"] is not None
+        },
+    }
+
+
+def current_of(all_shown: Iterable[Shown], now: int) -> dict[str, Any]:
+    """`current.json`: every workstream and task, and indices over them."""
+    workstreams: dict[str, Any] = {}
+    tasks: dict[str, Any] = {}
+    by_workstream: dict[str, list[str]] = {}
+    by_status: dict[str, list[str]] = defaultdict(list)
+    by_worker: dict[str, list[str]] = defaultdict(list)
+    for shown in all_shown:
+        workstreams[shown.workstream] = {**shown.body["workstream"], **shown.read_at}
+        by_workstream[shown.workstream] = []
+        for task in shown.body["tasks"]:
+            key = f"{shown.workstream}/{task['task_id']}"
+            tasks[key] = task
+            by_workstream[shown.workstream].append(key)
+            by_status[task["status"] or "pending"].append(key)
+            if task["state"]["assigned_worker"] is not None:
+                by_worker[task["state"]["assigned_worker"]].append(key)
+    return {
+        "timestamp": timestamp(now),
+        "workstreams": workstreams,
+        "tasks": tasks,
+        "indices": {"by_workstream": by_workstream, "by_status": dict(by_status), "by_worker": dict(by_worker)},
+    }
+
+
+def resumption_of(checkpoint: dict[str, Any]) -> dict[str, Any]:
+    """What a worker would go on with after this checkpoint. Tasks are atomic: one that was running runs again if its
+    worker is lost."""
+    left = [] if checkpoint["status"] in ENDED else [*checkpoint["running_tasks"], *checkpoint["pending_tasks"]]
+    return {
+        "workstream_id": checkpoint["workstream_id"],
+        "run_id": checkpoint["run_id"],
+        "status": checkpoint["status"],
+        "done": len(checkpoint["completed_tasks"]),
+        "would_resume": left,
+    }
