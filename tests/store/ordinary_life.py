@@ -21,6 +21,7 @@ from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, StepDefinition, Undo, Wait
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
+from stepkeep.kernel.triggers import Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations import people, policies, views, workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.log import export_run, export_worker
@@ -28,6 +29,9 @@ from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
 from stepkeep.operations.start import StartRequest, start_idle
 from stepkeep.operations.transact import Claim
+from stepkeep.operations.triggers import manage
+from stepkeep.operations.triggers.sweep import TriggerSweep
+from stepkeep.schedules.moments import checked
 from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter
@@ -99,6 +103,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _principals(bench)
     await _policies(bench)
     await _settings(bench)
+    await _triggers(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -206,6 +211,33 @@ async def _settings(bench: Bench) -> None:
         await bench.store.save_setting(TENANT, "network", "allow", revision, b"[]", ACTOR)
         assert await bench.store.read_setting(TENANT, "network", "allow")
         assert await bench.store.list_settings(TENANT, "network")
+
+
+async def _triggers(bench: Bench) -> None:
+    """A schedule fires, waits for its run, and is filled; an ending and an event are looked for."""
+    spec = TriggerSpec(name="minutely", schedule=checked(Schedule(cron="* * * * *")), overlap=Overlap.QUEUE)
+    sweeper = TriggerSweep(bench.transactor, bench.starter)
+    await manage.add_trigger(sweeper.firer, spec, "work", tenant=TENANT, actor=ACTOR)
+    for _ in range(AGAIN):
+        bench.store.clock_offset += 60 * SECOND
+        await sweeper.sweep()
+    now = await bench.store.now()
+    bounds = {"since": now - 300 * SECOND, "until": now}
+    await manage.backfill(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR, **bounds)
+    for _ in range(AGAIN):
+        bench.store.clock_offset += SECOND
+        await sweeper.sweep()
+        shown = await manage.show_trigger(bench.transactor, "minutely", tenant=TENANT)
+        assert shown["firings"]
+        await manage.list_triggers(bench.transactor, tenant=TENANT)
+        triggers = bench.store.triggers
+        await triggers.list_of_workflow(TENANT, "work")
+        await triggers.list_of_kind(TENANT, TriggerKind.EVENT)
+        await triggers.read_endings(TENANT, "minutely")
+        await triggers.find_unseen(TENANT, "minutely", "work", FIRST_ID, limit=1)
+        started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
+        assert await triggers.find_firing_of(TENANT, started)
+    await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
 
 
 async def _trouble(bench: Bench) -> None:

@@ -31,6 +31,7 @@ from stepkeep.store.connect import migrate
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.statements import load_statements
+from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
 SQLITE_TYPES = {Kind.NUMBER: "INTEGER", Kind.BYTES: "BLOB"}
 POSTGRES_TYPES = {Kind.NUMBER: {"integer", "bigint"}, Kind.BYTES: {"bytea"}, Kind.RUN: {"uuid"}}
@@ -97,6 +98,15 @@ ALIKE = {
     MembershipRow: ("read_memberships", "read_members", "load_memberships"),
     DelegationRow: ("read_delegations", "list_delegations", "load_delegations"),
     ApiKey: ("list_keys", "find_key", "load_keys"),
+    TriggerRow: (
+        "read_trigger",
+        "lock_triggers",
+        "list_triggers",
+        "list_triggers_of_workflow",
+        "list_triggers_of_kind",
+    ),
+    Firing: ("list_firings", "read_firings", "find_firing_of"),
+    Backfill: ("list_backfills",),
     SealedPeopleEntry: ("read_people_head", "read_people_journal", "read_people_journal_of"),
 }
 RECORD = [*names(Run), *names(Details, 2)]
@@ -106,6 +116,7 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
     **dict.fromkeys(("read_run", "read_runs"), (RECORD, RECORD)),
     **dict.fromkeys(("load_all_steps", "load_waiting_steps", "load_claimable"), STEPS),
     "load_requesters": (["tenant", "run_id", "created_by", "asked_before"], ["place", "created_by", "asked_before"]),
+    **dict.fromkeys(("read_watched_firings", "read_endings"), ([*names(Firing), "run_state"],) * 2),
     "read_worker_journal": (["tenant", "worker_id", *names(SealedEntry, 2)],) * 2,
     "read_steps": (names(Step), names(Step, 2)),
     "load_steps": (names(Step), ["place", *names(Step, 3)]),

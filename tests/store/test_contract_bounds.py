@@ -203,9 +203,10 @@ COPIED = {
     ("worker_reports", "worker"),
 }
 """Keys of rows that hold them within their bounds already."""
+TRIGGERS = ("triggers", "firings", "backfills")
 ON_THEIR_OWN = {
     ("definitions", "version"),
-    *((table, column) for table in ("workers", "worker_journal", *PEOPLE) for column in INTEGERS[table]),
+    *((table, column) for table in ("workers", "worker_journal", *PEOPLE, *TRIGGERS) for column in INTEGERS[table]),
 }
 
 

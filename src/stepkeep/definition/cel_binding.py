@@ -12,7 +12,11 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
-VARIABLES: Final = ("input", "steps", "run", "output", "step", "principal", "time", "labels", "cost")
+VARIABLES: Final = (
+    *("input", "steps", "run", "output"),
+    *("step", "principal", "time", "labels", "cost"),
+    *("trigger", "event", "payload"),
+)
 
 _ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
 _ERROR, _NULL = cel.Type.ERROR, cel.Type.NULL

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+from stepkeep.kernel.triggers import TriggerSpec
 
 SECOND = 1_000_000
 
@@ -411,6 +412,12 @@ class Definition(_Value, frozen=True, kw_only=True):
     duties: tuple[Duty, ...] | msgspec.UnsetType = msgspec.UNSET
     policy: tuple[PolicyRule, ...] | msgspec.UnsetType = msgspec.UNSET
     budget: Budget | msgspec.UnsetType = msgspec.UNSET
+    triggers: tuple[TriggerSpec, ...] | msgspec.UnsetType = msgspec.UNSET
+    """What starts runs of this workflow by itself, once this version is published."""
+
+    @property
+    def declared_triggers(self) -> tuple[TriggerSpec, ...]:
+        return () if self.triggers is msgspec.UNSET else self.triggers
 
     @property
     def compensates(self) -> bool:

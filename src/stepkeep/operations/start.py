@@ -183,6 +183,10 @@ class Starter:
         reference, payload = await payloads.apart((request.tenant, request.run_id), request.input, INLINE_INPUT_BYTES)
         return msgspec.structs.replace(request, input=reference, payload=payload)
 
+    def batch(self, requests: list[StartRequest]) -> StartBatch:
+        """Reduced starts, for a transaction that writes more than them."""
+        return StartBatch(requests, self._template, self._live)
+
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
         batch = StartBatch([await self.reduced(request)], self.template, self._live)

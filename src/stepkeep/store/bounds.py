@@ -51,6 +51,7 @@ ID = Bounds(0, INT, INT)
 STEP_NO = Bounds(0, INT, PLACES)
 STEP_COUNT = Bounds(-INT, INT, PLACES)
 COUNT = Bounds(-INT, INT, INT)
+NATURAL = Bounds(0, INT, INT)
 
 INTEGERS: dict[str, dict[str, Bounds]] = {
     "migrations": {"version": Bounds(1, 9999, 9999), "applied_at": TIME},
@@ -128,6 +129,28 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
     "api_keys": {"created_at": TIME, "expires_at": TIME, "revoked_at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},
+    "triggers": {
+        "seq": Bounds(1, LAST_SEQ, LAST_SEQ),
+        "version": VERSION,
+        "next_at": TIME,
+        "due_at": TIME,
+        "cursor_at": TIME,
+        "paused_at": TIME,
+        "created_at": TIME,
+        "removed_at": TIME,
+    },
+    "firings": {"due_at": TIME, "watched": Bounds(0, 1, 1), "made_at": TIME, "depth": NATURAL},
+    "backfills": {
+        "since_at": TIME,
+        "until_at": TIME,
+        "cursor_at": TIME,
+        "at_once": Bounds(1, INT, INT),
+        "started": NATURAL,
+        "skipped": NATURAL,
+        "refused": NATURAL,
+        "created_at": TIME,
+        "ended_at": TIME,
+    },
     "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
 """Every integer column of both schemas. A negative counter is left to the schema."""
@@ -181,6 +204,12 @@ def _check_rest(what: Write) -> None:
         _check_row("gates", gate)
     for vote in what.votes:
         _check_row("decisions", vote)
+    for change in what.triggers:
+        _check_row("triggers", change.row)
+    for firing in what.firings:
+        _check_row("firings", firing)
+    for backfill in what.backfills:
+        _check_row("backfills", backfill)
 
 
 def check_worker(worker: Worker, entry: SealedEntry | None) -> None:

@@ -17,6 +17,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
+from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
 
 CHUNK_BYTES = 1024 * 1024
 """The size of the chunks in which a large payload is kept."""
@@ -132,6 +133,8 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Tenants whose newest policy is needed."""
     keys: tuple[KeyWant, ...] = ()
     """Business keys to lock to the end of the transaction, after all runs. They are asked for once, all together."""
+    triggers: tuple[TriggerKey, ...] = ()
+    """Triggers to lock, before any business key. No change but those of triggers locks one."""
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -167,6 +170,7 @@ class Loaded(msgspec.Struct, kw_only=True):
     policies: dict[str, StoredPolicy | None] = {}
     proposed: list[tuple[str, str, int]] = []
     authorities: dict[Caller, Authority] = {}
+    triggers: dict[TriggerKey, TriggerRow] = {}
     barred: dict[RunKey, Unreadable | Quarantined] = {}
     passed_over: int = 0
 
@@ -244,6 +248,9 @@ class Write(msgspec.Struct, kw_only=True):
     released_keys: list[BusinessKey] = []
     mailbox: list[MailboxMessage] = []
     payloads: list[Payload] = []
+    triggers: list[TriggerChange] = []
+    firings: list[Firing] = []
+    backfills: list[Backfill] = []
     only_hot: bool = False
 
     @property
@@ -254,7 +261,12 @@ class Write(msgspec.Struct, kw_only=True):
     @property
     def _has_rare_rows(self) -> bool:
         rare = (self.new_steps, self.messages, self.consumed, self.outbox, self.released_keys, self.mailbox)
-        return any(rare) or bool(self.payloads) or self._has_gates
+        return any(rare) or bool(self.payloads) or self._has_gates or self.has_triggers
+
+    @property
+    def has_triggers(self) -> bool:
+        """Whether it changes a trigger, or what belongs to one."""
+        return bool(self.triggers or self.firings or self.backfills)
 
     @property
     def _has_gates(self) -> bool:

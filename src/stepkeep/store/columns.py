@@ -24,6 +24,7 @@ from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus
+from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -65,6 +66,9 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "delegations": DelegationRow,
     "api_keys": ApiKey,
     "people_journal": SealedPeopleEntry,
+    "triggers": TriggerRow,
+    "firings": Firing,
+    "backfills": Backfill,
 }
 
 
@@ -157,12 +161,16 @@ unchecked_definition = reader(StoredDefinition)
 schema_from = reader(StoredSchema)
 policy_from = reader(StoredPolicy)
 setting_from = reader(StoredSetting)
+trigger_from = reader(TriggerRow)
+firing_from = reader(Firing)
+backfill_from = reader(Backfill)
 _worker = reader(Worker)
 _note = msgspec.json.Decoder(Note).decode
 _encode = msgspec.json.Encoder().encode
 
 RUN_STATES = {state.value: state for state in RunState}
 RUN_WIDTH, STEP_WIDTH = len(columns_of(Run)), len(columns_of(Step))
+FIRING_WIDTH = len(columns_of(Firing))
 
 
 def json_text(value: object) -> str:

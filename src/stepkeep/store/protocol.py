@@ -54,6 +54,7 @@ from stepkeep.store.records import (
     WorkerChange,
     WorkerReport,
 )
+from stepkeep.store.triggers import TriggerStore
 
 
 class Transaction(Protocol):
@@ -139,6 +140,9 @@ class Store(Protocol):
 
     @property
     def people(self) -> PeopleStore: ...
+
+    @property
+    def triggers(self) -> TriggerStore: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...

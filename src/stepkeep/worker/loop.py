@@ -32,6 +32,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
 from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.operations.workers import retire_silent
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
@@ -163,6 +164,7 @@ class Worker:
             None if only_run is None else (tenant, only_run and validate.run_id(only_run)),
         )
         self._attempts = Attempts(self._shared, self._prepared)
+        self._triggers = TriggerSweep(transactor)
         self._pollers = {
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
@@ -605,7 +607,7 @@ class Worker:
         if self.loop_lag > LAG_WORTH_TELLING:
             log.warning("the worker's event loop was held up for %.1f s", self.loop_lag)
         self._runner.check()
-        if await sweep_timers(self._transactor):
+        if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
 
     async def _maintain(self) -> None:

@@ -33,6 +33,7 @@ TABLES = {
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
     *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
     *("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal"),
+    *("triggers", "firings", "backfills"),
 }
 
 
@@ -151,8 +152,6 @@ RECORD = (
 NOT_FOR = {
     WORKER: (
         "insert into definitions (version) values (1)",
-        "insert into runs (tenant) values ('x')",
-        "insert into idempotency_keys (tenant) values ('x')",
         "insert into queues (tenant) values ('x')",
     ),
     CLIENT: (

@@ -207,6 +207,14 @@ class Session(Owner):
         tables = self._live()
         loaded.mailboxes.update({want.business_key: tables.mailbox_of(want) for want in wants})
 
+    async def lock_triggers(self, more: More, loaded: Loaded) -> None:
+        """Lock triggers in the order of their names, and read them."""
+        there = sorted(key for key in more.triggers if key in self._live().triggers.triggers)
+        for key in there:
+            await self._database.locks.take(self, ("trigger", key))
+        rows = self._live().triggers.triggers
+        loaded.triggers.update({key: rows[key] for key in there})
+
     async def write(self, what: Write) -> None:
         """Write, to be seen at the commit. It waits for rows and keys that another transaction is writing."""
         self._live()
@@ -222,6 +230,8 @@ class Session(Owner):
                 await take(self, ("business", new.run.tenant, new.run.business_key))
         for change in what.runs:
             await take(self, ("run", (change.run.tenant, change.run.id)))
+        for changed in what.triggers:
+            await take(self, ("trigger", (changed.row.tenant, changed.row.name)))
         self._live().check(what)
         self._writes.append(what)
 

@@ -64,6 +64,7 @@ from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelPeople
+from stepkeep_lab.simulation.trigger_tables import ModelTriggers
 
 T = TypeVar("T")
 Work = Callable[[], T]
@@ -198,6 +199,8 @@ class _Change:
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
         if more.definitions or more.idempotency or more.business_keys or more.policies:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
+        if more.triggers:
+            await self._wait("lock triggers", lambda: self._session.lock_triggers(more, self.loaded))
         if more.keys:
             if self._holds_keys:
                 raise Broken("a change asked for business keys twice")
@@ -244,6 +247,8 @@ class ModelStore:
         self.notifier = ModelNotifier(database, self.wire.notification)
         self._tables = database.tables
         self.people = ModelPeople(database.tables.people, self.wire)
+        tables = database.tables
+        self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

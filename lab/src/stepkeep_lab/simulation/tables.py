@@ -28,6 +28,7 @@ from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
+from stepkeep_lab.simulation.trigger_tables import TriggerRows
 
 MET = "another transaction conflicts: run the whole transaction again"
 
@@ -61,6 +62,7 @@ class Tables:
         self.people = PeopleRows()
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
+        self.triggers = TriggerRows()
 
     def output_of(self, key: RunKey, no: int) -> bytes | None:
         """What a step produced: its note's output, or that of the attempt that succeeded under the right fence."""
@@ -181,6 +183,7 @@ class Tables:
             refuse_step(step)
 
     def _check_record(self, what: Write) -> None:
+        self.triggers.check(what)
         for attempt in what.attempts:
             if (attempt.no, attempt.fence) in self.attempts.get((attempt.tenant, attempt.run_id), {}):
                 raise Contended(MET)
@@ -235,6 +238,7 @@ class Tables:
             if (vote.no, vote.activation, vote.person) in mine:
                 raise Contended("a person decides once about a gate")
             mine[vote.no, vote.activation, vote.person] = vote
+        self.triggers.write(what)
         for payload in what.payloads:
             self.payloads.setdefault((payload.tenant, payload.run_id), {})[payload.digest] = payload.body
 

@@ -22,6 +22,12 @@ CHANGES_RUNS = {
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""
 
+FIRES = {
+    "insert": ("runs", "run_details", "idempotency_keys", "business_keys", "triggers", "firings", "backfills"),
+    "update": ("triggers", "firings", "backfills"),
+}
+"""What a firing of a trigger writes, and a start. Any worker may fire."""
+
 
 class Part(StrEnum):
     """A part of a deployment that has a role of its own. The owner of the tables needs no grants."""
@@ -32,18 +38,23 @@ class Part(StrEnum):
 
 RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
     Part.WORKER: {
-        "insert": (*CHANGES_RUNS["insert"], "workers", "worker_journal", "worker_reports", "attempt_evidence"),
-        "update": (*CHANGES_RUNS["update"], "workers", "worker_reports"),
+        "insert": (
+            *CHANGES_RUNS["insert"],
+            *FIRES["insert"],
+            *("workers", "worker_journal", "worker_reports", "attempt_evidence"),
+        ),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports"),
         "delete": (*CHANGES_RUNS["delete"], "mailbox"),
     },
     Part.CLIENT: {
         "insert": (
-            *("definitions", "schemas", "queues", "runs", "run_details", "idempotency_keys", "business_keys"),
+            *("definitions", "schemas", "queues"),
             *CHANGES_RUNS["insert"],
+            *FIRES["insert"],
             "quarantine",
             "mailbox",
         ),
-        "update": (*CHANGES_RUNS["update"], "quarantine", "mailbox"),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox"),
         "delete": CHANGES_RUNS["delete"],
     },
 }

@@ -91,6 +91,10 @@ class Loading:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
                 loaded.business_keys[tenant, key] = run_id
+        if more.triggers:
+            asked = zip(*more.triggers, strict=True)
+            for row in await fetch(self.connection, SQL.lock_triggers, *asked):
+                loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
         if more.keys:
             await self._load_mailboxes(more.keys)
 

@@ -75,6 +75,7 @@ from stepkeep.store.records import (
     WholeRun,
     WorkerChange,
 )
+from stepkeep.store.trigger_reads import TriggerTables
 
 T = TypeVar("T")
 
@@ -111,6 +112,7 @@ class PostgresStore(SharedReads):
         self._keeps_statements = options.statement_cache_size > 0
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
+        self.triggers = TriggerTables(SQL, self._find, self)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------

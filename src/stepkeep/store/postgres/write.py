@@ -14,6 +14,7 @@ from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.rows import Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store.change import Loaded, NewRun, Write
+from stepkeep.store.columns import people_values
 from stepkeep.store.postgres import parameters
 from stepkeep.store.postgres.arrays import Bytes, Parcel, ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, execute, fetch
@@ -72,10 +73,24 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         await execute(connection, SQL.update_gates, *parameters.arrays_of(what.gate_changes, Bytes()))
     if what.votes:
         await _insert(connection, SQL.insert_decisions, what.votes)
+    if what.has_triggers:
+        await _write_triggers(connection, what)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         for number, chunk in payload.chunks():
             await execute(connection, SQL.insert_payload_chunks, *owner, number, chunk)
+
+
+async def _write_triggers(connection: Connection, what: Write) -> None:
+    for change in what.triggers:
+        values = people_values(change.row)
+        statement, given = (SQL.update_trigger, (*values, change.was)) if change.was else (SQL.insert_trigger, values)
+        if len(await fetch(connection, statement, *given)) != 1:
+            raise Contended("another transaction changed a trigger: run the whole transaction again")
+    for firing in what.firings:
+        await execute(connection, SQL.save_firing, *people_values(firing))
+    for backfill in what.backfills:
+        await execute(connection, SQL.save_backfill, *people_values(backfill))
 
 
 async def _insert(connection: Connection, statement: str, rows: Sequence[msgspec.Struct]) -> None:

@@ -178,6 +178,9 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id
+    if more.triggers:
+        for row in _read(connection, SQL.lock_triggers, more.triggers):
+            loaded.triggers[row[0], row[1]] = columns.trigger_from(row)
     if more.keys:
         load_mailboxes(connection, more.keys, loaded)
 
@@ -310,9 +313,23 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         many(SQL.update_gates, map(rows.row_of, what.gate_changes))
     if what.votes:
         many(SQL.insert_decisions, map(rows.listing_row, what.votes))
+    if what.has_triggers:
+        _write_triggers(connection, what)
     for payload in what.payloads:
         owner = (payload.tenant, payload.run_id, payload.digest)
         many(SQL.insert_payload_chunks, ((*owner, number, chunk) for number, chunk in payload.chunks()))
+
+
+def _write_triggers(connection: apsw.Connection, what: Write) -> None:
+    for change in what.triggers:
+        values = columns.people_values(change.row)
+        statement, bindings = (
+            (SQL.update_trigger, (*values, change.was)) if change.was else (SQL.insert_trigger, values)
+        )
+        if _count(connection, statement, [bindings]) != 1:
+            raise Contended("another transaction changed a trigger: run the whole transaction again")
+    connection.executemany(SQL.save_firing, map(columns.people_values, what.firings))
+    connection.executemany(SQL.save_backfill, map(columns.people_values, what.backfills))
 
 
 def _write_runs(connection: apsw.Connection, changes: Sequence[RunChange], loaded: Loaded) -> None:

@@ -71,6 +71,7 @@ from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.sqlite.transaction import open_transaction
 from stepkeep.store.sqlite.turns import Turns
 from stepkeep.store.sqlite.writer import Work, Writer
+from stepkeep.store.trigger_reads import TriggerTables
 
 T = TypeVar("T")
 
@@ -96,6 +97,7 @@ class SqliteStore(SharedReads):
         self._turns = Turns()
         self.notifier = SqliteNotifier(self._path)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
+        self.triggers = TriggerTables(SQL, self._find, self)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0

@@ -1,0 +1,175 @@
+"""The tables of triggers of the model database: the same reads and the same checks as those of the real stores.
+
+Rows are frozen values under their keys. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from stepkeep.errors import Contended, InvariantBroken
+from stepkeep.kernel.rows import Details, Run
+from stepkeep.kernel.states import RunState
+from stepkeep.kernel.triggers import TriggerKind
+from stepkeep.store.change import RunKey, Write
+from stepkeep.store.triggers import (
+    FIRST_FIRING,
+    Backfill,
+    Firing,
+    FiringState,
+    TriggerKey,
+    TriggerRow,
+    Watched,
+)
+from stepkeep_lab.simulation.people_tables import Wire
+
+T = TypeVar("T")
+
+
+class TriggerRows:
+    """Every committed row of triggers."""
+
+    def __init__(self) -> None:
+        self.triggers: dict[TriggerKey, TriggerRow] = {}
+        self.firings: dict[TriggerKey, dict[str, Firing]] = {}
+        self.backfills: dict[tuple[str, str], Backfill] = {}
+
+    def check(self, what: Write) -> None:
+        """Refuse what a real database would."""
+        for change in what.triggers:
+            before = self.triggers.get((change.row.tenant, change.row.name))
+            if (0 if before is None else before.seq) != change.was:
+                raise Contended("another transaction changed a trigger: run the whole transaction again")
+            if change.row.seq <= change.was:
+                raise InvariantBroken("each change of a trigger has a new sequence number")
+        for firing in what.firings:
+            kept = self.firings.get((firing.tenant, firing.trigger_name), {}).get(firing.moment)
+            if kept is not None and kept.run_id is not None and kept.run_id != firing.run_id:
+                raise InvariantBroken("a moment fires once: its run never changes")
+            if (firing.state is FiringState.STARTED) != (firing.run_id is not None):
+                raise InvariantBroken("a firing that started has a run, and no other has one")
+
+    def write(self, what: Write) -> None:
+        """Make it so; it was checked."""
+        for change in what.triggers:
+            self.triggers[change.row.tenant, change.row.name] = change.row
+        for firing in what.firings:
+            mine = self.firings.setdefault((firing.tenant, firing.trigger_name), {})
+            kept = mine.get(firing.moment, firing)
+            mine[firing.moment] = replace(firing, made_at=kept.made_at, depth=kept.depth, source=kept.source)
+        for one in what.backfills:
+            self.backfills[one.tenant, one.id] = one
+
+
+class ModelTriggers:
+    """`TriggerStore` on the rows of a model database."""
+
+    def __init__(
+        self,
+        rows: TriggerRows,
+        runs: Mapping[RunKey, Run],
+        details: Mapping[RunKey, Details],
+        wire: Wire,
+        clock: Callable[[], int],
+    ) -> None:
+        self._rows, self._runs, self._details, self._wire, self._clock = rows, runs, details, wire, clock
+
+    async def find_due(self, limit: int) -> list[TriggerKey]:
+        def look() -> list[TriggerKey]:
+            now = self._clock()
+            due = [(row.due_at, key) for key, row in self._rows.triggers.items() if row.due_at is not None]
+            return [key for at, key in sorted(due) if at <= now][:limit]
+
+        return await self._wire.ask("find due triggers", look)
+
+    async def read(self, tenant: str, name: str) -> TriggerRow | None:
+        return await self._read(lambda: self._rows.triggers.get((tenant, name)))
+
+    async def list_all(self, tenant: str, after: str = "", limit: int = 1000) -> list[TriggerRow]:
+        return (await self._listed(tenant, lambda row: row.name > after))[:limit]
+
+    async def list_of_workflow(self, tenant: str, workflow: str) -> list[TriggerRow]:
+        return await self._listed(tenant, lambda row: row.workflow == workflow)
+
+    async def list_of_kind(self, tenant: str, kind: TriggerKind) -> list[TriggerRow]:
+        return await self._listed(tenant, lambda row: row.kind is kind)
+
+    async def read_watched(self, tenant: str, name: str, limit: int = 1000) -> list[Watched]:
+        def look() -> list[Watched]:
+            found = [one for one in self._watched(tenant, name) if one.state is not FiringState.AWAITING]
+            return [Watched(one, self._state(tenant, one.run_id)) for one in found][:limit]
+
+        return await self._read(look)
+
+    async def read_endings(self, tenant: str, name: str, limit: int = 100) -> list[Watched]:
+        def look() -> list[Watched]:
+            found = [one for one in self._watched(tenant, name) if one.state is FiringState.AWAITING]
+            ended = [one for one in found if not self._lives(tenant, one.source)]
+            return [Watched(one, self._state(tenant, one.source)) for one in ended][:limit]
+
+        return await self._read(look)
+
+    async def find_unseen(self, tenant: str, name: str, topic: str, after: str, limit: int = 500) -> list[str]:
+        def look() -> list[str]:
+            seen = self._rows.firings.get((tenant, name), {})
+            mine = [
+                run_id
+                for (owner, run_id), details in self._details.items()
+                if owner == tenant and details.workflow == topic and run_id > after and run_id not in seen
+            ]
+            return sorted(mine)[:limit]
+
+        return await self._read(look)
+
+    async def list_firings(
+        self, tenant: str, name: str, before: tuple[int, str] = (FIRST_FIRING, ""), limit: int = 100
+    ) -> list[Firing]:
+        def look() -> list[Firing]:
+            rows = self._rows.firings.get((tenant, name), {}).values()
+            found = [one for one in rows if (one.due_at, one.moment) < before]
+            return sorted(found, key=lambda one: (one.due_at, one.moment), reverse=True)[:limit]
+
+        return await self._read(look)
+
+    async def read_firings(self, tenant: str, name: str, moments: Sequence[str]) -> list[Firing]:
+        mine = self._rows.firings.get((tenant, name), {})
+        return await self._read(lambda: [mine[moment] for moment in sorted(set(moments)) if moment in mine])
+
+    async def find_firing_of(self, tenant: str, run_id: str) -> Firing | None:
+        def look() -> Firing | None:
+            rows = [one for (owner, _), mine in self._rows.firings.items() if owner == tenant for one in mine.values()]
+            return next((one for one in rows if one.run_id == run_id), None)
+
+        return await self._read(look)
+
+    async def list_backfills(self, tenant: str, name: str, limit: int = 100) -> list[Backfill]:
+        def look() -> list[Backfill]:
+            rows = [one for one in self._rows.backfills.values() if (one.tenant, one.trigger_name) == (tenant, name)]
+            return sorted(rows, key=lambda one: (one.created_at, one.id), reverse=True)[:limit]
+
+        return await self._read(look)
+
+    def _watched(self, tenant: str, name: str) -> list[Firing]:
+        rows = self._rows.firings.get((tenant, name), {}).values()
+        return sorted((one for one in rows if one.watched), key=lambda one: (one.due_at, one.moment))
+
+    def _state(self, tenant: str, run_id: str | None) -> RunState | None:
+        run = None if run_id is None else self._runs.get((tenant, run_id))
+        return None if run is None else run.state
+
+    def _lives(self, tenant: str, run_id: str | None) -> bool:
+        run = None if run_id is None else self._runs.get((tenant, run_id))
+        return run is not None and run.ended_at is None
+
+    async def _listed(self, tenant: str, fits: Callable[[TriggerRow], bool]) -> list[TriggerRow]:
+        def look() -> list[TriggerRow]:
+            rows = [row for row in self._rows.triggers.values() if row.tenant == tenant and row.removed_at is None]
+            return sorted(filter(fits, rows), key=lambda row: row.name)
+
+        return await self._read(look)
+
+    async def _read(self, look: Callable[[], T]) -> T:
+        return await self._wire.ask("read triggers", look)

@@ -1,0 +1,391 @@
+"""Adds, installs, pauses, resumes, fires, backfills and removes triggers, and lists and shows them.
+
+A change reads the trigger, plans its next row and writes it if no other process changed it meanwhile; else it reads
+again. Removed triggers keep their row and their firings, so that no moment fires again under the same name. The engine
+calls it, and publication calls `install`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
+from uuid_utils import uuid7
+
+from stepkeep.errors import Conflict, Contended, InvalidInput, NotFound
+from stepkeep.kernel.definition import Definition
+from stepkeep.kernel.triggers import TriggerSpec
+from stepkeep.operations import validate
+from stepkeep.operations.access import Acting
+from stepkeep.operations.publish import find_plan
+from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
+from stepkeep.operations.triggers import views
+from stepkeep.operations.triggers.firing import Caused, Firer, FiringBatch, encode_spec, spec_of
+from stepkeep.operations.triggers.plan import (
+    MOST_COUNTED,
+    Planned,
+    first_times,
+    moment_text,
+    new_firing,
+    plan_firing,
+)
+from stepkeep.schedules.moments import moments_after
+from stepkeep.store.triggers import Backfill, BackfillState, Firing, FiringState, TriggerRow
+
+LONGEST_NAME = 100
+MOST_AT_ONCE = 100
+MOST_SHOWN = 1000
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+
+Plan = Callable[[TriggerRow | None, int], Planned]
+
+
+def trigger_name(value: object) -> str:
+    plain = validate.key("the name of a trigger", value, LONGEST_NAME)
+    if not _NAME.fullmatch(plain):
+        raise InvalidInput(f"the name of a trigger has letters, digits and . _ - /, and begins with one: {plain!a}")
+    return plain
+
+
+# -- read --------------------------------------------------------------------------------------------------------------
+async def list_triggers(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
+    """`{"triggers": [...]}`, by name."""
+    found = await transactor.store.triggers.list_all(tenant, limit=MOST_SHOWN)
+    return {"triggers": [views.trigger_view(row, spec_of(row)) for row in found]}
+
+
+async def show_trigger(transactor: Transactor, name: str, *, tenant: str, firings: int = 20) -> dict[str, Any]:
+    """One trigger with its next moments, its latest firings and its backfills."""
+    row = await _row(transactor, name, tenant)
+    spec, triggers = spec_of(row), transactor.store.triggers
+    now = await transactor.store.now()
+    latest = await triggers.list_firings(tenant, row.name, limit=_count("firings", firings))
+    jobs = await triggers.list_backfills(tenant, row.name, limit=20)
+    is_active = row.paused_at is None and row.removed_at is None
+    return views.trigger_view(row, spec) | {
+        "next": views.coming(row, spec, now, 5) if is_active else [],
+        "firings": [views.firing_view(one) for one in latest],
+        "backfills": [views.backfill_view(one) for one in jobs],
+    }
+
+
+async def next_moments(
+    transactor: Transactor, name: str, *, tenant: str, count: int = 10, after: int | None = None
+) -> dict[str, Any]:
+    """The next moments of a schedule, also of one that is paused."""
+    row = await _row(transactor, name, tenant)
+    spec = spec_of(row)
+    if spec.schedule is None:
+        raise InvalidInput(f"the trigger {row.name} has no schedule: it is of the kind {row.kind}.")
+    since = await transactor.store.now() if after is None else after
+    return {
+        "trigger": row.name,
+        "state": views.state_of(row),
+        "next": views.coming(row, spec, since, _count("count", count)),
+    }
+
+
+async def _row(transactor: Transactor, name: str, tenant: str) -> TriggerRow:
+    row = await transactor.store.triggers.read(tenant, trigger_name(name))
+    if row is None or row.removed_at is not None:
+        raise NotFound(f"there is no trigger {name}. `stepkeep triggers list` lists what there is.")
+    return row
+
+
+# -- change ------------------------------------------------------------------------------------------------------------
+async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant: str, actor: str) -> dict[str, Any]:
+    """Add a trigger by hand, or change one that was added by hand. It starts the newest version of the workflow."""
+    name = trigger_name(spec.name)
+    await find_plan(firer.transactor, workflow, None, tenant=tenant)
+
+    def plan(row: TriggerRow | None, now: int) -> Planned:
+        if row is not None and row.version is not None and row.removed_at is None:
+            raise Conflict(f"the trigger {name} belongs to version {row.version} of {row.workflow}: change it there.")
+        return Planned(row=_renewed(row, spec, workflow, None, tenant, actor, now))
+
+    done = await _change(firer, tenant, name, plan)
+    return views.trigger_view(done, spec)
+
+
+async def install(firer: Firer, definition: Definition, *, tenant: str, actor: str) -> None:
+    """Let the triggers of a workflow be those that its newest published version declares. An older version, published
+    or started again, changes nothing. A pause stays."""
+    declared = {f"{definition.name}/{spec.name}": spec for spec in definition.declared_triggers}
+    triggers = firer.transactor.store.triggers
+    there = {
+        row.name: row for row in await triggers.list_of_workflow(tenant, definition.name) if row.version is not None
+    }
+    if not declared and not there:
+        return
+    if any(row.version is not None and row.version > definition.version for row in there.values()):
+        return
+    for name in there.keys() - declared.keys():
+        await _change(firer, tenant, name, lambda row, now: _removed(row, now, definition.version))
+    for name, spec in declared.items():
+        row = there.get(name)
+        if row is not None and (row.version, row.spec) == (definition.version, encode_spec(spec)):
+            continue
+
+        def plan(row: TriggerRow | None, now: int, spec: TriggerSpec = spec, name: str = name) -> Planned:
+            if row is not None and row.version is not None and row.version > definition.version:
+                return Planned(row=replace(row, seq=row.seq + 1))
+            version = definition.version
+            return Planned(row=_renewed(row, spec, definition.name, version, tenant, actor, now, name=name))
+
+        await _change(firer, tenant, name, plan)
+
+
+def _renewed(
+    row: TriggerRow | None,
+    spec: TriggerSpec,
+    workflow: str,
+    version: int | None,
+    tenant: str,
+    actor: str,
+    now: int,
+    name: str | None = None,
+) -> TriggerRow:
+    """The row of a trigger as it is declared now. The same schedule keeps its next moment: nothing is missed."""
+    topic = spec.event if spec.ended is None else spec.ended.workflow
+    encoded = encode_spec(spec)
+    if row is None:
+        fresh = TriggerRow(
+            tenant=tenant,
+            name=name or spec.name,
+            seq=1,
+            workflow=workflow,
+            version=version,
+            kind=spec.kind,
+            topic=topic,
+            spec=encoded,
+            next_at=None,
+            due_at=None,
+            cursor_at=now,
+            paused_at=None,
+            paused_by=None,
+            created_at=now,
+            created_by=actor,
+            removed_at=None,
+        )
+        return first_times(fresh, spec, now)
+    was_removed, old = row.removed_at is not None, spec_of(row)
+    same = old.schedule == spec.schedule and row.kind is spec.kind and not was_removed
+    changed = replace(
+        row,
+        seq=row.seq + 1,
+        workflow=workflow,
+        version=version,
+        kind=spec.kind,
+        topic=topic,
+        spec=encoded,
+        removed_at=None,
+        cursor_at=row.cursor_at if same else now,
+        paused_at=None if was_removed else row.paused_at,
+        paused_by=None if was_removed else row.paused_by,
+    )
+    return changed if same else first_times(changed, spec, now)
+
+
+def _removed(row: TriggerRow | None, now: int, newer: int | None = None) -> Planned:
+    assert row is not None
+    if newer is not None and row.version is not None and row.version > newer:
+        return Planned(row=replace(row, seq=row.seq + 1))
+    return Planned(row=replace(row, seq=row.seq + 1, removed_at=now, next_at=None, due_at=None))
+
+
+async def remove_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, Any]:
+    """Remove a trigger that was added by hand. What it started goes on; its firings stay on record."""
+    row = await _row(firer.transactor, name, tenant)
+    if row.version is not None:
+        raise Conflict(
+            f"the trigger {row.name} belongs to version {row.version} of {row.workflow}: publish a version without it, "
+            "or pause it."
+        )
+    done = await _change(firer, tenant, row.name, lambda row, now: _removed(row, now))
+    return views.trigger_view(done, spec_of(done))
+
+
+async def pause_trigger(firer: Firer, name: str, *, tenant: str, actor: str) -> dict[str, Any]:
+    """Let a trigger fire nothing by itself until it is resumed. Moments of the pause are not caught up."""
+    await _row(firer.transactor, name, tenant)
+
+    def plan(row: TriggerRow | None, now: int) -> Planned:
+        assert row is not None
+        if row.paused_at is not None:
+            raise Conflict(f"the trigger {row.name} is paused already, by {row.paused_by}.", {"by": row.paused_by})
+        # The next sweep finds out whether a backfill goes on.
+        return Planned(row=replace(row, seq=row.seq + 1, paused_at=now, paused_by=actor, due_at=now))
+
+    done = await _change(firer, tenant, trigger_name(name), plan)
+    return views.trigger_view(done, spec_of(done))
+
+
+async def resume_trigger(firer: Firer, name: str, *, tenant: str) -> dict[str, Any]:
+    """Let a paused trigger fire again, from its next moment on."""
+    await _row(firer.transactor, name, tenant)
+
+    def plan(row: TriggerRow | None, now: int) -> Planned:
+        assert row is not None
+        if row.paused_at is None:
+            raise Conflict(f"the trigger {row.name} is not paused.")
+        resumed = replace(row, seq=row.seq + 1, paused_at=None, paused_by=None)
+        timed = first_times(resumed, spec_of(row), now)
+        # Firings may have waited since before the pause: look at once.
+        return Planned(row=replace(timed, due_at=now))
+
+    done = await _change(firer, tenant, trigger_name(name), plan)
+    return views.trigger_view(done, spec_of(done))
+
+
+async def fire_trigger(
+    firer: Firer,
+    name: str,
+    *,
+    tenant: str,
+    acting: Acting,
+    key: str | None = None,
+    payload: Any = None,
+) -> dict[str, Any]:
+    """Fire a trigger by hand, whatever its overlap policy says and also while it is paused. One key fires once."""
+    row = await _row(firer.transactor, name, tenant)
+    moment = f"hand:{validate.key('the key of the firing', key, 100) if key is not None else uuid7()}"
+    event = None if payload is None else {"id": moment, "name": row.topic, "payload": payload}
+    done = await fire_once(firer, row, moment, Caused(event=event, acting=acting), forced=True)
+    return {"trigger": row.name, **views.firing_view(done)}
+
+
+async def fire_once(
+    firer: Firer,
+    row: TriggerRow,
+    moment: str,
+    caused: Caused,
+    *,
+    forced: bool = False,
+    depth: int = 0,
+    source: str | None = None,
+    given: bytes | None = None,
+) -> Firing:
+    """Fire a trigger for one moment, event or ending; the firing on record if it has fired before."""
+    key = (row.tenant, row.name)
+    triggers = firer.transactor.store.triggers
+    for _ in range(MAX_CONFLICT_RETRIES):
+        there = await triggers.read_firings(*key, [moment])
+        if there and (there[0].state is not FiringState.AWAITING):
+            return there[0]
+        now = await firer.transactor.store.now()
+        watched = await triggers.read_watched(*key)
+        firing = replace(new_firing(row, moment, now, now, depth), source=source, given=given)
+        planned = plan_firing(row, spec_of(row), now, watched, firing, forced=forced)
+        if await firer.cancel(planned):
+            watched = await triggers.read_watched(*key)
+            planned = plan_firing(row, spec_of(row), now, watched, firing, forced=forced)
+        done = await firer.carry_out(row, planned, lambda one: caused if one.moment == moment else Caused())
+        if done is not None:
+            return next(one for one in done.firings if one.moment == moment)
+        fresh = await triggers.read(*key)
+        if fresh is None or fresh.removed_at is not None:
+            raise NotFound(f"the trigger {row.name} was removed.")
+        row = fresh
+    raise Contended(f"the trigger {row.name} is changed by many processes at once: try again")
+
+
+async def _change(firer: Firer, tenant: str, name: str, plan: Plan) -> TriggerRow:
+    done = await _changed(firer, tenant, name, plan)
+    return done[0]
+
+
+async def _changed(firer: Firer, tenant: str, name: str, plan: Plan) -> tuple[TriggerRow, FiringBatch]:
+    """Plan the change of a trigger and write it; plan again if another process came first."""
+    for _ in range(MAX_CONFLICT_RETRIES):
+        row = await firer.transactor.store.triggers.read(tenant, name)
+        planned = plan(row, await firer.transactor.store.now())
+        done = await firer.carry_out(row, planned)
+        if done is not None:
+            return planned.row, done
+    raise Contended(f"the trigger {name} is changed by many processes at once: try again")
+
+
+# -- backfill ----------------------------------------------------------------------------------------------------------
+async def backfill(
+    firer: Firer,
+    name: str,
+    *,
+    tenant: str,
+    actor: str,
+    since: int,
+    until: int,
+    at_once: int = 5,
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """Fire the moments of a range that have no run: a job that workers carry out in small batches.
+
+    With `dry_run`, nothing is written: the answer says how many moments there are, and the first of them.
+    """
+    row = await _row(firer.transactor, name, tenant)
+    spec = spec_of(row)
+    if spec.schedule is None:
+        raise InvalidInput(f"the trigger {row.name} has no schedule to fill: it is of the kind {row.kind}.")
+    if since >= until:
+        raise InvalidInput("a backfill has a range: its beginning is before its end.")
+    if not (type(at_once) is int and 1 <= at_once <= MOST_AT_ONCE):
+        raise InvalidInput(f"at_once is a whole number from 1 to {MOST_AT_ONCE}.")
+    now = await firer.transactor.store.now()
+    if until > now:
+        raise InvalidInput("a backfill ends by now: later moments fire by themselves.")
+    moments = [moment for moment in islice(moments_after(spec.schedule, since - 1), MOST_COUNTED) if moment < until]
+    if len(moments) == MOST_COUNTED:
+        raise InvalidInput(f"this range has more than {MOST_COUNTED} moments: fill a shorter one.")
+    shown = [moment_text(one) for one in moments[:10]]
+    if dry_run:
+        return {"trigger": row.name, "dry_run": True, "moments": len(moments), "first": shown}
+    job = Backfill(
+        tenant=tenant,
+        id=str(uuid7()),
+        trigger_name=row.name,
+        state=BackfillState.RUNNING,
+        since_at=since,
+        until_at=until,
+        cursor_at=max(0, since - 1),
+        at_once=at_once,
+        started=0,
+        skipped=0,
+        refused=0,
+        created_at=now,
+        created_by=actor,
+    )
+
+    def plan(row: TriggerRow | None, now: int) -> Planned:
+        assert row is not None
+        return Planned(row=replace(row, seq=row.seq + 1, due_at=now), backfill=job)
+
+    await _change(firer, tenant, row.name, plan)
+    return views.backfill_view(job) | {"moments": len(moments)}
+
+
+async def stop_backfill(firer: Firer, name: str, job_id: str, *, tenant: str) -> dict[str, Any]:
+    """End a backfill early. The runs that it has started go on."""
+    await _row(firer.transactor, name, tenant)
+    triggers = firer.transactor.store.triggers
+    for _ in range(MAX_CONFLICT_RETRIES):
+        row = await triggers.read(tenant, name)
+        found = [one for one in await triggers.list_backfills(tenant, name) if one.id == job_id]
+        if row is None or not found:
+            raise NotFound(f"the trigger {name} has no backfill {job_id}.")
+        [job] = found
+        if job.state is not BackfillState.RUNNING:
+            raise Conflict(f"the backfill {job_id} is {job.state} already.")
+        now = await firer.transactor.store.now()
+        stopped = replace(job, state=BackfillState.STOPPED, ended_at=now)
+        if await firer.carry_out(row, Planned(row=replace(row, seq=row.seq + 1), backfill=stopped)) is not None:
+            return views.backfill_view(stopped)
+    raise Contended(f"the trigger {name} is changed by many processes at once: try again")
+
+
+def _count(what: str, value: object) -> int:
+    if not (type(value) is int and 1 <= value <= MOST_SHOWN):
+        raise InvalidInput(f"{what} is a whole number from 1 to {MOST_SHOWN}.")
+    return value
