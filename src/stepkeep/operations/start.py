@@ -185,7 +185,7 @@ class Starter:
 
     def batch(self, requests: list[StartRequest]) -> StartBatch:
         """Reduced starts, for a transaction that writes more than them."""
-        return StartBatch(requests, self._template, self._live)
+        return StartBatch(requests, self.template, self._live)
 
     async def start_in(self, transaction: Transaction, request: StartRequest) -> Started:
         """Create a run in a transaction of the caller, who commits it or rolls it back."""
