@@ -208,7 +208,9 @@ def test_every_edge_is_drawn_between_its_ends() -> None:
 def test_lists_of_runs_and_workers() -> None:
     runs = [rolled_back()["run"], waiting()["run"], approved()["run"]]
     offer = {"silent": False, "held": 3, "version": "1.0.0", "queues": None, "handlers": ["mail.send"]}
+    offer["usage"] = [{"busy": 0.625}]
     gone = {"silent": True, "held": None, "version": None, "queues": ["slow", ""], "handlers": []}
+    gone["usage"] = []
     quiet = {"misfits": [], "only_run": None}
     busy = {"id": "worker:host:1:ab", "state": "busy", "capacity": 4, "capabilities": ["gpu", "eu"]}
     lost = {"id": "worker:host:2:cd", "state": "unresponsive", "capacity": 64, "capabilities": []}

@@ -44,12 +44,26 @@ class StepProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     text: msgspec.Raw
 
 
+class UsageWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a worker was used in the last `seconds`, or in `measured` seconds if it is younger.
+
+    `busy` is the share of time in which it held an attempt, `slots` how many it held on average.
+    """
+
+    seconds: int
+    measured: float
+    busy: float
+    slots: float
+    claims: int
+    settled: int
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a worker says about itself. `kinds` are the executors that need no handler and are allowed here; `groups`
     None means all queues; `coroutines` are the handlers that need no thread; `apps` is the code it was given. `secrets`
     are names, None if it may have any but those in `lacking_secrets`. A worker with `only_run` takes the steps of
     that run alone, and with an empty one only those of runs that its own program starts. `progress` is of the attempts
-    that run."""
+    that run, and `usage` how much of it was used."""
 
     handlers: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
@@ -69,6 +83,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     misfits: tuple[Misfit, ...] = ()
     only_run: str | None = None
     progress: tuple[StepProgress, ...] = ()
+    usage: tuple[UsageWindow, ...] = ()
 
     @property
     def own_runs(self) -> str | None:

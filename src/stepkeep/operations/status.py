@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from stepkeep.kernel.states import RunState
 from stepkeep.operations.causes import FAULTS, SECOND, span
 from stepkeep.operations.diagnosis import Staff, read_staff
 from stepkeep.operations.instants import instant
 from stepkeep.operations.retention import first_id_at
-from stepkeep.operations.services import Known, known_workers
+from stepkeep.operations.services import Known, UsageWindow, known_workers
 from stepkeep.operations.staffing import judge, title
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.protocol import Store
@@ -88,6 +90,7 @@ def worker_view(known: Known, now: int) -> dict[str, Any]:
         "capacity": row.capacity,
         "held": None if offer is None else offer.held,
         "free": None if offer is None else offer.free,
+        "usage": [] if offer is None else [_usage(one, row.capacity) for one in offer.usage],
         "capabilities": list(row.capabilities),
         "queues": None if offer is None or offer.groups is None else list(offer.groups),
         "handlers": [] if offer is None else [*offer.handlers, *offer.agents],
@@ -100,6 +103,11 @@ def worker_view(known: Known, now: int) -> dict[str, Any]:
         "started_at": instant(row.started_at),
         "heard_at": instant(row.heard_at),
     }
+
+
+def _usage(window: UsageWindow, capacity: int) -> dict[str, Any]:
+    share = round(window.slots / capacity, 4) if capacity else 0.0
+    return {**msgspec.structs.asdict(window), "utilisation": share}
 
 
 async def _stuck(store: Store, tenant: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from stepkeep.store.change import Lease, RunKey
 from stepkeep.worker.executor import Job
+from stepkeep.worker.utilisation import Meter
 
 SECOND = 1_000_000
 RENEWED_AFTER = 1 / 3
@@ -30,8 +31,8 @@ class Review(NamedTuple):
 class Leases:
     """The jobs held, and the time at which the next one needs attention."""
 
-    def __init__(self, lease: int | None = None) -> None:
-        self._lease = lease
+    def __init__(self, lease: int | None = None, meter: Meter | None = None) -> None:
+        self._lease, self._meter = lease, meter
         self._jobs: dict[Job, None] = {}
         self.soonest = NEVER
 
@@ -46,18 +47,23 @@ class Leases:
 
     def add(self, jobs: Iterable[Job]) -> bool:
         """Hold these jobs. Returns whether one of them needs attention sooner than all others."""
-        before = self.soonest
+        before, count = self.soonest, len(self._jobs)
         for job in jobs:
             self._jobs[job] = None
             lease = self._lease or job.claim.plan.definition.lease
             moment = min(job.attempt_deadline, job.run_deadline, job.renewed_at + lease * (RENEWED_AFTER / SECOND))
             if moment < self.soonest:
                 self.soonest = moment
+        if self._meter is not None:
+            self._meter.took(len(self._jobs) - count)
         return self.soonest < before
 
     def drop(self, job: Job) -> bool:
         """Stop holding the job. Returns whether it was held."""
-        return self._jobs.pop(job, self) is None
+        was_held = self._jobs.pop(job, self) is None
+        if was_held and self._meter is not None:
+            self._meter.left()
+        return was_held
 
     def lacks(self, jobs: set[Job]) -> set[Job]:
         """The jobs among these that are not held."""

@@ -531,6 +531,7 @@ class Worker:
             misfits=self._shared.misfits.known,
             only_run=None if self._shared.only_run is None else self._shared.only_run[1],
             progress=self._shared.progress.collect(self._shared.leases, self._runtime.monotonic()),
+            usage=self._shared.meter.usage(),
         )
 
     async def _read_queues(self) -> None:

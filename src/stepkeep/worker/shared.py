@@ -26,6 +26,7 @@ from stepkeep.worker.runner import HandlerRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import SecretReader
 from stepkeep.worker.settings import Settings
+from stepkeep.worker.utilisation import Meter
 
 log = logging.getLogger("stepkeep.worker")
 
@@ -69,7 +70,8 @@ class Shared:
         self.transactor, self.runner, self.membership = transactor, runner, membership
         self.settings, self.runtime, self.outage, self.signals = settings, runtime, outage, signals
         self.secrets = SecretReader(settings.secrets, runtime.monotonic)
-        self.leases = Leases(settings.lease_us)
+        self.meter = Meter(runtime.monotonic)
+        self.leases = Leases(settings.lease_us, self.meter)
         self.slots = Slots(settings, self.leases)
         self.attention = asyncio.Event()
         self.may_claim = True

@@ -53,18 +53,25 @@ def runs_table(runs: Sequence[View], width: int = WIDE) -> Table:
 
 def workers_table(workers: Sequence[View]) -> Table:
     """Workers, one line each."""
-    table = _table("WORKER", "STATE", "HOLDS", "HEARD", "VERSION", "SERVES")
+    table = _table("WORKER", "STATE", "HOLDS", "BUSY", "HEARD", "VERSION", "SERVES")
     for worker in workers:
         held = "?" if worker["held"] is None else str(worker["held"])
         table.add_row(
             worker["id"],
             Text("silent", "red") if worker["silent"] else state_text(worker["state"]),
             f"{held} of {worker['capacity']}",
+            _busy(worker),
             clock(worker["heard_at"]),
             worker["version"] or "",
             Text(_serves(worker)),
         )
     return table
+
+
+def _busy(worker: View) -> str:
+    """The share of the last minute in which it held an attempt."""
+    usage = worker["usage"]
+    return f"{usage[0]['busy']:.0%}" if usage else ""
 
 
 def _serves(worker: View) -> str:
