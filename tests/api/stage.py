@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 
 import stepkeep as sk
 from stepkeep.api.app import Application, create_app
+from stepkeep.api.server import address_of, listen, make_server
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.access import Scope
@@ -60,6 +62,22 @@ class Stage:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         transport = httpx2.ASGITransport(app=self.app, raise_app_exceptions=True)
         return httpx2.AsyncClient(transport=transport, base_url="http://service", headers=headers)
+
+    @asynccontextmanager
+    async def serving(self, key: str | None = None) -> AsyncIterator[httpx2.AsyncClient]:
+        """A client of a real server on loopback."""
+        server, listener = make_server(self.app), listen("127.0.0.1", 0)
+        ready = asyncio.Event()
+        server.told = ready.set
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await ready.wait()
+            headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+            async with httpx2.AsyncClient(base_url=address_of(listener), headers=headers, timeout=60) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            await running
 
     async def publish(self, *workflows: sk.Workflow, tenant: str = TENANT) -> None:
         async with self.host(tenant) as host:

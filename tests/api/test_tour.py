@@ -94,6 +94,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _records(tour, finished)
             await _people(tour, tokens)
             await _administration(tour)
+            await _seed_001(tour)
             assert sorted(tour.left) == []
 
     on(database_url, act)
@@ -175,6 +176,7 @@ async def _records(tour: Tour, run: str) -> None:
     with zipfile.ZipFile(io.BytesIO(await tour("GET", f"/runs/{run}/evidence"))) as pack:
         assert "manifest.json" in pack.namelist()
     assert (await tour("GET", f"/runs/{run}/policy"))["ok"] is True
+    assert b"event: end" in await tour("GET", f"/runs/{run}/stream")
     assert (await tour("GET", "/status"))["status"]["workers"]
     assert len((await tour("GET", "/workers"))["workers"]) == 1
 
@@ -227,6 +229,18 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     told(await tour.client.post(f"/runs/{aside}/approve"), 409, "quarantined")
     assert [one["run"] for one in (await tour("GET", "/quarantine"))["quarantined"]] == [aside]
     await tour("POST", f"/runs/{aside}/release", {"reason": "understood"})
+
+
+async def _seed_001(tour: Tour) -> None:
+    run = (await tour("POST", "/as/run/runs", {"template_name": "default"}, 201))["run_id"]
+    assert (await tour("GET", f"/runs/{run}/result?wait=30&until_blocked=true"))["state"] == "blocked"
+    await tour("GET", f"/as/run/runs/{run}")
+    await tour("GET", f"/as/run/runs/{run}/steps")
+    await tour("GET", f"/as/run/runs/{run}/cost")
+    await tour("POST", f"/as/run/runs/{run}/approve")
+    assert b"RUN_APPROVED" in await tour("GET", f"/as/run/runs/{run}/events")
+    other = (await tour("POST", "/as/run/runs", status=201))["run_id"]
+    await tour("POST", f"/as/run/runs/{other}/cancel")
 
 
 async def _administration(tour: Tour) -> None:

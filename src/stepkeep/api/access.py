@@ -55,6 +55,7 @@ ROUTES: dict[str, str] = {
     "GET /runs/{run_id}/certificate": "certify",
     "GET /runs/{run_id}/evidence": "evidence",
     "GET /runs/{run_id}/policy": "replay_policy",
+    "GET /runs/{run_id}/stream": "log",
     "POST /workflows": "publish",
     "POST /workflows/check": "definitions",
     "GET /workflows": "definitions",
@@ -88,6 +89,13 @@ ROUTES: dict[str, str] = {
     "POST /api-keys": "keys.create",
     "POST /api-keys/{key_id}/rotate": "keys.rotate",
     "DELETE /api-keys/{key_id}": "keys.revoke",
+    "POST /as/run/runs": "start",
+    "GET /as/run/runs/{run_id}": "show",
+    "GET /as/run/runs/{run_id}/steps": "show",
+    "GET /as/run/runs/{run_id}/cost": "show",
+    "GET /as/run/runs/{run_id}/events": "show",
+    "POST /as/run/runs/{run_id}/approve": "approve",
+    "POST /as/run/runs/{run_id}/cancel": "cancel",
 }
 """Method and path of every route, and the operation whose scopes it needs (`operations.access.OPERATIONS`)."""
 

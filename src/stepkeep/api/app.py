@@ -23,9 +23,11 @@ from stepkeep.api import (
     policies,
     records,
     run_actions,
+    run_service,
     runs,
     schemas,
     steps,
+    stream,
     system,
 )
 from stepkeep.api.access import ROUTES
@@ -42,12 +44,14 @@ RESOURCES = (
     run_actions,
     steps,
     records,
+    stream,
     definitions,
     system,
     schemas,
     policies,
     people,
     keys,
+    run_service,
 )
 """One module per resource, in the order of the document."""
 

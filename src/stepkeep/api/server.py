@@ -54,6 +54,7 @@ class Server(uvicorn.Server):
         while self.server_state.connections and loop.time() < ends and not self.force_exit:  # noqa: ASYNC110 - the server keeps a set
             await asyncio.sleep(POLL_SECONDS)
         await super().shutdown(sockets)
+        await self._application.service.watch.close()
 
 
 def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
@@ -76,15 +77,8 @@ def listen(host: str, port: int, fd: int | None = None) -> socket.socket:
     return made
 
 
-async def serve(
-    app: Application,
-    listener: socket.socket,
-    *,
-    drain_seconds: float,
-    grace_seconds: float,
-    told: Callable[[], None] = lambda: None,
-) -> None:
-    """Serve until SIGTERM or SIGINT, then drain. What is still under way after the grace period is cut off."""
+def make_server(app: Application, *, drain_seconds: float = 0.0, grace_seconds: float = 1.0) -> Server:
+    """A server that is not running yet."""
     config = uvicorn.Config(
         app,
         loop="none",
@@ -101,7 +95,19 @@ async def serve(
         timeout_graceful_shutdown=max(1, round(grace_seconds)),
         h11_max_incomplete_event_size=MAX_INCOMPLETE_BYTES,
     )
-    server = Server(config, app, drain_seconds)
+    return Server(config, app, drain_seconds)
+
+
+async def serve(
+    app: Application,
+    listener: socket.socket,
+    *,
+    drain_seconds: float,
+    grace_seconds: float,
+    told: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain. What is still under way after the grace period is cut off."""
+    server = make_server(app, drain_seconds=drain_seconds, grace_seconds=grace_seconds)
     server.told = told
     await server.serve(sockets=[listener])
 

@@ -10,6 +10,7 @@ import asyncio
 
 from stepkeep.api.access import Callers
 from stepkeep.engine import AsyncEngine
+from stepkeep.operations.watching import JournalWatch
 
 
 class Service:
@@ -18,6 +19,7 @@ class Service:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self.callers = Callers(engine)
+        self.watch = JournalWatch(engine.store)
         self.in_flight: set[tuple[str, str, str]] = set()
         """Tenant, operation and idempotency key of the requests under way."""
         self.stopping = asyncio.Event()

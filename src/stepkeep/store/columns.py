@@ -200,7 +200,7 @@ def state_from(columns: Sequence[Any]) -> tuple[RunKey, RunStatus]:
 
 
 def _status_from(row: Sequence[Any]) -> RunStatus:
-    return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4])
+    return RunStatus(state=RUN_STATES[row[2]], definition_id=row[3], error=row[4], seq=row[5])
 
 
 def output_from(note: str | None, output: bytes | None) -> bytes | None:

@@ -13,12 +13,13 @@ from stepkeep.kernel.states import Category, RunState
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a waiter needs of a run: its state, why it ended, and the definition that tells which outputs are its
-    result."""
+    """What a waiter needs of a run: its state, why it ended, the definition that tells which outputs are its result,
+    and the number of its last journal entry."""
 
     state: RunState
     definition_id: int
     error: str | None = None
+    seq: int
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -735,4 +735,4 @@ class ModelStore:
 
 
 def _status(run: Run) -> RunStatus:
-    return RunStatus(state=run.state, definition_id=run.definition_id, error=run.error)
+    return RunStatus(state=run.state, definition_id=run.definition_id, error=run.error, seq=run.seq)

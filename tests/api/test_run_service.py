@@ -1,0 +1,133 @@
+"""Seed 001 over HTTP: a client that was written for its service works below /as/run, without the defects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from stepkeep.definition.registry import HandlerSpec
+from tests.api.sse import all_of
+from tests.api.stage import RIVAL, Stage, on, told
+from tests.suites import first_on
+
+BASE = "/as/run"
+TEMPLATE = {
+    "template": "default",
+    "steps": [
+        {"name": "LLM", "position": 1, "timeout_seconds": 5},
+        {"name": "TOOL", "position": 2, "timeout_seconds": 5},
+        {"name": "APPROVAL", "position": 3},
+    ],
+}
+
+
+async def prepared(stage: Stage, client: httpx2.AsyncClient) -> None:
+    for name in ("LLM", "TOOL"):
+        stage.engine.registry.register(HandlerSpec(name=name, function=lambda: {"text": "done"}))
+    answer = await client.post("/workflows", json=TEMPLATE)
+    assert answer.status_code == 201, answer.text
+
+
+async def waits(client: httpx2.AsyncClient, run: str) -> None:
+    found = await client.get(f"/runs/{run}/result?wait=30&until_blocked=true")
+    assert found.json()["state"] == "blocked", found.text
+
+
+def test_001_a_run_from_creation_to_approval(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.serving(await stage.key(tenant="default")) as client:
+            await prepared(stage, client)
+            await stage.engine.start_worker()
+            # "Idempotent run creation": the body is optional, and one key makes one run.
+            made = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
+            assert made.status_code == 201
+            run = made.json()["run_id"]
+            assert made.json() == {"run_id": run}
+            again = await client.post(f"{BASE}/runs", headers={"Idempotency-Key": "k"})
+            assert (again.status_code, again.json()) == (200, {"run_id": run})
+            # Defect 5 of the seed's service: it answered another body under the same key with the old run.
+            other = await client.post(f"{BASE}/runs", json={"priority": 7}, headers={"Idempotency-Key": "k"})
+            told(other, 422, "key_reused")
+            await waits(client, run)
+            assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "WAITING_APPROVAL"}
+            steps = (await client.get(f"{BASE}/runs/{run}/steps")).json()
+            assert steps["run_id"] == run
+            # Defect 1: order by position is enforced.
+            assert [(one["name"], one["status"]) for one in steps["steps"]] == [
+                ("LLM", "SUCCEEDED"),
+                ("TOOL", "SUCCEEDED"),
+                ("APPROVAL", "WAITING_APPROVAL"),
+            ]
+            cost = (await client.get(f"{BASE}/runs/{run}/cost")).json()
+            assert (cost["run_id"], cost["total_cost_usd"], len(cost["steps"])) == (run, 0, 3)
+            approved = await client.post(f"{BASE}/runs/{run}/approve")
+            assert (approved.status_code, approved.json()) == (200, {"id": run, "status": "APPROVED"})
+            assert (await client.post(f"{BASE}/runs/{run}/approve")).status_code == 200, "approving again is no-op"
+            assert (await client.get(f"{BASE}/runs/{run}")).json() == {"id": run, "status": "SUCCEEDED"}
+            await _events(client, run)
+
+    on(database_url, act)
+
+
+async def _events(client: httpx2.AsyncClient, run: str) -> None:
+    """`/events?since_id=`: the seed's names and payloads, with ids and an end."""
+    got = await all_of(client, f"{BASE}/runs/{run}/events")
+    assert [one.event for one in got] == ["step_update"] * (len(got) - 1) + ["end"]
+    told_: list[dict[str, Any]] = [one.data for one in got[:-1]]
+    assert [one["type"] for one in told_] == [
+        "STEP_CLAIMED",
+        "STEP_SUCCEEDED",
+        "STEP_CLAIMED",
+        "STEP_SUCCEEDED",
+        "STEP_WAITING_APPROVAL",
+        "STEP_APPROVED",
+        "RUN_APPROVED",
+    ]
+    assert [one["seq"] for one in told_] == list(range(1, 8))
+    assert set(told_[0]) >= {"id", "seq", "run_id", "type", "payload", "created_at"}
+    by_number = await all_of(client, f"{BASE}/runs/{run}/events?since_id=5")
+    by_id = await all_of(client, f"{BASE}/runs/{run}/events?since_id={told_[4]['id']}")
+    resumed = await all_of(client, f"{BASE}/runs/{run}/events", Last_Event_ID="5")
+    assert [one.data for one in by_number[:-1]] == [one.data for one in by_id[:-1]] == told_[5:]
+    assert resumed == by_number
+
+
+def test_001_what_the_service_refuses(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client(await stage.key(tenant="default")) as client:
+            await prepared(stage, client)
+            told(await client.post(f"{BASE}/runs", json={"template_name": "nobodys"}), 400, "invalid_input")
+            told(await client.post(f"{BASE}/runs", json={"colour": "red"}), 400, "invalid_input")
+            told(await client.post(f"{BASE}/runs", json={"priority": 1.5}), 400, "invalid_input")
+            two = {"content": b"{} {}", "headers": {"Content-Type": "application/json"}}
+            told(await client.post(f"{BASE}/runs", **two), 400, "invalid_input")  # type: ignore[arg-type]
+            run = (await client.post(f"{BASE}/runs", json={"template_name": "default", "priority": 5})).json()["run_id"]
+            assert (await client.get(f"/runs/{run}")).json()["run"]["priority"] == 5
+            told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
+            for _ in range(2):
+                ended = await client.post(f"{BASE}/runs/{run}/cancel")
+                assert (ended.status_code, ended.json()) == (200, {"id": run, "status": "CANCELED"})
+            told(await client.post(f"{BASE}/runs/{run}/approve"), 409, "conflict")
+            async with stage.client(await stage.key(tenant=RIVAL)) as rival:
+                # "Cross-tenant resource access intentionally returns 404."
+                for method, path in (("GET", ""), ("GET", "/steps"), ("GET", "/cost"), ("GET", "/events")):
+                    told(await rival.request(method, f"{BASE}/runs/{run}{path}"), 404, "not_found")
+                for path in ("/approve", "/cancel"):
+                    told(await rival.post(f"{BASE}/runs/{run}{path}"), 404, "not_found")
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_001_a_run_that_ended_otherwise_is_not_said_to_be_cancelled(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        async with stage.client(await stage.key(tenant="default")) as client:
+            await prepared(stage, client)
+            await stage.engine.start_worker()
+            run = (await client.post(f"{BASE}/runs")).json()["run_id"]
+            await waits(client, run)
+            await client.post(f"{BASE}/runs/{run}/approve")
+            told(await client.post(f"{BASE}/runs/{run}/cancel"), 409, "conflict")
+
+    on(database_url, act)
