@@ -44,11 +44,12 @@ from stepkeep.errors import (
     Unreachable,
 )
 from stepkeep.hosted import AsyncHostedWorker, WorkerOptions
+from stepkeep.kernel.authority import Caller
 from stepkeep.kernel.definition import Definition, digest_of, encode_definition
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, RunState
 from stepkeep.messages import AsyncMailbox, goes_with_key, one_target
-from stepkeep.operations import diagnosis, people, plans, policies, projected, retention, validate, views
+from stepkeep.operations import approvals, diagnosis, people, plans, policies, projected, retention, validate, views
 from stepkeep.operations import quarantine as quarantines
 from stepkeep.operations.access import Access, Acting, Credential, Scope, guarded, parse_key
 from stepkeep.operations.by_key import KeySender
@@ -592,6 +593,30 @@ class AsyncEngine:
         step = None if step is None else validate.key("the name of a step", step)
         what = validate.words("what to explain", what)
         return diagnosis.view(await diagnosis.explain(self.transactor, what, step, tenant=self.tenant))
+
+    async def approvals(
+        self,
+        *,
+        mine: bool = False,
+        late: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """A page of open gates, oldest run first: what is asked, by whom, what is shown, who has decided, until when.
+
+        `may_decide` says whether this person (`by`, the actor by default) may approve; `refusal` says why not. With
+        `mine`, only those that they may; with `late`, only those that were not decided in time: their deadline has
+        passed, or they were escalated. `after` is the `next` of the page before.
+        """
+        acting = self.access.acting(optional_key("by", by))
+        asking = approvals.Asking(
+            caller=Caller(self.tenant, acting["actor"], acting["key"]),
+            mine=arguments.flag("approvals: mine", mine),
+            late=arguments.flag("approvals: late", late),
+            barred=self.access.lacks(Scope.DECIDE, operation="approve"),
+        )
+        return await approvals.list_approvals(self.transactor, asking, after=after, limit=limit)
 
     async def status(self, *, window: str = "1h") -> dict[str, Any]:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.

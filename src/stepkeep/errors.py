@@ -127,16 +127,17 @@ class WrongToken(Conflict):
 
 
 class NotAllowed(Refused):
-    """A rule about people forbids it: `rule` names the rule, `person` the person that it was applied to."""
+    """A rule about people forbids it: `rule` names the rule, `person` the person that it was applied to, and `reason`
+    is the ground in a few words, if there is one."""
 
     code = "not_allowed"
 
-    def __init__(self, message: str, rule: str = "", person: str | None = None) -> None:
+    def __init__(self, message: str, rule: str = "", person: str | None = None, reason: str = "") -> None:
         super().__init__(message)
-        self.rule, self.person = rule, person
+        self.rule, self.person, self.reason = rule, person, reason
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.rule, self.person)
+        return type(self), (str(self), self.rule, self.person, self.reason)
 
 
 class KeyReused(Refused):

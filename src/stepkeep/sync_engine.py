@@ -457,6 +457,29 @@ class Engine:
         """
         return self._call(self._core.explain(what, step))
 
+    def approvals(
+        self,
+        *,
+        mine: bool = False,
+        late: bool = False,
+        after: str | None = None,
+        limit: int = 50,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """A page of open gates, oldest run first: what is asked, by whom, what is shown, who has decided, until when.
+
+        `may_decide` says whether this person (`by`, the actor by default) may approve; `refusal` says why not. With
+        `mine`, only those that they may; with `late`, only those that were not decided in time: their deadline has
+        passed, or they were escalated. `after` is the `next` of the page before.
+
+        >>> waiting = engine.run(order, {"amount": 30})
+        >>> [(one["step"], one["may_decide"]) for one in engine.approvals(by="bea")["approvals"]]
+        [('sign-off', True)]
+        >>> engine.reject(waiting.run_id, by="bea")["decision"]
+        'rejected'
+        """
+        return self._call(self._core.approvals(mine=mine, late=late, after=after, limit=limit, by=by))
+
     def status(self, *, window: str = "1h") -> dict[str, Any]:
         """The whole system in numbers: runs by state, queues, failures by category, workers, late timers.
 

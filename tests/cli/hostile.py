@@ -212,6 +212,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
         ("completion",): [[HOSTILE], ["bash"]],
         ("dialects",): [[], ["ioa"], ["ioa", "--mermaid"], [HOSTILE]],
         ("workers",): [["--all"]],
+        ("approvals",): [[], ["--mine"], ["--by", HOSTILE], ["--late"], ["--after", HOSTILE]],
         ("approve",): [
             [gates[0], "--comment", HOSTILE],
             [gates[0], "--for", HOSTILE],

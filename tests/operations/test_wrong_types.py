@@ -161,6 +161,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "run": {"workflow": made},
         "runs": {},
         "prune": {"archive": None, "keep": 1_000_000, "dry_run": True},
+        "approvals": {},
         "send": {"run_id": run, "name": "paid"},
         "complete": {"run_id": run, "step": "only", "token": "t"},
         "decide": {"run_id": run, "step": "only", "choice": "retry"},

@@ -299,6 +299,7 @@ async def _looks(bench: Bench, runs: list[str]) -> None:
     await store.list_open_gates(TENANT)
     await store.read_outputs([(TENANT, run, 0)])
     await store.read_details([(TENANT, run)])
+    await store.read_involved([(TENANT, run)])
     await store.change([], lambda loaded: Write(payloads=[Payload(TENANT, run, "0" * 64, b"null")]))
     assert await store.read_payload(TENANT, run, "0" * 64) == b"null"
     await store.add_evidence([Evidence(TENANT, run, 0, 1, b"{}")])

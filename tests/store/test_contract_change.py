@@ -11,6 +11,7 @@ from tests.store.values import (
     a_message,
     a_run,
     a_step,
+    a_worker,
     an_entry,
     details,
     finished,
@@ -28,7 +29,8 @@ from tests.store.values import (
 )
 
 from stepkeep.errors import Conflict, Contended, InvariantBroken
-from stepkeep.kernel.states import RunState, StepState
+from stepkeep.kernel.rows import Attempt
+from stepkeep.kernel.states import AttemptState, RunState, StepState
 from stepkeep.store.change import Decide, IdempotencyKey, Loaded, More, NewRun, Write
 from stepkeep.store.protocol import Store
 
@@ -50,6 +52,23 @@ async def test_the_people_who_asked_for_a_run_include_those_of_the_runs_that_it_
         key(3): {"user:ann", "user:bea", "user:cyd"},
         key(4): {"user:dan"},
     }
+
+
+async def test_the_owners_of_workers_that_executed_or_hold_a_step_are_read(store: Store) -> None:
+    workers = [
+        await store.add_worker(a_worker(name, owner=owner), an_entry(name, 1))
+        for name, owner in (("w-1", "user:bea"), ("w-2", "user:cyd"), ("w-3", None))
+    ]
+    held = running(1, 1, due_at=9, worker=workers[1].no)
+    await save(store, new_run(1, (ready(1), held, running(1, 2, due_at=9, worker=workers[2].no))), new_run(2))
+    over = Attempt(TENANT, run_id(1), 0, 1, 1, AttemptState.LOST, workers[0].no, started_at=1, ended_at=2)
+    change, entry = moved(a_run(1))
+    await store.change([want(1)], writes(Write(runs=[change], entries=[entry], attempts=[over])))
+    found = await store.read_involved([key(1), key(2)])
+    assert found[key(1)].executors == {0: {"user:bea"}, 1: {"user:cyd"}}
+    assert (found[key(1)].requesters, found[key(2)].executors) == ({"user:ann"}, {})
+    assert (await load(store, want(1, duties=True))).involved[key(1)] == found[key(1)]
+    assert await store.read_involved([]) == {}
 
 
 async def test_a_write_at_another_sequence_than_it_was_read_at_fails_whole(store: Store, raw: Raw) -> None:

@@ -18,6 +18,7 @@ import typer.main
 
 from stepkeep.cli import light_help
 from stepkeep.cli.commands import (
+    approvals,
     certify,
     check,
     complete,
@@ -108,6 +109,7 @@ app.command("evidence", rich_help_panel=LOOK)(with_settings(evidence.evidence))
 app.command("definitions", rich_help_panel=LOOK)(with_settings(definitions.definitions))
 app.command("dialects", rich_help_panel=LOOK)(with_settings(dialects.dialects))
 app.command("workers", rich_help_panel=LOOK)(with_settings(workers.workers))
+app.command("approvals", rich_help_panel=PEOPLE)(with_settings(approvals.approvals))
 app.command("approve", rich_help_panel=PEOPLE)(with_settings(decide.approve))
 app.command("reject", rich_help_panel=PEOPLE)(with_settings(decide.reject))
 app.command("decide", rich_help_panel=PEOPLE)(with_settings(decide.decide))

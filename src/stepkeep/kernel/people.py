@@ -44,7 +44,7 @@ def decide_hold(draft: Draft, event: HoldDecided) -> Reply:
     if event.choice is HoldChoice.SKIP and draft.planned(step).definition.on_exhausted is OnExhausted.HOLD_REQUIRED:
         said = f"step {name} of run {step.run_id} cannot be skipped: the run needs it. Retry or fail it."
         raise Conflict(said, {"step": name, "state": step.state})
-    _check_duties(draft, step, event, event.actor)
+    check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.actor)
     draft.requested(
         "hold_decided",
         event,
@@ -90,7 +90,7 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         raise WrongToken(f"the completion token does not match an open manual step {name} of run {event.run_id}")
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
-    voice = _check_duties(draft, step, event, event.on_behalf_of or event.actor)
+    voice = check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.on_behalf_of or event.actor)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
     note = replace(note, record=json_text(record))
@@ -98,10 +98,9 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
     return Accepted({"step": name, **record})
 
 
-def _check_duties(draft: Draft, step: Step, event: CompletionSignalled | HoldDecided, subject: str) -> Voice:
+def check_duties(draft: Draft, step: Step, caller: Caller, subject: str) -> Voice:
     """The voice in which a person completes a step or decides its hold, unless the duties of the run rule it out."""
-    authority = draft.authority(Caller(event.tenant, event.actor, event.key))
-    [voice, *_] = voices_of(authority, subject, draft.now)
+    [voice, *_] = voices_of(draft.authority(caller), subject, draft.now)
     moments = Moments(draft.now, draft.now, Standing.NOW)
     roles = frozenset(name for kind, name in moments.held(voice.memberships) if kind is MembershipKind.ROLE)
     act = Act(step=draft.planned(step).name, names=voice.names, roles=roles)

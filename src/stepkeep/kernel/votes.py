@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Conflict, NotAllowed
-from stepkeep.kernel.authority import Authority, Caller, MembershipKind
+from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import Approval, Level, Standing
 from stepkeep.kernel.draft import Draft, json_text
@@ -57,38 +57,39 @@ def decide_gate(draft: Draft, event: GateDecided) -> Reply:
     mine = next((ballot for ballot in opening.ballots if ballot.person == event.actor), None)
     if mine is not None:
         return _counted_before(draft, step, opening, mine, event)
-    authority = draft.authority(Caller(event.tenant, event.actor, event.key))
     gate = gate_of(draft, step)
-    chosen = _choose(draft, step, gate, opening, authority, event)
+    chosen = _choose(draft, step, event)
     ballot = Ballot(person=event.actor, approve=event.approve, at=draft.now, on_behalf_of=chosen.voice.on_behalf_of)
     return _count(draft, step, gate, replace(opening, ballots=(*opening.ballots, ballot)), chosen, event)
 
 
 # -- which voice -------------------------------------------------------------------------------------------------------
-def _choose(
-    draft: Draft, step: Step, gate: Approval, opening: Opening, authority: Authority, event: GateDecided
-) -> Chosen:
+def _choose(draft: Draft, step: Step, event: GateDecided) -> Chosen:
     """The voice in which the person may decide: their own, or that of the only delegator for whom they may."""
+    fits = fitting_voices(draft, step, event)
+    if fits[0].voice.on_behalf_of is None or len(fits) == 1:
+        return fits[0]
+    names = ", ".join(str(one.voice.on_behalf_of) for one in fits)
+    said = f"{event.actor} may decide {draft.planned(step).name} for {names}. Name the one you mean."
+    raise NotAllowed(said, rule="delegation", person=event.actor)
+
+
+def fitting_voices(draft: Draft, step: Step, event: GateDecided) -> list[Chosen]:
+    """Every voice in which the person may decide, their own first. Refuses where there is none."""
+    gate, opening = gate_of(draft, step), opening_of(draft, step)
+    authority = draft.authority(Caller(event.tenant, event.actor, event.key))
     levels = gate.levels[: opening.level + 1]
     moments = Moments(opening.at, draft.now, gate.standing or Standing.BOTH)
     fits: list[Chosen] = []
     refusals: list[NotAllowed] = []
     for voice in voices_of(authority, event.on_behalf_of, draft.now):
         try:
-            chosen = _check(draft, step, gate, opening, _fit(draft, step, levels, voice, moments), event)
+            fits.append(_check(draft, step, gate, opening, _fit(draft, step, levels, voice, moments), event))
         except NotAllowed as refusal:
             refusals.append(refusal)
-            continue
-        if voice.on_behalf_of is None:
-            return chosen
-        fits.append(chosen)
-    if len(fits) == 1:
-        return fits[0]
-    if fits:
-        names = ", ".join(str(one.voice.on_behalf_of) for one in fits)
-        said = f"{event.actor} may decide {draft.planned(step).name} for {names}. Name the one you mean."
-        raise NotAllowed(said, rule="delegation", person=event.actor)
-    raise refusals[0]
+    if not fits:
+        raise refusals[0]
+    return fits
 
 
 def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moments: Moments) -> Chosen:
@@ -96,15 +97,19 @@ def _fit(draft: Draft, step: Step, levels: Sequence[Level], voice: Voice, moment
     name = draft.planned(step).name
     if met is None and voice.is_service:
         said = f"{voice.person} is a service and may not decide {name} of run {step.run_id}"
-        raise NotAllowed(f"{said}: only a gate that names it takes its decision", rule="service", person=voice.person)
+        why = "only a gate that names it takes its decision"
+        raise NotAllowed(f"{said}: {why}", rule="service", person=voice.person, reason="it is a service")
     if met is None:
         who = wanted(levels)
         said = f"{voice.subject} may not decide {name} of run {step.run_id}: it takes {who}"
+        why = f"is not {who}"
         if terms_met(voice, levels, replace(moments, standing=Standing.NOW)) is not None:
-            said += f", and {voice.subject} did not have that when the gate opened"
+            why = "did not have that when the gate opened"
+            said += f", and {voice.subject} {why}"
         elif terms_met(voice, levels, replace(moments, standing=Standing.OPENING)) is not None:
-            said += f", and {voice.subject} does not have that any more"
-        raise NotAllowed(said, rule="approvers", person=voice.person)
+            why = "does not have that any more"
+            said += f", and {voice.subject} {why}"
+        raise NotAllowed(said, rule="approvers", person=voice.person, reason=why)
     held = moments.held(voice.memberships)
     return Chosen(voice, met, frozenset(one for kind, one in held if kind is MembershipKind.ROLE))
 
@@ -115,11 +120,12 @@ def _check(draft: Draft, step: Step, gate: Approval, opening: Opening, chosen: C
     needed = gate.quorum if event.approve else gate.rejections
     if voice.is_service and needed > 1:
         said = f"{voice.person} is a service and may not decide {planned.name} of run {step.run_id}"
-        raise NotAllowed(f"{said}: it takes {needed} people", rule="service", person=voice.person)
+        raise NotAllowed(f"{said}: it takes {needed} people", "service", voice.person, "it is a service")
     for ballot in opening.ballots:
         if both := same_names(voice.names, ballot.names):
             said = f"{both[0]} has a decision about {planned.name} of run {step.run_id} already, by {ballot.person}"
-            raise NotAllowed(f"{said}: each person decides once", rule="one_decision", person=voice.person)
+            why = f"has a decision already, by {ballot.person}"
+            raise NotAllowed(f"{said}: each person decides once", "one_decision", voice.person, why)
     act = Act(
         step=planned.name,
         names=voice.names,

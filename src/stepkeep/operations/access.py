@@ -66,6 +66,7 @@ OWN: frozenset[Scope] = frozenset()
 
 OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("result", "show", "explain", "status", "definitions", "workers", "runs", "wait"), R),
+    "approvals": R,
     **dict.fromkeys(("log", "certify", "evidence", "quarantined", "schemas", "schema"), R),
     **dict.fromkeys(("start", "start_idle", "rerun"), S),
     **dict.fromkeys(("approve", "reject", "decide"), D),
@@ -199,13 +200,19 @@ class Access:
 
     def require(self, *needed: Scope, operation: str) -> None:
         """Refuse a key that lacks one of these scopes."""
+        if refusal := self.lacks(*needed, operation=operation):
+            raise refusal
+
+    def lacks(self, *needed: Scope, operation: str) -> NotAllowed | None:
+        """The refusal of a key that lacks one of these scopes; None if it has them, or if there is no key."""
         lacking = sorted(scope for scope in needed if not self.may(scope))
-        if lacking and self.key is not None:
-            raise NotAllowed(
-                f"key {self.key.id} of {self.actor} lacks the scope {' and '.join(lacking)}, which {operation} needs.",
-                "scope",
-                self.actor,
-            )
+        if not lacking or self.key is None:
+            return None
+        return NotAllowed(
+            f"key {self.key.id} of {self.actor} lacks the scope {' and '.join(lacking)}, which {operation} needs.",
+            "scope",
+            self.actor,
+        )
 
     def acting(self, by: str | None) -> Acting:
         """The actor on record, and this engine's own one where it vouches for another."""

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
+from stepkeep.operations.asked import Asked
+
 SECOND = 1_000_000
 NAMED = 3
 
@@ -54,7 +56,8 @@ ATTENTION = {why: place for place, why in enumerate(Why)}
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of the chain. `command` has the words behind `stepkeep`; without one, nothing needs to be done."""
+    """One link of the chain. `command` has the words behind `stepkeep`; without one, nothing needs to be done.
+    `asked` has the people, where the link is a wait for people."""
 
     code: Why
     subject: str
@@ -62,6 +65,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     until: int | None = None
     command: tuple[str, ...] = ()
+    asked: Asked | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,10 @@ from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Worker
+from stepkeep.kernel.states import StepState
 from stepkeep.operations import validate
+from stepkeep.operations.asked import people_view
+from stepkeep.operations.cases import asked_of, read_case
 from stepkeep.operations.causes import Explanation, Why
 from stepkeep.operations.explain import Scene, explain_run, explain_step
 from stepkeep.operations.instants import instant
@@ -28,6 +31,9 @@ from stepkeep.store.records import Backlog
 
 MOST_READY = 10_000
 """Steps of a queue are counted up to this number."""
+
+
+WAITS_FOR_PEOPLE = frozenset({StepState.AWAITING_APPROVAL, StepState.AWAITING_COMPLETION})
 
 
 class Staff:
@@ -94,6 +100,8 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         store.read_steps(tenant, run_id), read_staff(store, tenant), store.list_quarantined(tenant)
     )
     progress = await read_progress(transactor, tenant, run_id, steps)
+    waits = [step for step in steps if step.state in WAITS_FOR_PEOPLE]
+    case = await read_case(transactor, found, staff.now) if waits else None
     return Scene(
         now=staff.now,
         run=found.run,
@@ -104,6 +112,7 @@ async def read_scene(transactor: Transactor, run_id: str, *, tenant: str) -> Sce
         former=staff.former,
         quarantined=next((one.reason for one in aside if one.run_id == run_id), None),
         progress={no: progress_words(said) for no, said in progress.items()},
+        asked={} if case is None else {step.no: await asked_of(store, case, step) for step in waits},
     )
 
 
@@ -165,6 +174,7 @@ def view(explained: Explanation) -> dict[str, Any]:
                 "since": instant(cause.since),
                 "until": instant(cause.until),
                 "command": shlex.join(["stepkeep", *cause.command]) if cause.command else None,
+                **({} if cause.asked is None else {"people": people_view(cause.asked)}),
             }
             for cause in explained.causes
         ],

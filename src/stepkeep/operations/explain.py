@@ -15,6 +15,7 @@ from stepkeep.kernel.gates import gate_terms, holding_rule
 from stepkeep.kernel.plan import Plan, PlannedStep
 from stepkeep.kernel.rows import Run, Step, is_exhausted
 from stepkeep.kernel.states import RUN_TERMINAL, STEP_TERMINAL, STEP_WAITING, Phase, RunState, StepState
+from stepkeep.operations.asked import Asked, in_words
 from stepkeep.operations.causes import ATTENTION, SECOND, Cause, Explanation, Why, by, listed, span, until
 from stepkeep.operations.instants import instant
 from stepkeep.operations.open_gates import asked_people
@@ -28,7 +29,7 @@ LATE = 5 * SECOND
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """One run with all that could move it. `former` are the offers of workers that are gone, newest first.
-    `progress` has what the handlers of running steps say, in words."""
+    `progress` has what the handlers of running steps say, in words. `asked` has the people whom waiting steps ask."""
 
     now: int
     run: Run
@@ -39,6 +40,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     former: tuple[Service, ...] = ()
     quarantined: str | None = None
     progress: Mapping[int, str] = {}
+    asked: Mapping[int, Asked] = {}
 
 
 def explain_run(scene: Scene) -> Explanation:
@@ -195,11 +197,19 @@ def _approval(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     whose = f" by {people}" if people else ""
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits for approval{whose}{by(scene.now, ends)}."
+    asked = scene.asked.get(step.no)
+    if asked is not None and gate is not None and gate.quorum > 1:
+        said += f" It needs {asked.needs} more of {gate.quorum} decisions."
     if (rule := holding_rule(step)) is not None:
         said += f" It is held by {rule}."
     command = ("approve", scene.run.id, planned.name)
     return Cause(
-        code=Why.APPROVAL, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+        code=Why.APPROVAL,
+        subject=planned.name,
+        sentence=said + in_words(asked, "decide it"),
+        until=ends,
+        command=command,
+        asked=asked,
     )
 
 
@@ -219,8 +229,14 @@ def _held(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
         "It is retried, skipped or failed by a decision."
     )
     command = ("decide", scene.run.id, planned.name, "retry")
+    asked = scene.asked.get(step.no)
     return Cause(
-        code=Why.DECISION, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+        code=Why.DECISION,
+        subject=planned.name,
+        sentence=said + in_words(asked, "decide it"),
+        until=waits_until(scene.run, step),
+        command=command,
+        asked=asked,
     )
 
 
@@ -240,8 +256,14 @@ def _completion(scene: Scene, step: Step, planned: PlannedStep) -> Cause:
     ends = waits_until(scene.run, step)
     said = f"{planned.name} waits to be completed by hand, with its token{by(scene.now, ends)}."
     command = ("complete", scene.run.id, planned.name, "--token", "TOKEN", "--outcome", "Succeeded")
+    asked = scene.asked.get(step.no)
     return Cause(
-        code=Why.COMPLETION, subject=planned.name, sentence=said, until=waits_until(scene.run, step), command=command
+        code=Why.COMPLETION,
+        subject=planned.name,
+        sentence=said + in_words(asked, "complete it"),
+        until=ends,
+        command=command,
+        asked=asked,
     )
 
 

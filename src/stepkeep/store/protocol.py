@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from stepkeep.errors import Unreadable
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -264,6 +265,10 @@ class Store(Protocol):
 
     async def read_outputs(self, wants: Sequence[tuple[str, str, int]]) -> dict[tuple[str, str, int], bytes | None]: ...
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]: ...
+    async def read_involved(self, keys: Sequence[RunKey]) -> dict[RunKey, Involved]:
+        """The people behind runs: those who asked for them, and the owners of the workers that execute their steps."""
+        ...
+
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         """One page of runs. Unreadable ones are added to `unreadable`; without such a list, the first one raises."""
         ...

@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Broken, Contended, Unreadable
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -544,6 +545,12 @@ class ModelStore:
     async def read_details(self, keys: Sequence[RunKey]) -> dict[RunKey, Details]:
         known = self._tables.details
         return await self._read("read", lambda: {key: known[key] for key in keys if key in known})
+
+    async def read_involved(self, keys: Sequence[RunKey]) -> dict[RunKey, Involved]:
+        tables = self._tables
+        return await self._read(
+            "read", lambda: {key: Involved(tables.requesters(key), tables.executors(key)) for key in keys}
+        )
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         return await self._read("read", lambda: queries.runs(self._tables, which))

@@ -81,11 +81,13 @@ class Tables:
         return frozenset() if details is None else frozenset({details.created_by, *asked_names(details.asked_before)})
 
     def executors(self, key: RunKey) -> dict[int, frozenset[str]]:
-        """The owners of the workers that executed steps of a run, by step number."""
+        """The owners of the workers that executed steps of a run or execute them now, by step number."""
         owners = {worker.no: worker.owner for worker in self.workers.values()}
         found: dict[int, frozenset[str]] = {}
-        for (no, _), attempt in self.attempts[key].items():
-            if (owner := owners.get(attempt.worker)) is not None:
+        ended = [(no, attempt.worker) for (no, _), attempt in self.attempts.get(key, {}).items()]
+        held = [(step.no, step.worker) for step in self.steps.get(key, {}).values() if step.worker is not None]
+        for no, worker in (*ended, *held):
+            if (owner := owners.get(worker)) is not None:
                 found[no] = found.get(no, frozenset()) | {owner}
         return found
 

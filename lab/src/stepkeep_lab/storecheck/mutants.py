@@ -965,7 +965,14 @@ MUTANTS: tuple[SqlMutant, ...] = (
                 "load_executors",
                 "executors-lost",
                 "the owner of a worker that executed a step is not read",
-                ("k.owner is not null", "workers.owner is not null"),
+                ("k.no = a.worker", "attempts.tenant = wanted.tenant"),
+                "1 = 0",
+            ),
+            (
+                "load_executors",
+                "holders-lost",
+                "the owner of a worker that executes a step now is not read",
+                ("k.no = s.worker", "steps.tenant = wanted.tenant"),
                 "1 = 0",
             ),
             (

@@ -71,6 +71,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "a page": await store.list_runs(RunFilter(tenant=tenant, before=ids[1] if len(ids) > 1 else None, limit=2)),
         "counts": {state: number for state, number in (await store.count_runs(tenant)).items() if number},
         "details": await store.read_details([(tenant, run) for run in ids[::2]]),
+        "involved": await store.read_involved([(tenant, run) for run in ids[::2]]),
         "workers": await store.list_workers(tenant),
         "live workers": await store.list_workers(tenant, live_only=True),
         "quarantined": await store.list_quarantined(tenant),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from stepkeep.errors import Broken
-from stepkeep.kernel.decision import involved_in
+from stepkeep.kernel.decision import Involved, involved_in
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
@@ -39,6 +39,17 @@ step_from = columns.reader(Step, "tenant", "run_id", "no")
 
 is_run_id = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 """Run ids are compared as text outside the database and as numbers inside, so only one spelling of each is accepted."""
+
+
+def involved_from(
+    keys: Sequence[RunKey], asked: Iterable[Sequence[Any]], executed: Iterable[Sequence[Any]]
+) -> dict[RunKey, Involved]:
+    """The people behind runs, from the rows of `load_requesters` and `load_executors`."""
+    return involved_in(
+        keys,
+        [(keys[place - 1], person, before) for place, person, before in asked],
+        [(keys[place - 1], no, owner) for place, no, owner in executed],
+    )
 
 
 class OutOfOrder(Exception):
@@ -242,13 +253,7 @@ class Loading:
         if duties := [want.key for want in there if want.duties and want.key not in loaded.involved]:
             asked = await self._fetch(SQL.load_requesters, duties)
             executed = await self._fetch(SQL.load_executors, duties)
-            loaded.involved.update(
-                involved_in(
-                    duties,
-                    [(duties[place - 1], person, before) for place, person, before in asked],
-                    [(duties[place - 1], no, owner) for place, no, owner in executed],
-                )
-            )
+            loaded.involved.update(involved_from(duties, asked, executed))
 
     async def _load_steps(self, wanted: Sequence[tuple[str, str, int]]) -> None:
         steps = self.loaded.steps

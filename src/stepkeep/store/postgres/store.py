@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import ConnectionLost, StoreUnavailable, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -53,7 +54,7 @@ from stepkeep.store.postgres.connections import (
     fetch,
     read_options,
 )
-from stepkeep.store.postgres.load import ALWAYS, SQL, claimable_from, is_run_id, load_outputs, lock_order
+from stepkeep.store.postgres.load import ALWAYS, SQL, claimable_from, involved_from, is_run_id, load_outputs, lock_order
 from stepkeep.store.postgres.namespace import DEFAULT, Namespace
 from stepkeep.store.postgres.notifications import PostgresNotifier
 from stepkeep.store.postgres.people import load_authorities, write_people
@@ -311,6 +312,12 @@ class PostgresStore(SharedReads):
             run_ids,
         )
         return {(details.tenant, details.run_id): details for details in found}
+
+    async def read_involved(self, keys: Sequence[RunKey]) -> dict[RunKey, Involved]:
+        asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
+        which = names([key[0] for key in asked]), ids([key[1] for key in asked])
+        requesters = await self._read(tuple, SQL.load_requesters, *which)
+        return involved_from(asked, requesters, await self._read(tuple, SQL.load_executors, *which))
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         found = await self._find_ids(which)

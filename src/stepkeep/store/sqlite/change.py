@@ -13,7 +13,7 @@ import apsw
 from msgspec.structs import replace
 
 from stepkeep.errors import Broken, Contended, InvariantBroken
-from stepkeep.kernel.decision import involved_in
+from stepkeep.kernel.decision import Involved, involved_in
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns
@@ -106,15 +106,18 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
     if callers := [one for want in wants for one in want.people if one not in loaded.authorities]:
         loaded.authorities.update(load_authorities(connection, callers))
     if duties := {want.key for want in there if want.duties} - loaded.involved.keys():
-        asked = _read(connection, SQL.load_requesters, duties)
-        executed = _read(connection, SQL.load_executors, duties)
-        loaded.involved.update(
-            involved_in(
-                duties,
-                [((tenant, run_id), person, before) for tenant, run_id, person, before in asked],
-                [((tenant, run_id), no, owner) for tenant, run_id, no, owner in executed],
-            )
-        )
+        loaded.involved.update(load_involved(connection, duties))
+
+
+def load_involved(connection: apsw.Connection, keys: Collection[RunKey]) -> dict[RunKey, Involved]:
+    """The people behind runs."""
+    asked = _read(connection, SQL.load_requesters, keys)
+    executed = _read(connection, SQL.load_executors, keys)
+    return involved_in(
+        keys,
+        [((tenant, run_id), person, before) for tenant, run_id, person, before in asked],
+        [((tenant, run_id), no, owner) for tenant, run_id, no, owner in executed],
+    )
 
 
 def load_proposals(connection: apsw.Connection, propose: Propose, loaded: Loaded) -> None:

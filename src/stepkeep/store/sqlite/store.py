@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stepkeep.errors import StoreUnavailable, Unreadable
 from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.plan import NO_QUEUE
@@ -61,7 +62,7 @@ from stepkeep.store.records import (
     WorkerChange,
 )
 from stepkeep.store.sqlite import forks, retention, rows, schema
-from stepkeep.store.sqlite.change import SQL, change, load_proposals, record
+from stepkeep.store.sqlite.change import SQL, change, load_involved, load_proposals, record
 from stepkeep.store.sqlite.clock import Clock, machine_time_us
 from stepkeep.store.sqlite.file import DatabaseFile
 from stepkeep.store.sqlite.notifications import SqliteNotifier
@@ -294,6 +295,9 @@ class SqliteStore(SharedReads):
             json_text(keys),
         )
         return {(details.tenant, details.run_id): details for details in found}
+
+    async def read_involved(self, keys: Sequence[RunKey]) -> dict[RunKey, Involved]:
+        return await self._look(lambda c: load_involved(c, keys))
 
     async def list_runs(self, which: RunFilter, unreadable: list[Unreadable] | None = None) -> list[RunRecord]:
         return await self._look(lambda c: retention.read_records(c, which.tenant, _find(c, which), unreadable))

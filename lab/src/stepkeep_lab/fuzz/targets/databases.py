@@ -44,6 +44,7 @@ COMMANDS = (
     "db migrate",
     "cancel {run}",
     "cancel {run} --compensate",
+    "approvals",
     "approve {run}",
     "reject {run}",
     "send {run} payment",

@@ -71,6 +71,8 @@ COMMANDS = (
     "certify {run}",
     "certify {run} --json",
     "workers",
+    "approvals --by {hostile}",
+    "approvals --after {hostile}",
     "approve {run} {hostile}",
     "approve {run} --comment {hostile}",
     "reject {run} --comment {hostile} --json",

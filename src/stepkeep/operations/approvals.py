@@ -1,0 +1,147 @@
+"""Lists open gates for a person: what is asked, what was shown, who has decided, and whether this person may.
+
+It reads pages of open gates in the order of run and step, and the rows of their runs without a lock. It decides
+nothing: the answer comes from the checks of the decision (`cases.py`). The engine calls it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from stepkeep.errors import DefinitionChanged, InvalidInput, NotAllowed, Unreadable
+from stepkeep.kernel.authority import Authority, Caller
+from stepkeep.kernel.gates import gate_terms, holding_rule
+from stepkeep.kernel.rows import Gate
+from stepkeep.kernel.states import StepState
+from stepkeep.kernel.votes import standing_of
+from stepkeep.operations import validate
+from stepkeep.operations.cases import Case, opening_in, read_case
+from stepkeep.operations.instants import instant
+from stepkeep.operations.open_gates import asked_people
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.records import FIRST_GATE
+
+PAGE = 100
+MOST_READ = 5_000
+"""Gates that one call looks at; a call that stops there says so and where to go on."""
+
+MOST_LISTED = 1_000
+
+decode_json = msgspec.json.decode
+
+
+class Asking(msgspec.Struct, frozen=True, kw_only=True):
+    """The person who looks, and what they want to see. `barred` refuses every decision of this caller."""
+
+    caller: Caller
+    mine: bool = False
+    late: bool = False
+    barred: NotAllowed | None = None
+
+
+async def list_approvals(
+    transactor: Transactor, asking: Asking, *, after: str | None = None, limit: int = 50
+) -> dict[str, Any]:
+    """`{"approvals": [...], "is_complete": bool, "next": cursor or None}`, oldest run first."""
+    if type(limit) is not int or not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput(f"approvals: limit is a whole number from 1 to {MOST_LISTED}.")
+    store, caller = transactor.store, asking.caller
+    place = FIRST_GATE if after is None else read_cursor(after)
+    now = await store.now()
+    authorities = await store.people.read_authorities([caller])
+    aside = {one.run_id: one.reason for one in await store.list_quarantined(caller.tenant)}
+    found: list[dict[str, Any]] = []
+    unreadable: list[dict[str, Any]] = []
+    cases: dict[str, Case | None] = {}
+    read, is_complete = 0, False
+    while not is_complete and len(found) < limit and read < MOST_READ:
+        gates = await store.list_open_gates(caller.tenant, place, PAGE)
+        is_complete = len(gates) < PAGE
+        for at, gate in enumerate(gates):
+            read, place = read + 1, (gate.run_id, gate.no)
+            if asking.late and not is_late(gate, now):
+                continue
+            try:
+                told = await _view(transactor, asking, gate, cases, authorities, aside, now)
+            except (Unreadable, DefinitionChanged) as problem:
+                unreadable.append({"run_id": gate.run_id, "message": str(problem)})
+                continue
+            if told is not None and (told["may_decide"] or not asking.mine):
+                found.append(told)
+            if len(found) == limit:
+                is_complete = is_complete and at == len(gates) - 1
+                break
+    said: dict[str, Any] = {
+        "approvals": found,
+        "is_complete": is_complete,
+        "next": None if is_complete else f"{place[0]}/{place[1]}",
+    }
+    return said | ({"unreadable": unreadable} if unreadable else {})
+
+
+def read_cursor(text: str) -> tuple[str, int]:
+    """The run and the step number behind which a page begins."""
+    run, _, number = validate.words("approvals: after", text).partition("/")
+    if not number.isascii() or not number.isdigit() or len(number) > 9:
+        raise InvalidInput("approvals: after is the `next` of the page before: RUN/NUMBER.")
+    return validate.run_id(run), int(number)
+
+
+def is_late(gate: Gate, now: int) -> bool:
+    """Whether a gate was not decided in time: its deadline has passed, or it was escalated."""
+    return gate.level > 0 or (gate.due_at is not None and gate.due_at <= now)
+
+
+async def _view(
+    transactor: Transactor,
+    asking: Asking,
+    gate: Gate,
+    cases: dict[str, Case | None],
+    authorities: dict[Caller, Authority],
+    aside: dict[str, str],
+    now: int,
+) -> dict[str, Any] | None:
+    """One open gate as this person sees it; None if it has closed since the page was read."""
+    case = cases.get(gate.run_id)
+    if case is None:
+        record = await transactor.store.read_run(gate.tenant, gate.run_id)
+        if record is None:
+            return None
+        case = cases[gate.run_id] = await read_case(transactor, record, now)
+    step = case.steps.get(gate.no)
+    opening = None if step is None else opening_in(step)
+    if step is None or opening is None or step.state is not StepState.AWAITING_APPROVAL:
+        return None
+    planned = case.plan.at(gate.no)
+    terms = gate_terms(step, planned)
+    if terms is None:
+        return None
+    refusal = asking.barred or case.refusal(gate.no, asking.caller, authorities)
+    reason = aside.get(gate.run_id)
+    if reason is not None:
+        refusal = NotAllowed(f"run {gate.run_id} is quarantined: {reason}", "quarantined", asking.caller.person)
+    shown = decode_json(gate.shown)
+    return {
+        "run_id": gate.run_id,
+        "step": planned.name,
+        "workflow": case.record.details.workflow,
+        "asked_by": sorted(case.involved.requesters),
+        "opened_at": instant(gate.opened_at),
+        "until": instant(gate.due_at),
+        "late": is_late(gate, now),
+        "level": gate.level,
+        "prompt": terms.prompt,
+        "facts": shown.get("facts", {}) if "gate" in shown else {},
+        "shown_digest": gate.shown_digest,
+        "not": list(terms.excluded),
+        "quorum": terms.quorum,
+        **standing_of(terms, opening),
+        "votes": asked_people(terms, step).get("votes", []),
+        "rule": holding_rule(step),
+        "may_decide": refusal is None,
+        "refusal": None if refusal is None else {"rule": refusal.rule, "message": str(refusal)},
+        "command": None if refusal is not None else shlex.join(["stepkeep", "approve", gate.run_id, planned.name]),
+    }

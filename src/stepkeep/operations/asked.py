@@ -1,0 +1,68 @@
+"""The people of a waiting step as a value, and in words. Pure; `cases.py` makes it, `explain` and views tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+NAMED = 5
+"""People who are named in a sentence; the others are counted."""
+
+
+class Barred(msgspec.Struct, frozen=True, kw_only=True):
+    """A person who may not act on a step: the rule, and the reason in a few words."""
+
+    person: str
+    rule: str
+    reason: str
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The people of a waiting step. `of` says in words which people it takes, and is empty if it takes anyone.
+
+    `needs` is the number of decisions that are missing. `may` and `may_not` have the people that are known: those with
+    the roles and groups, the named approvers, and everyone with a duty in the run. `more` counts those not looked at.
+    """
+
+    of: str = ""
+    needs: int = 1
+    may: tuple[str, ...] = ()
+    may_not: tuple[Barred, ...] = ()
+    more: int = 0
+
+
+def people_view(asked: Asked) -> dict[str, Any]:
+    """The same as JSON."""
+    found: dict[str, Any] = msgspec.to_builtins(asked)
+    return found | {"may": list(asked.may), "may_not": list(found["may_not"])}
+
+
+def in_words(asked: Asked | None, act: str) -> str:
+    """Sentences about the people who may act, and about those who may not.
+
+    >>> barred = Barred(person="ann", rule="maker_checker", reason="ann asked for the run")
+    >>> in_words(Asked(of="role finance", may=("bea", "cyd"), may_not=(barred,)), "decide it")
+    ' bea and cyd may decide it. ann may not: ann asked for the run.'
+    >>> in_words(Asked(may_not=(barred,)), "complete it")
+    ' Anyone else than ann may complete it. ann may not: ann asked for the run.'
+    """
+    if asked is None or not (asked.of or asked.may or asked.may_not):
+        return ""
+    said = ""
+    if asked.may:
+        said += f" {_listed(asked.may, asked.more)} may {act}."
+    elif asked.of:
+        said += f" No registered person may {act} now."
+    elif asked.may_not:
+        said += f" Anyone else than {_listed([one.person for one in asked.may_not])} may {act}."
+    for one in asked.may_not[:NAMED]:
+        said += f" {one.person} may not: {one.reason}."
+    left = len(asked.may_not) - NAMED
+    return said + (f" {left:,} more may not." if left > 0 else "")
+
+
+def _listed(names: tuple[str, ...] | list[str], more: int = 0) -> str:
+    left = len(names) - NAMED + more if len(names) > NAMED else more
+    shown = [*names[:NAMED], *([f"{left:,} more"] if left > 0 else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
