@@ -81,7 +81,7 @@ def test_a_worker_publishes_how_much_of_it_is_used(tmp_path: Path) -> None:
 
         async def used() -> bool:
             rows = await bed.store.list_workers(TENANT)
-            reports = await bed.store.read_worker_reports([row.no for row in rows])
+            reports = await bed.store.read_worker_reports(TENANT, [row.no for row in rows])
             now = await bed.store.now()
             for known in known_workers(rows, reports):
                 view = worker_view(known, now)
