@@ -76,7 +76,7 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import ConditionView
 from stepkeep.kernel.rows import Step
-from stepkeep.kernel.states import RUN_TERMINAL, Category, OnFailure, RunState, StepState
+from stepkeep.kernel.states import RUN_TERMINAL, Category, ErrorClass, OnFailure, RunState, StepState
 
 S = StepState
 HOLDING = (OnExhausted.HOLD, OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED)
@@ -218,15 +218,22 @@ def authority(person: str) -> Authority:
     return Authority(person=person, registered=True, memberships=held, delegations=lent)
 
 
+CLASSES = (UNSET, (ErrorClass.RATE_LIMIT,), (ErrorClass.SERVER_ERROR, ErrorClass.TRANSPORT))
+HOW_LATE = {None: ErrorClass.RATE_LIMIT, -1: ErrorClass.SERVER_ERROR, 0: ErrorClass.TRANSPORT}
+"""Error classes, chosen by numbers that are drawn anyway: earlier seeds keep their meaning."""
+
+
 def _retry(random: Random) -> Retry:
+    attempts = random.randint(1, 4)
     return Retry(
-        max_attempts=random.randint(1, 4),
+        max_attempts=attempts,
         max_losses=random.randint(1, 3),
         backoff=random.choice(list(Backoff)),
         initial=random.choice((0, SECOND)),
         jitter=random.choice((0.0, 0.5)),
         max=random.choice((None, 5 * SECOND)),
         max_elapsed=random.choice((UNSET, UNSET, 4 * SECOND)),
+        classes=CLASSES[attempts % len(CLASSES)],
     )
 
 
@@ -292,6 +299,11 @@ def _reported(world: World, random: Random) -> Event:
     )
 
 
+def _transient(random: Random, said: Any) -> Failed:
+    delay = random.choice((None, -1, 0, 7 * SECOND))
+    return Failed(category=Category.TRANSIENT, error="no", delay=delay, error_class=HOW_LATE.get(delay), **said)
+
+
 def _outcome(row: Step, random: Random) -> Outcome:
     said = {"cost": b"1", "emit": (Emitted("told", b"{}"),)} if maybe(random, 0.2) else {}
     if row.state is S.VALIDATING and maybe(random, 0.9):
@@ -303,7 +315,7 @@ def _outcome(row: Step, random: Random) -> Outcome:
             Waiting(event=random.choice(EVENTS), timeout=None, **said),
             Waiting(event=random.choice(EVENTS), timeout=3 * SECOND, takes_timeouts=maybe(random, 0.5), **said),
             Failed(category=random.choice(list(Category)), error="no", final=maybe(random, 0.1), **said),
-            Failed(category=Category.TRANSIENT, error="no", delay=random.choice((None, -1, 0, 7 * SECOND)), **said),
+            _transient(random, said),
             Failed(category=Category.UNKNOWN, error="a rule before it", unrun=True, **said),
             TimedOut(**said),
             Released(**said),

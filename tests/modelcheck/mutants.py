@@ -91,7 +91,7 @@ def _lost_leases_have_no_cap(patch: Patch) -> None:
 
 
 def _attempts_have_no_cap(patch: Patch) -> None:
-    patch.setattr(execution, "may_retry", lambda retry, category, counted: True)
+    patch.setattr(execution, "may_retry", lambda *_: True)
 
 
 def _cancelled_claims_leave_no_attempt(patch: Patch) -> None:

@@ -24,7 +24,7 @@ from stepkeep.dialects.action.signal import read_signal
 from stepkeep.kernel.decision import Accepted
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, TimedOut
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations import people
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.lines import encode_line
@@ -136,8 +136,11 @@ class Stage:
             self.report(name, Completed(output=b'{"ref":"e-1"}', token=token_hash(TOKEN)))
         return self
 
-    def fail(self, name: str, category: str = "validation", error: str = "it broke") -> Stage:
-        return self.report(name, Failed(category=Category(category), error=error))
+    def fail(
+        self, name: str, category: str = "validation", error: str = "it broke", error_class: str | None = None
+    ) -> Stage:
+        known = None if error_class is None else ErrorClass(error_class)
+        return self.report(name, Failed(category=Category(category), error=error, error_class=known))
 
     def time_out(self, name: str) -> Stage:
         return self.report(name, TimedOut())

@@ -240,6 +240,25 @@ def test_3_1_only_listed_error_classes_are_retried_and_unknown_ones_always(stage
     assert stage.last()["c"] == "Failed"
 
 
+CLASSES = ("rate_limit", "5xx", "transport")
+
+
+@pytest.mark.parametrize("listed", [*((one,) for one in CLASSES), ("rate_limit", "transport"), CLASSES])
+@pytest.mark.parametrize("happened", CLASSES)
+def test_3_1_rate_limit_5xx_and_transport_are_told_apart(stage: Stage, listed: tuple[str, ...], happened: str) -> None:
+    stage.start(*sequence("a", a={"retryPolicy": {"retryableErrors": list(listed)}}))
+    stage.fail("a", "transient", error_class=happened)
+    assert stage.last() == {"a": "Running" if happened in listed else "Failed"}
+    if happened in listed:
+        stage.later(1).finish("a")
+        assert stage.status == "Succeeded"
+
+
+def test_3_1_a_transient_failure_of_no_known_class_is_retried_where_any_is_listed(stage: Stage) -> None:
+    stage.start(*sequence("a", a={"retryPolicy": {"retryableErrors": ["5xx"]}})).fail("a", "transient")
+    assert stage.last() == {"a": "Running"}
+
+
 # -- §3.2 timeout ----------------------------------------------------------------------------------------------------
 def test_3_2_a_timeout_is_retried_and_fails_the_action_when_attempts_are_exhausted(stage: Stage) -> None:
     stage.start(*sequence("a", a={"retryPolicy": {"maxAttempts": 2}}))

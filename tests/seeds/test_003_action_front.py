@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from hypothesis import strategies as st
+from msgspec import UNSET
 from tests.seeds.action_stage import Doc, action, built, check, compensated, document, sequence, side_effect
 from tests.suites import drawn, in_proof
 
@@ -32,7 +33,7 @@ from stepkeep.kernel.definition import (
     decode_definition,
     encode_definition,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 
 ACTION = registry.dialect("action")
 
@@ -132,6 +133,21 @@ def test_3_1_error_classes_become_categories_and_unknown_is_always_among_them(
 ) -> None:
     [step] = built(first(retryPolicy={"retryableErrors": classes})).steps
     assert set(step.retry.on) == categories | {Category.UNKNOWN, Category.AGENT}
+
+
+@pytest.mark.parametrize(
+    ("listed", "classes"),
+    [
+        ([], UNSET),
+        (["timeout", "unknown"], UNSET),
+        (["rate_limit"], (ErrorClass.RATE_LIMIT,)),
+        (["transport", "rate_limit"], (ErrorClass.RATE_LIMIT, ErrorClass.TRANSPORT)),
+        (["transport", "5xx", "rate_limit"], UNSET),
+    ],
+)
+def test_3_1_listed_error_classes_are_kept_unless_the_categories_say_it_all(listed: list[str], classes: Any) -> None:
+    [step] = built(first(retryPolicy={"retryableErrors": listed})).steps
+    assert step.retry.classes == classes
 
 
 def test_what_a_handlers_author_said_about_retries_does_not_change_the_seeds_defaults() -> None:

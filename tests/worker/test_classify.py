@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import socket
 from types import SimpleNamespace
 
 import httpx2
 import pytest
 
-from stepkeep.errors import ExpressionError
+from stepkeep.errors import ExpressionError, InvalidInput
 from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
+from stepkeep.worker.answers import StepError
 from stepkeep.worker.classify import BindingError, category_of_status, failure_of, parse_retry_after
 from stepkeep.worker.results import outcome_of_return
 
@@ -98,6 +100,33 @@ def test_a_retry_after_is_bounded() -> None:
 )  # fmt: skip
 def test_statuses_are_classified_as_the_design_says(status: int, category: str) -> None:
     assert category_of_status(status) == category
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_class"),
+    [
+        (http_error(429), "rate_limit"), (http_error(500), "5xx"), (http_error(503), "5xx"),
+        (http_error(408), "transport"),
+        (http_error(425), "transport"), (http_error(404), None), (httpx2.ConnectError("refused"), "transport"),
+        (ConnectionResetError(), "transport"), (ValueError("x"), None),
+        (StepError("x", category="transient", error_class="5xx"), "5xx"), (StepError("x", category="transient"), None),
+    ],
+)  # fmt: skip
+def test_how_another_system_failed_is_told_apart(raised: BaseException, error_class: str | None) -> None:
+    assert failure_of(raised).error_class == error_class
+
+
+def test_an_error_class_survives_a_child_process_and_a_wrong_one_is_refused() -> None:
+    again = pickle.loads(pickle.dumps(StepError("x", category="transient", error_class="rate_limit")))
+    assert again.error_class is ErrorClass.RATE_LIMIT
+    for wrong in ("slow", "", 7, b"5xx"):
+        with pytest.raises(InvalidInput, match="error class"):
+            StepError("x", error_class=wrong)  # type: ignore[arg-type]
+    raised = StepError("x", category="transient")
+    raised.error_class = "5xx"  # type: ignore[assignment]
+    said = failure_of(raised)
+    assert said.error_class is None
+    assert "error class" in said.error
 
 
 def test_an_error_without_words_is_named_by_its_type() -> None:

@@ -33,13 +33,16 @@ class RetryRule(msgspec.Struct, frozen=True):
     on: tuple[str, ...]
     caps_asked: bool = False
     max_elapsed: int | None = None
+    classes: tuple[str, ...] | None = None
 
     def asked_us(self, asked: int) -> int:
         """A delay that the handler asks for."""
         return max(min(asked, LONGEST_DELAY_US if self.max is None or not self.caps_asked else self.max), 0)
 
-    def allows(self, category: str | None, counted: int) -> bool:
-        """Whether a failure of this category is retried after `counted` attempts."""
+    def allows(self, category: str | None, counted: int, error_class: object = None) -> bool:
+        """Whether a failure of this category and error class is retried after `counted` attempts."""
+        if self.classes is not None and error_class is not None and error_class not in self.classes:
+            return False
         return category not in NEVER_RETRIED and category in self.on and counted < self.max_attempts
 
     def is_in_time(self, due_at: int, began_at: int) -> bool:

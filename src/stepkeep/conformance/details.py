@@ -57,10 +57,14 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "token_reissued": Shape({"step": text, "reason": text}, _VOUCHED),
     "step_reported": Shape(
-        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "final": _true, "retry_in_us": _integer}
+        {}, {"reason": text, "waits_for": any_text, "takes_timeouts": _flag, "final": _true, "retry_in_us": _integer,
+         "error_class": text}
     ),
 }  # fmt: skip
 """The required and the optional names of each event's detail; every other event has no detail."""
+
+ERROR_CLASSES = frozenset({"rate_limit", "5xx", "transport"})
+"""How another system may fail (seed 003, 3.1)."""
 
 JUDGED = frozenset(
     {
@@ -73,10 +77,10 @@ JUDGED = frozenset(
 REPORTS: Mapping[str, frozenset[str]] = {
     "released": frozenset({"reason"}),
     "waited": frozenset({"waits_for", "takes_timeouts"}),
-    "retry_scheduled": frozenset({"retry_in_us"}),
-    "held_exhausted": frozenset({"retry_in_us"}),
-    "failed": frozenset({"final", "retry_in_us", "waits_for", "takes_timeouts"}),
-    "failed_tolerated": frozenset({"final", "retry_in_us", "waits_for", "takes_timeouts"}),
+    "retry_scheduled": frozenset({"retry_in_us", "error_class"}),
+    "held_exhausted": frozenset({"retry_in_us", "error_class"}),
+    "failed": frozenset({"final", "retry_in_us", "error_class", "waits_for", "takes_timeouts"}),
+    "failed_tolerated": frozenset({"final", "retry_in_us", "error_class", "waits_for", "takes_timeouts"}),
     "completed": frozenset(),
     "completion_requested": frozenset(),
     "rules_passed": frozenset(),
@@ -105,3 +109,8 @@ def check_detail(line: Line, asked: Mapping[str, Any]) -> Iterator[str]:
         yield f"metadata.detail.{name} is {quoted(asked[name])}, but no report of a step {quoted(line.trigger)} says so"
     if len(asked.keys() & {"reason", "waits_for", "final", "retry_in_us"}) > 1:
         yield f"metadata.detail names {', '.join(sorted(asked))}: a report asks for one thing"
+    if "error_class" in asked:
+        if asked["error_class"] not in ERROR_CLASSES:
+            yield f"metadata.detail.error_class is {quoted(asked['error_class'])}, which is no error class"
+        if asked.keys() & {"reason", "waits_for", "final"}:
+            yield "metadata.detail.error_class stands beside what is no failure that could be retried"

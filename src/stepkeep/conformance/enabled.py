@@ -218,9 +218,18 @@ def _retried(hop: Hop) -> Iterator[Problem]:
         yield Code.POLICY, "it is retried, but its handler ruled out another attempt"
     if hop.line.due_at is not None and hop.is_in_time(hop.line.due_at) is False:
         yield Code.ATTEMPT, f"it is retried at {hop.line.due_at}, later than its definition allows (max_elapsed)"
-    if hop.is_budget_known and not hop.place.retry.allows(hop.line.category, hop.counted):
+    yield from _classed(hop)
+    error_class = hop.asked.get("error_class")
+    if hop.is_budget_known and not hop.place.retry.allows(hop.line.category, hop.counted, error_class):
         said = f"it is retried after attempt {hop.counted} of {hop.place.retry.max_attempts}"
-        yield Code.ATTEMPT, f"{said} failed as {quoted(hop.line.category)}, which the definition rules out"
+        of = "" if error_class is None else f" ({quoted(error_class)})"
+        yield Code.ATTEMPT, f"{said} failed as {quoted(hop.line.category)}{of}, which the definition rules out"
+
+
+def _classed(hop: Hop) -> Iterator[Problem]:
+    """An error class is recorded only where the definition names some: elsewhere no decision rests on it."""
+    if "error_class" in hop.asked and hop.place.retry.classes is None:
+        yield Code.CAUSE, "its cause has an error class, but the definition names none: metadata.detail"
 
 
 def _lost(hop: Hop) -> Iterator[Problem]:
@@ -249,7 +258,11 @@ def _failed(hop: Hop) -> Iterator[Problem]:
             yield Code.POLICY, wrong_field("category", line.category, "poison", "its last lease was lost")
     elif hop.asked.get("final") is True or not hop.is_budget_known:
         return
-    elif retry.allows(line.category, hop.counted) and hop.is_in_time(line.at + _pause_us(hop)):
+    elif "error_class" in hop.asked and retry.classes is None:
+        yield from _classed(hop)
+    elif retry.allows(line.category, hop.counted, hop.asked.get("error_class")) and hop.is_in_time(
+        line.at + _pause_us(hop)
+    ):
         said = f"attempt {hop.counted} of {retry.max_attempts} failed as {quoted(line.category)}"
         yield Code.ATTEMPT, f"it fails for good although {said}: it must be tried again"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 from stepkeep.kernel.triggers import TriggerSpec
 
 SECOND = 1_000_000
@@ -106,6 +106,8 @@ class Retry(_Value, frozen=True, kw_only=True):
     """Whether `max` also limits a delay that the handler asks for. Unset fields are not part of the JSON."""
     max_elapsed: int | msgspec.UnsetType = msgspec.UNSET
     """No retry is due later than this after the start of the first attempt that failed or was lost."""
+    classes: tuple[ErrorClass, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of the failures that have an error class, only these are retried; unset: all of them."""
 
 
 HOOK_RETRY = Retry(max_attempts=2, initial=SECOND, max=10 * SECOND)

@@ -34,7 +34,7 @@ from stepkeep.kernel.plan import PlannedStep
 from stepkeep.kernel.progress import retry_now, settle, wake
 from stepkeep.kernel.retry import asked_delay, delay_after, is_in_time, may_retry, may_retry_lost
 from stepkeep.kernel.rows import Note, Step
-from stepkeep.kernel.states import AttemptState, Category, Phase, RunState, StepState
+from stepkeep.kernel.states import AttemptState, Category, ErrorClass, Phase, RunState, StepState
 from stepkeep.kernel.stopping import LEASE_EXPIRED, NOT_RUN
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
 
@@ -93,7 +93,7 @@ def report(draft: Draft, event: StepReported) -> Reply:
         raise Conflict(f"step {event.no} of run {event.run_id} is {step.state}; {said} says nothing about that")
     if planned.by_hand and isinstance(outcome, Completed) and not outcome.token:
         raise InvalidInput(f"step {event.no} of run {event.run_id} is completed by hand; its report needs a token")
-    draft.caused_by("step_reported", event.actor, _asked_for(outcome))
+    draft.caused_by("step_reported", event.actor, _asked_for(outcome, planned))
     settle(draft, REPORTS[type(outcome)](draft, step, outcome))
     after = draft.step(event.no)
     if after.state is StepState.RETRYING and after.due_at is not None:
@@ -101,15 +101,22 @@ def report(draft: Draft, event: StepReported) -> Reply:
     return Accepted({"state": after.state})
 
 
-def _asked_for(outcome: Outcome) -> dict[str, Any] | None:
+def _asked_for(outcome: Outcome, planned: PlannedStep) -> dict[str, Any] | None:
     """What the report asks for beyond the definition; the journal keeps it, so that a judge can re-enact it."""
     if isinstance(outcome, Released):
         return None if outcome.reason is None else {"reason": outcome.reason}
     if isinstance(outcome, Waiting):
         return {"waits_for": outcome.event, "takes_timeouts": outcome.takes_timeouts}
-    if not isinstance(outcome, Failed) or (outcome.delay is None and not outcome.final and not outcome.unrun):
+    if not isinstance(outcome, Failed):
         return None
-    return {"final": True} if outcome.final or outcome.unrun else {"retry_in_us": outcome.delay}
+    if outcome.final or outcome.unrun:
+        return {"final": True}
+    asked: dict[str, Any] = {}
+    if outcome.delay is not None:
+        asked["retry_in_us"] = outcome.delay
+    if outcome.error_class is not None and planned.retry.classes is not UNSET:
+        asked["error_class"] = outcome.error_class.value
+    return asked or None
 
 
 def _said_before(step: Step, outcome: Outcome) -> bool:
@@ -197,7 +204,8 @@ def _failed(draft: Draft, step: Step, outcome: Failed) -> Settled | None:
         # The words of a handler, which did run.
         error = f"failed: {error}"
     draft.close_attempt(step, AttemptState.FAILED, outcome, category=category, error=error)
-    return _after_failure(draft, step, category, error, outcome.delay, outcome.final or outcome.unrun)
+    final = outcome.final or outcome.unrun
+    return _after_failure(draft, step, category, error, outcome.delay, final, outcome.error_class)
 
 
 def _timed_out(draft: Draft, step: Step, outcome: TimedOut) -> Settled | None:
@@ -207,7 +215,13 @@ def _timed_out(draft: Draft, step: Step, outcome: TimedOut) -> Settled | None:
 
 
 def _after_failure(
-    draft: Draft, step: Step, category: Category, error: str, delay: int | None, final: bool
+    draft: Draft,
+    step: Step,
+    category: Category,
+    error: str,
+    delay: int | None,
+    final: bool,
+    error_class: ErrorClass | None = None,
 ) -> Settled | None:
     retry, counted = draft.planned(step).retry, step.attempts + 1
     if final:
@@ -215,7 +229,8 @@ def _after_failure(
     used = counted - _spent(step)
     pause = delay_after(retry, used, run_id=step.run_id, no=step.no) if delay is None else asked_delay(retry, delay)
     pause = max(pause, 0)
-    if not may_retry(retry, category, used) or not is_in_time(retry, draft.now + pause, _began_at(draft, step)):
+    retried = may_retry(retry, category, used, error_class)
+    if not retried or not is_in_time(retry, draft.now + pause, _began_at(draft, step)):
         return _exhaust(draft, step, category, error, attempts=counted)
     if draft.state is RunState.STOPPING:
         draft.move(step, StepTrigger.CANCELLED, attempts=counted, category=category, error=error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 
 
 class Emitted(msgspec.Struct, frozen=True, gc=False):
@@ -37,7 +37,8 @@ class Waiting(Outcome, frozen=True, kw_only=True, gc=False):
 class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     """The attempt failed. `delay` is the backoff that the handler asked for; `final` rules out another attempt.
 
-    `unrun`: a rule before the handler did not hold, so that the handler did not run.
+    `unrun`: a rule before the handler did not hold, so that the handler did not run. `error_class` is how another
+    system failed, where that is known.
     """
 
     category: Category
@@ -45,6 +46,7 @@ class Failed(Outcome, frozen=True, kw_only=True, gc=False):
     delay: int | None = None
     final: bool = False
     unrun: bool = False
+    error_class: ErrorClass | None = None
 
 
 class TimedOut(Outcome, frozen=True, kw_only=True, gc=False):

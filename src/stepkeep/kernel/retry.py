@@ -10,14 +10,16 @@ import hashlib
 from msgspec import UNSET
 
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
-from stepkeep.kernel.states import NEVER_RETRIED, Category
+from stepkeep.kernel.states import NEVER_RETRIED, Category, ErrorClass
 
 LONGEST_DELAY = 365 * 24 * 3600 * SECOND
 """Limit for policies without one: a doubling backoff must not overflow a column."""
 
 
-def may_retry(retry: Retry, category: Category, counted: int) -> bool:
+def may_retry(retry: Retry, category: Category, counted: int, error_class: ErrorClass | None = None) -> bool:
     """Whether another attempt follows after `counted` failed, timed-out or lost attempts (this one included)."""
+    if retry.classes is not UNSET and error_class is not None and error_class not in retry.classes:
+        return False
     return category not in NEVER_RETRIED and category in retry.on and counted < retry.max_attempts
 
 

@@ -81,6 +81,14 @@ class Category(StrEnum):
     POISON = "poison"
 
 
+class ErrorClass(StrEnum):
+    """How another system failed, where that is known (seed 003, 3.1). It stands beside the category."""
+
+    RATE_LIMIT = "rate_limit"
+    SERVER_ERROR = "5xx"
+    TRANSPORT = "transport"
+
+
 class OnFailure(StrEnum):
     """What a run does when one of its steps has failed for good."""
 

@@ -16,7 +16,7 @@ from stepkeep.definition.bounds import DEADLINE, DELAY
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.errors import InvalidInput, StepkeepError
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations import validate
 from stepkeep.safe_text import exception_message, exception_text, inert_line, plain_text, type_name
 
@@ -27,6 +27,9 @@ Emit = str | tuple[str, Any] | Mapping[str, Any]
 
 class StepError(StepkeepError):
     """A handler's failure, with the category that decides whether it is tried again.
+
+    `error_class` says how another system failed: `rate_limit`, `5xx` or `transport`. Policies that name only some of
+    them (`retryableErrors` of the action dialect) retry a failure without a class like any of its category.
 
     >>> raise StepError("the card was declined", category="conflict")
     Traceback (most recent call last):
@@ -40,9 +43,11 @@ class StepError(StepkeepError):
         category: Category | str = Category.UNKNOWN,
         delay: int | None = None,
         final: bool = False,
+        error_class: ErrorClass | str | None = None,
     ) -> None:
         super().__init__(_words(error))
         self.category = _category(category)
+        self.error_class = _error_class(error_class)
         self.delay = _pause(delay)
         if type(final) is not bool:
             raise InvalidInput(f"StepError: final is True or False, not a value of type {type_name(final)}.")
@@ -50,7 +55,9 @@ class StepError(StepkeepError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions are unpickled from their arguments alone; a child process would lose the category.
-        return _rebuild, (exception_message(self) or type_name(self), self.category.value, self.delay, self.final)
+        said = exception_message(self) or type_name(self)
+        named = None if self.error_class is None else self.error_class.value
+        return _rebuild, (said, self.category.value, self.delay, self.final, named)
 
 
 def _words(error: object) -> str:
@@ -67,6 +74,17 @@ def _category(category: object) -> Category:
             return _CATEGORIES[name]
         raise InvalidInput(f"{inert_line(name, 100)!r} is no error category. Choose from {', '.join(_CATEGORIES)}.")
     raise InvalidInput(f"StepError: a category is a text, not a value of type {type_name(category)}.")
+
+
+def _error_class(given: object) -> ErrorClass | None:
+    if given is None:
+        return None
+    if (name := plain_text(given)) is not None:
+        if name in _ERROR_CLASSES:
+            return _ERROR_CLASSES[name]
+        known = ", ".join(_ERROR_CLASSES)
+        raise InvalidInput(f"{inert_line(name, 100)!r} is no error class. Choose from {known}.")
+    raise InvalidInput(f"StepError: an error class is a text, not a value of type {type_name(given)}.")
 
 
 def _pause(delay: object) -> int | None:
@@ -89,8 +107,11 @@ def _pause(delay: object) -> int | None:
 _CATEGORIES = {category.value: category for category in sorted(Category)}
 
 
-def _rebuild(error: str, category: str, delay: int | None, final: bool) -> StepError:
-    return StepError(error, category=category, delay=delay, final=final)
+_ERROR_CLASSES = {one.value: one for one in ErrorClass}
+
+
+def _rebuild(error: str, category: str, delay: int | None, final: bool, error_class: str | None) -> StepError:
+    return StepError(error, category=category, delay=delay, final=final, error_class=error_class)
 
 
 class WaitFor(msgspec.Struct, frozen=True, kw_only=True):

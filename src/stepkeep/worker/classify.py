@@ -17,7 +17,7 @@ from typing import Any
 from stepkeep.definition.bounds import DELAY
 from stepkeep.errors import ExpressionError, InvalidInput, StoreUnavailable
 from stepkeep.kernel.outcomes import Failed
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.safe_text import class_name, exception_message, exception_text, is_a, plain_text, type_name
 from stepkeep.worker.answers import StepError
 from stepkeep.worker.payloads import Unstorable, storable_text
@@ -71,9 +71,9 @@ def _failure_of(raised: BaseException, otherwise: Category) -> Failed:
     if status is not None:
         category = category_of_status(status)
         delay = parse_retry_after(retry_after) if category is Category.TRANSIENT else None
-        return Failed(category=category, error=_text(raised), delay=delay)
+        return Failed(category=category, error=_text(raised), delay=delay, error_class=class_of_status(status))
     if _is_network(raised):
-        return Failed(category=Category.TRANSIENT, error=_text(raised))
+        return Failed(category=Category.TRANSIENT, error=_text(raised), error_class=ErrorClass.TRANSPORT)
     return Failed(category=otherwise, error=_text(raised))
 
 
@@ -90,10 +90,14 @@ def _as_it_says(raised: BaseException) -> Failed:
     if type(final) is not bool:
         wrong.append("final")
         final = False
+    error_class = _attribute(raised, "error_class")
+    if error_class is not None and type(error_class) is not ErrorClass:
+        wrong.append("error class")
+        error_class = None
     said = _message(raised)
     if wrong:
         said = storable_text(f"{said} (the {' and '.join(wrong)} of this {type_name(raised)} cannot be used)")
-    return Failed(category=category, error=said, delay=delay, final=final)
+    return Failed(category=category, error=said, delay=delay, final=final, error_class=error_class)
 
 
 def category_of_status(status: int) -> Category:
@@ -105,6 +109,16 @@ def category_of_status(status: int) -> Category:
     if status == 409:
         return Category.CONFLICT
     return Category.VALIDATION
+
+
+def class_of_status(status: int) -> ErrorClass | None:
+    """The error class of an HTTP status; None for one that no retry changes."""
+    if status == 429:
+        return ErrorClass.RATE_LIMIT
+    if status >= 500:
+        return ErrorClass.SERVER_ERROR
+    # A request that did not arrive in time, or came too early: the application did not answer.
+    return ErrorClass.TRANSPORT if status in _TRANSIENT_STATUS else None
 
 
 def parse_retry_after(value: str | None) -> int | None:

@@ -15,7 +15,7 @@ from stepkeep.errors import Refused, StoreError, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.events import StepReported
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text
 from stepkeep.worker.bridge import Bridge, bridged
@@ -74,9 +74,9 @@ async def attempt_in_transaction(
         return back.outcome, back.reply
     except StoreUnavailable as problem:
         # It may have been committed; then the step is no longer held, and this report is refused.
-        return _after_outage(job, Failed(category=Category.TRANSIENT, error=_did_not_commit(problem))), None
+        return _after_outage(job, _uncommitted(problem)), None
     except StoreError as problem:
-        return Failed(category=Category.TRANSIENT, error=_did_not_commit(problem)), None
+        return _uncommitted(problem), None
     except Exception as problem:
         log.exception("the transaction of step %s of run %s broke", job.claim.planned.name, job.claim.run_id)
         return failure_of(problem), None
@@ -92,6 +92,10 @@ def _after_outage(job: Job, outcome: Outcome) -> Outcome:
     named = (job.claim.planned.name, job.claim.run_id)
     log.warning("step %s of run %s is handed back: the database failed under it: %s", *named, outcome.error)
     return Released()
+
+
+def _uncommitted(problem: Exception) -> Failed:
+    return Failed(category=Category.TRANSIENT, error=_did_not_commit(problem), error_class=ErrorClass.TRANSPORT)
 
 
 def _did_not_commit(problem: Exception) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from msgspec import UNSET
+
 from stepkeep.kernel.decision import Claimer
 from stepkeep.kernel.definition import Completion, OnExhausted
 from stepkeep.kernel.events import (
@@ -39,7 +41,7 @@ from stepkeep.kernel.outcomes import (
 )
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Step, is_exhausted
-from stepkeep.kernel.states import Category, Phase, RunState, StepState
+from stepkeep.kernel.states import Category, ErrorClass, Phase, RunState, StepState
 from stepkeep_lab.modelcheck.family import Case
 from stepkeep_lab.modelcheck.world import FAR, LATER, NEW_TOKEN, NOW, RAN_OUT, TOKEN, WORKER, State, holds
 
@@ -180,6 +182,9 @@ class Actions:
         yield Completed(token=TOKEN if by_hand else None)
         yield Failed(category=Category.TRANSIENT, error="no")
         yield Failed(category=Category.AUTH, error="no")
+        if planned.retry.classes is not UNSET:
+            for error_class in ErrorClass:
+                yield Failed(category=Category.TRANSIENT, error="no", error_class=error_class)
         if state.run.state is RunState.STOPPING:
             yield Stopped()
         event = self.parks.get(row.no)

@@ -38,7 +38,7 @@ from stepkeep.kernel.definition import (
     encode_definition,
 )
 from stepkeep.kernel.plan import ConditionView, Plan, build_plan
-from stepkeep.kernel.states import OnFailure, StepState
+from stepkeep.kernel.states import ErrorClass, OnFailure, StepState
 
 S = StepState
 TWICE = Retry(max_attempts=2, max_losses=2)
@@ -195,7 +195,7 @@ def cases() -> tuple[Case, ...]:
                 Dependency(step="a", allow=(S.SUCCEEDED, S.SKIPPED)),
                 hold=Approval(deadline=SOON),
                 on_exhausted=OnExhausted.HOLD,
-                retry=Retry(max_attempts=2, max_losses=1, max_elapsed=SOON),
+                retry=Retry(max_attempts=2, max_losses=1, max_elapsed=SOON, classes=(ErrorClass.RATE_LIMIT,)),
                 **continuing,
             ),
             _work("d", "b", Dependency(step="c", allow=ANY_END)),

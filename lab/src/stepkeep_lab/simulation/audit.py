@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from stepkeep.kernel.definition import SECOND, Backoff, Retry
 from stepkeep.kernel.journal import Entry, Hop, SealedEntry, open_entry
 from stepkeep.kernel.plan import Plan
@@ -205,6 +207,9 @@ class Auditor:
         retry, number = plan.at(hop.no).retry, (hop.attempt or 1) - (0 if note is None else note.spent)
         hopeless = hop.category in NEVER_RETRIED or hop.category not in retry.on
         self._must(not hopeless, f"I10: step {hop.no} of {entry.run_id} retries a failure of category {hop.category}")
+        said = (entry.causes[hop.by].detail or {}).get("error_class")
+        named = retry.classes is UNSET or said is None or said in retry.classes
+        self._must(named, f"I10: step {hop.no} of {entry.run_id} retries a failure of the class {said}")
         if hop.due_at is None or (entry.run_id, hop.no, hop.fence or 0) in self._ledger.asked_delay:
             return
         longest = _longest(retry, number)

@@ -37,7 +37,7 @@ from stepkeep.kernel.definition import (
     Undo,
     Wait,
 )
-from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, OnFailure, StepState
+from stepkeep.kernel.states import RETRIED_BY_DEFAULT, Category, ErrorClass, OnFailure, StepState
 
 S = StepState
 EVENTS = ("paid", "shipped")
@@ -72,6 +72,7 @@ RULES = ("output.ok", "output.ok || true", "output.ok || true", "output.nothing 
 SHAPES = ("graph", "graph", "graph", "chain", "fan", "fan", "loose")
 POLICIES = (OnFailure.ABORT, OnFailure.SKIP, OnFailure.CONTINUE, OnFailure.COMPENSATE, OnFailure.COMPENSATE)
 RETRIED = tuple(sorted(RETRIED_BY_DEFAULT))
+CLASSES = (msgspec.UNSET, msgspec.UNSET, (ErrorClass.RATE_LIMIT,), (ErrorClass.SERVER_ERROR, ErrorClass.TRANSPORT))
 NEVER_HOLDS = "1 == 2"
 WHENS = (
     "step.attempt > 1",
@@ -284,6 +285,7 @@ def _retry(random: Random) -> Retry:
         max=random.choice((None, SECOND, 3 * SECOND)),
         on=random.choice((RETRIED, RETRIED, without_timeouts)),
         max_elapsed=_beside(random).choice((msgspec.UNSET, msgspec.UNSET, msgspec.UNSET, 10 * SECOND)),
+        classes=Random(f"classes {_beside(random).random()}").choice(CLASSES),  # noqa: S311 - chaos, not a secret
     )
 
 

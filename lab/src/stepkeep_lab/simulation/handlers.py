@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.kernel.definition import Handler
 from stepkeep.kernel.outcomes import Outcome, Stopped
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.worker import results
 from stepkeep.worker.answers import StepError, WaitFor
 from stepkeep.worker.context import Context
@@ -129,7 +129,11 @@ class Acting:
         if delay is not None:
             self.stage.ledger.asked_delay.add(self.place)
         category = self.random.choice(list(Category) + [Category.TRANSIENT] * 8)
-        raise StepError("it went wrong", category=category, delay=delay, final=self.random.random() < 0.1)
+        final = self.random.random() < 0.1
+        # Not drawn from the same numbers, so that earlier seeds keep their meaning.
+        drawn = self.stage.random(f"error class:{self.place}")
+        error_class = drawn.choice((None, *ErrorClass))
+        raise StepError("it went wrong", category=category, delay=delay, final=final, error_class=error_class)
 
 
 def _is_blocking(job: Job) -> bool:

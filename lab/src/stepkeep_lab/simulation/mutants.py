@@ -229,6 +229,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "(category in NEVER_RETRIED or category in retry.on)",
     ),
     _in_kernel(
+        "any-error-class",
+        "failures of an error class that the policy does not name are retried",
+        "retry:may_retry",
+        "error_class not in retry.classes",
+        "False",
+    ),
+    _in_kernel(
         "no-backoff-cap",
         "backoff grows past its cap",
         "retry:delay_after",

@@ -29,14 +29,14 @@ from stepkeep.dialects.action.written import (
     tier_of,
 )
 from stepkeep.kernel import definition as kernel
-from stepkeep.kernel.states import Category, OnFailure, StepState
+from stepkeep.kernel.states import Category, ErrorClass, OnFailure, StepState
 
 MILLISECOND = 1_000
 
 ANY_ENDING = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
 """In a sequence the next action is eligible after any terminal state (section 1.1); fail-fast comes first."""
 
-# Rate limits, 5xx and transport failures are one category here; an error of an external system may be any of them.
+# Rate limits, 5xx and transport failures are one category; error classes tell them apart.
 CATEGORIES: dict[str, tuple[Category, ...]] = {
     "timeout": (Category.TIMEOUT,),
     "rate_limit": (Category.TRANSIENT,),
@@ -44,6 +44,9 @@ CATEGORIES: dict[str, tuple[Category, ...]] = {
     "transport": (Category.TRANSIENT, Category.EXTERNAL),
     "unknown": (Category.UNKNOWN, Category.AGENT),
 }
+
+
+CLASSES = {one.value: one for one in ErrorClass}
 
 
 def build(written: WorkflowV1, parts: Parts, sequence: bool, handlers: Registry | None = None) -> kernel.Definition:
@@ -127,6 +130,7 @@ def _hold(action: Action, constraints: Sequence[SodConstraint]) -> kernel.Approv
 def _retry(policy: RetryPolicy) -> kernel.Retry:
     # Unknown errors are retryable until the attempts are used up (section 3.1), whatever else is listed.
     categories = {category for name in (*policy.retryable_errors, "unknown") for category in CATEGORIES[name]}
+    named = tuple(CLASSES[name] for name in CLASSES if name in policy.retryable_errors)
     return kernel.Retry(
         max_attempts=policy.max_attempts,
         backoff=kernel.Backoff.EXPONENTIAL,
@@ -136,6 +140,8 @@ def _retry(policy: RetryPolicy) -> kernel.Retry:
         jitter=0.0,
         on=tuple(sorted(categories)),
         caps_asked=True,
+        # With all three, or none, the categories say it all.
+        classes=named if 0 < len(named) < len(CLASSES) else UNSET,
     )
 
 

@@ -15,14 +15,14 @@ from stepkeep.definition.http_headers import complaints
 from stepkeep.kernel.definition import Http
 from stepkeep.kernel.outcomes import Failed
 from stepkeep.kernel.plan import PlannedStep
-from stepkeep.kernel.states import Category
+from stepkeep.kernel.states import Category, ErrorClass
 from stepkeep.network import failures, urls
 from stepkeep.network.allowing import AllowList
 from stepkeep.network.client import MAX_ANSWER, Answer, Client
 from stepkeep.network.guard import Guard, Reach
 from stepkeep.operations.payloads import MAX_PAYLOAD_BYTES
 from stepkeep.redaction import public_url, secrets_of, secrets_of_url, without
-from stepkeep.worker.classify import category_of_status, parse_retry_after
+from stepkeep.worker.classify import category_of_status, class_of_status, parse_retry_after
 from stepkeep.worker.executor import Job, PoolKind
 from stepkeep.worker.payloads import encode, storable_text
 
@@ -128,7 +128,12 @@ class HttpExecutor:
             said = f"{shown} answered {status}: {without(_text(answer.body[:SEARCHED]), secrets)[:QUOTED]}"
         category = category_of_status(status)
         asked = answer.headers.get("retry-after") if category is Category.TRANSIENT else None
-        return Failed(category=category, error=storable_text(said), delay=parse_retry_after(asked))
+        return Failed(
+            category=category,
+            error=storable_text(said),
+            delay=parse_retry_after(asked),
+            error_class=class_of_status(status),
+        )
 
 
 def check_headers(http: Http) -> None:
@@ -173,8 +178,11 @@ def without_credentials(text: str) -> tuple[str, dict[str, str]]:
 
 def _failure_of(shown: str, problem: failures.RequestFailed) -> Failed:
     category, final = next((category, final) for kind, category, final in _CATEGORIES if isinstance(problem, kind))
+    by_transport = category in (Category.TRANSIENT, Category.EXTERNAL)
     cannot = " cannot be sent" if isinstance(problem, failures.CannotSend) else ""
-    return _failed(category, f"{shown}{cannot}: {problem}", final=final)
+    said = storable_text(f"{shown}{cannot}: {problem}")
+    error_class = ErrorClass.TRANSPORT if by_transport else None
+    return Failed(category=category, error=said, final=final, error_class=error_class)
 
 
 def _failed(category: Category, said: str, *, final: bool = False) -> Failed:
