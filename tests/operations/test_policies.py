@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from stepkeep.definition.policy import load_policy, publishable_policy
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry
+from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations import policies
 from stepkeep.operations.diagnosis import explain
-from stepkeep.operations.live_policies import FRESH_US
+from stepkeep.operations.live_policies import FRESH_US, LivePolicies
 from stepkeep.operations.views import describe_run
+from stepkeep.store.change import Loaded, StoredPolicy
 from tests.store.people import change, membership, principal
 from tests.workbench import ACTOR, TENANT, Bench, chain, on, on_several, task
 
@@ -202,3 +204,29 @@ def test_a_policy_whose_cases_fail_is_not_published() -> None:
         publishable_policy({"policy": "p", "rules": [{"name": "r", "then": "deny"}], "cases": [case]})
     with pytest.raises(InvalidInput, match="not plain data"):
         load_policy({"policy": object()})
+
+
+def test_a_policy_that_was_read_before_a_wait_for_a_lock_is_read_again_after_it() -> None:
+    """A transaction may wait for seconds between the read and the decision; another one has read a newer revision."""
+    live, document = LivePolicies(), publishable_policy({"policy": "p", "rules": [{"name": "a", "then": "deny"}]})
+    body = msgspec.json.encode(document)
+    first = StoredPolicy(
+        tenant=TENANT,
+        revision=1,
+        name="p",
+        digest=digest_of(body),
+        document=body,
+        published_at=0,
+        published_by=ACTOR,
+    )
+    second = replace(first, revision=2)
+    waiting = Loaded(now=0, policies={TENANT: first})
+    assert live.stale([TENANT], waiting) == ()
+    assert live.stale([TENANT], Loaded(now=FRESH_US, policies={TENANT: second})) == ()
+    waiting.now = 3 * FRESH_US
+    assert live.stale([TENANT], waiting) == (TENANT,)
+    late = Loaded(now=FRESH_US - 1, policies={TENANT: first})
+    assert live.stale([TENANT], late) == ()
+    policy = live.get(TENANT)
+    assert policy is not None
+    assert policy.revision == 2

@@ -53,13 +53,15 @@ class LivePolicies:
 
     def stale(self, tenants: Iterable[str], loaded: Loaded) -> tuple[str, ...]:
         """Learn what was loaded; returns the tenants whose policy must be read before a decision."""
-        for tenant, stored in loaded.policies.items():
+        while loaded.policies:
+            # Each is learned once: the same transaction may go on seconds later, after a wait for a lock.
+            tenant, stored = loaded.policies.popitem()
             self._learn(tenant, stored, loaded.now)
         return tuple(sorted(one for one in set(tenants) if not self._is_fresh(one, loaded.now)))
 
     def _is_fresh(self, tenant: str, now: int) -> bool:
         read_at = self._read_at.get(tenant)
-        return read_at is not None and 0 <= now - read_at < FRESH_US
+        return read_at is not None and abs(now - read_at) < FRESH_US
 
     def get(self, tenant: str) -> Policy | None:
         return self._policies.get(tenant)
@@ -74,6 +76,9 @@ class LivePolicies:
         self._read_at.pop(tenant, None)
 
     def _learn(self, tenant: str, stored: StoredPolicy | None, now: int) -> None:
+        if now < self._read_at.get(tenant, now) < now + FRESH_US:
+            # Another transaction of this process has read it later.
+            return
         self._read_at[tenant] = now
         known = self._policies.get(tenant)
         if stored is None:

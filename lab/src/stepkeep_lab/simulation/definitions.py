@@ -182,7 +182,7 @@ def _step(random: Random, shape: str, bias: dict[str, float], names: list[str], 
     }
     kind = random.random()
     if kind < bias["gate"]:
-        return StepDefinition(approval=_approval(random), **settings)
+        return StepDefinition(approval=_approval(random, bias.get("levels", 0.0)), **settings)
     if kind < bias["gate"] + bias["wait"]:
         wait = Wait(event=random.choice(EVENTS), deadline=random.choice(DEADLINES))
         if maybe(_beside(random), 0.15):
@@ -222,7 +222,7 @@ def _work(random: Random, bias: dict[str, float], settings: dict[str, Any]) -> S
         inputs = {"value": f'${{{{ steps["{random.choice(certain)}"].output }}}}'}
     return StepDefinition(
         executor=Handler(name=EXACT if transactional else random.choice(HANDLERS)),
-        hold=_approval(random) if maybe(random, bias["hold"]) else None,
+        hold=_approval(random, bias.get("levels", 0.0)) if maybe(random, bias["hold"]) else None,
         on_exhausted=_on_exhausted(_beside(random)),
         inputs=inputs,
         retry=PATIENT if maybe(random, bias["patient"]) else _retry(random),
@@ -252,10 +252,24 @@ def _pre(random: Random) -> tuple[Rule, ...] | msgspec.UnsetType:
     return (Rule(expression=random.choice(("1 == 1", "1 == 1", NEVER_HOLDS))),)
 
 
-def _approval(random: Random) -> Approval:
-    """A gate that the first decision settles, or one with people of its own, levels and reminders."""
+def _approval(random: Random, levels: float = 0.0) -> Approval:
+    """A gate that the first decision settles, or one with people of its own, levels and reminders.
+
+    `levels` is the share of gates that several people decide and that escalate, whatever else is drawn.
+    """
     plain = Approval(deadline=random.choice(DEADLINES), on_deadline=random.choice((OnDeadline.REJECT, OnDeadline.FAIL)))
     chance = _beside(random)
+    if levels and maybe(chance, levels):
+        return replace(
+            plain,
+            deadline=8 * SECOND,
+            on_deadline=OnDeadline.ESCALATE,
+            roles=(ROLE,),
+            quorum=chance.choice((2, 3)),
+            reject_on=2,
+            excluded=chance.choice(((), ("requester",))),
+            escalate=(Level(roles=(ROLE,), deadline=8 * SECOND), Level(approvers=VOTERS)),
+        )
     if maybe(chance, 0.5):
         return plain
     full = replace(

@@ -48,6 +48,8 @@ class Ledger:
         self.presented: list[tuple[str, int, str]] = []
         self.left: list[str] = []
         self.acks: list[Ack] = []
+        self.changes: list[tuple[str, dict[str, Any]]] = []
+        self.keys: list[tuple[str, str]] = []
         self.delayed: dict[str, int] = {}
         self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}

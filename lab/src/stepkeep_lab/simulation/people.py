@@ -52,6 +52,7 @@ class People:
         self._losses = stage.random("lost tokens")
         self._alarms = stage.random("alarms")
         self._services = stage.random("services")
+        self._staffing = stage.random("standing")
         self._ledger = stage.ledger
         self._fourth = len(plans) // ONE_IN
         self._clicks = 0
@@ -227,13 +228,21 @@ class People:
 
     def _judge(self, run: Run, step: Step, *, approve: bool) -> None:
         name, actor = self._name(run, step.no), self._random.choice(VOTERS)
+        actor, key, on_behalf_of = self._standing(actor)
         if maybe(self._services, 0.15):
-            actor = SERVICE
+            actor, key, on_behalf_of = SERVICE, None, None
         self._spawn(
             self._decide(
                 run.id,
                 lambda server: people.decide_gate(
-                    server.transactor, run.id, approve=approve, tenant=TENANT, actor=actor, step=name
+                    server.transactor,
+                    run.id,
+                    approve=approve,
+                    tenant=TENANT,
+                    actor=actor,
+                    key=key,
+                    on_behalf_of=on_behalf_of,
+                    step=name,
                 ),
                 "gate",
                 step=name,
@@ -241,6 +250,20 @@ class People:
                 by=actor,
             )
         )
+
+    def _standing(self, actor: str) -> tuple[str, str | None, str | None]:
+        """The person who decides, perhaps with a key (also one that has ended), or on behalf of another."""
+        chance = self._staffing
+        if not self._stage.scenario.staff or not self._stage.chaos:
+            return actor, None, None
+        if self._ledger.keys and maybe(chance, 0.3):
+            key, owner = chance.choice(self._ledger.keys)
+            return owner, key, None
+        lent = list(self._stage.database.tables.people.delegations.values())
+        if lent and maybe(chance, 0.3):
+            row = chance.choice(lent)
+            return row.delegate, None, row.delegator
+        return actor, None, None
 
     def _decide_hold(self, run: Run, step: Step, choice: HoldChoice) -> None:
         name, actor = self._name(run, step.no), self._random.choice(NAMES)

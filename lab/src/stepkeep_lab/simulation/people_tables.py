@@ -38,9 +38,12 @@ class Wire(Protocol):
 
 
 class PeopleRows:
-    """Every committed row of people."""
+    """Every committed row of people. `ended` has the moment at which the end of a row was committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], int] = lambda: 0) -> None:
+        self.clock = clock
+        self.ended: dict[str, int] = {}
+        self._disabled: dict[Key, list[tuple[int, bool]]] = {}
         self.tenants: dict[str, TenantRow] = {}
         self.principals: dict[Key, Principal] = {}
         self.memberships: dict[Key, MembershipRow] = {}
@@ -81,6 +84,22 @@ class PeopleRows:
         self.memberships |= {(one.tenant, one.id): one for one in change.memberships}
         self.delegations |= {(one.tenant, one.id): one for one in change.delegations}
         self.keys |= {(one.tenant, one.id): one for one in change.keys}
+        self._note_ends(change)
+
+    def _note_ends(self, change: PeopleChange) -> None:
+        rows: list[MembershipRow | DelegationRow | ApiKey] = [*change.memberships, *change.delegations, *change.keys]
+        for row in rows:
+            if row.revoked_at is not None:
+                self.ended.setdefault(row.id, self.clock())
+        for who in change.principals:
+            told = self._disabled.setdefault((who.tenant, who.name), [])
+            told.append((self.clock(), who.disabled_at is not None))
+
+    def disabled_at(self, tenant: str, name: str, at: int) -> bool:
+        """Whether an account was disabled on record throughout this moment."""
+        before = [is_disabled for moment, is_disabled in self._disabled.get((tenant, name), ()) if moment < at]
+        at_once = any(moment == at for moment, _ in self._disabled.get((tenant, name), ()))
+        return bool(before) and before[-1] and not at_once
 
     def authorities(self, callers: Sequence[Caller]) -> dict[Caller, Authority]:
         """What callers bring to a decision."""

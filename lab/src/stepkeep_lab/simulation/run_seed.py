@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import logging
 import random as global_random
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,7 @@ from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.states import RUN_TERMINAL, WorkerState
-from stepkeep.operations import people, start, workers
+from stepkeep.operations import people, principals, start, workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
@@ -34,6 +35,7 @@ from stepkeep_lab.simulation.loop import Stalled
 from stepkeep_lab.simulation.people import People
 from stepkeep_lab.simulation.processes import Server, Workplace
 from stepkeep_lab.simulation.scenario import Scenario
+from stepkeep_lab.simulation.staff import Staff
 from stepkeep_lab.simulation.stage import TENANT, Stage
 from stepkeep_lab.simulation.store import ModelStore
 from stepkeep_lab.simulation.verdict import Verdict
@@ -119,6 +121,7 @@ class _Simulation:
         for place in places:
             place.open()
         work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
+        work.append(Staff(stage, server).change())
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))
         acts = [asyncio.ensure_future(act) for act in work]
@@ -261,6 +264,10 @@ def _determined(seed: int) -> Iterator[None]:
         ids[app] += 1
         return f"{app}:{ids[app]}"
 
+    def next_hex(kind: str) -> str:
+        ids[kind] += 1
+        return f"{kind}{ids[kind]:012x}"
+
     kept = global_random.getstate()
     global_random.seed(f"{seed}:global")
     with ExitStack() as stack:
@@ -268,6 +275,8 @@ def _determined(seed: int) -> Iterator[None]:
         stack.enter_context(patch.object(start, "uuid7", next_id))
         stack.enter_context(patch.object(people, "uuid7", next_id))
         stack.enter_context(patch.object(workers, "worker_id", worker_id))
+        stack.enter_context(patch.object(principals, "uuid7", lambda: next_hex("0ca1")))
+        stack.enter_context(patch.object(secrets, "token_hex", lambda _: next_hex("0cee")))
         yield
 
 

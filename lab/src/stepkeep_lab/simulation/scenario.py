@@ -73,6 +73,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     noise: float = 0.0
     duplicate: float = 0.0
     quarantine: float = 0.0
+    staff: float = 0.0
+    policies: float = 0.0
     skew: float = 0.0
     letters: int = 0
     long: bool = False
@@ -255,6 +257,35 @@ CORNERS: dict[str, dict[str, Any]] = {
         "chaos": 60.0,
         "bias": ONLY_WORK | {"exact": 0.0, "rules": 1.0},
     },
+    # Gates have levels and quorums, few people decide, and their roles, keys and delegations change meanwhile.
+    "roles change": {
+        **PLAIN,
+        "shape": "fan",
+        "steps": 4,
+        "runs": 16,
+        "workers": 2,
+        "approve": 0.35,
+        "reject": 0.02,
+        "noise": 0.2,
+        "staff": 1.0,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"gate": 0.6, "hold": 0.5, "levels": 1.0},
+    },
+    # The live policy changes every few seconds, while steps open and are retried.
+    "policy changes": {
+        **PLAIN,
+        "fail": 0.4,
+        "approve": 0.5,
+        "steps": 5,
+        "runs": 16,
+        "workers": 3,
+        "policies": 0.5,
+        "staff": 0.3,
+        "chaos": 40.0,
+        "long": False,
+        "bias": ONLY_WORK | {"gate": 0.1},
+    },
 }
 """Themes of a few seeds more, each so blocking that hardly any other seed comes by."""
 
@@ -307,7 +338,9 @@ def draw(seed: int) -> Scenario:
         **(_few(random) if random.random() < 0.25 else _many(random)),
         **rates,
     )
-    return Scenario(**{**drawn, **_threads(seed), **_operator(seed), **random.choice(THEMES), **_corner(seed)})
+    return Scenario(
+        **{**drawn, **_threads(seed), **_operator(seed), **_staff(seed), **random.choice(THEMES), **_corner(seed)}
+    )
 
 
 def _threads(seed: int) -> dict[str, Any]:
@@ -320,6 +353,13 @@ def _operator(seed: int) -> dict[str, Any]:
     """Somebody sets runs aside and releases them. Drawn apart, like a corner."""
     random = Random(f"operator:{seed}")  # noqa: S311 - chance that must come out the same again
     return {"quarantine": random.random()} if random.random() < 0.25 else {}
+
+
+def _staff(seed: int) -> dict[str, Any]:
+    """Roles, keys, delegations and the live policy change. Drawn apart, like a corner."""
+    random = Random(f"staff:{seed}")  # noqa: S311 - chance that must come out the same again
+    changes = {"staff": random.random()} if random.random() < 0.15 else {}
+    return changes | ({"policies": 0.5 * random.random()} if random.random() < 0.15 else {})
 
 
 def _corner(seed: int) -> dict[str, Any]:

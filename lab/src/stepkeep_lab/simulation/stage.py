@@ -33,6 +33,7 @@ class Stage:
         self.scenario = scenario
         self.loop = VirtualLoop(self.random("scheduler"))  # type: ignore[abstract]
         self.database = Database(self.now)
+        self.database.tables.people.clock = self.now
         self.log = FaultLog(self.loop.time)
         self.ledger = Ledger()
         self.chaos = True

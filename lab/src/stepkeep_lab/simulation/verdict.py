@@ -26,9 +26,10 @@ from stepkeep.operations.log import canonical_machines, export_run, export_worke
 from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation import queries
-from stepkeep_lab.simulation.definitions import NEVER_HOLDS, ROLE
+from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.ledger import Ack, Ledger
 from stepkeep_lab.simulation.stage import TENANT, Stage
+from stepkeep_lab.simulation.standing import Standing
 from stepkeep_lab.simulation.store import ModelStore
 from stepkeep_lab.simulation.tables import Tables
 
@@ -74,12 +75,13 @@ class Verdict:
         self._outbox_is_what_was_emitted()
         self._inputs_were_right()
         self._one_click_one_gate()
-        self._roles_were_held()
         self._reruns_keep_their_requesters()
         self._tokens_open_one_door()
         self._workers_said_goodbye()
         self._nobody_waited_in_a_circle()
-        await self._judge()
+        transactor = Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time)
+        await Standing(self._stage, self._plans).check(transactor)
+        await self._judge(transactor)
 
     # -- I5, promise 6 -----------------------------------------------------------------------------------------------
     def _everything_ended(self) -> None:
@@ -174,16 +176,6 @@ class Verdict:
                     passed[run_id, comment].add(row.no)
         for (run_id, comment), gates in passed.items():
             self._must(len(gates) == 1, f"I11: {comment} in run {run_id} decided {len(gates)} gates")
-
-    def _roles_were_held(self) -> None:
-        """A decision by right of a role was made by a person who had it when the gate opened, and when deciding."""
-        for key, votes in self._tables.votes.items():
-            for vote in votes.values():
-                opened = self._tables.gates[key][vote.no, vote.activation].opened_at
-                row = self._tables.people.memberships.get((TENANT, vote.person))
-                for at in (opened, vote.at) if f"role:{ROLE}" in vote.held_roles else ():
-                    is_held = row is not None and row.granted_at <= at and (row.revoked_at or at + 1) > at
-                    self._must(is_held, f"{vote.person} decided step {vote.no} of {key[1]} without the role at {at}")
 
     def _reruns_keep_their_requesters(self) -> None:
         """A run knows everyone who asked for it or for a run that it repeats."""
@@ -318,8 +310,7 @@ class Verdict:
             self._must(fits, f"step {no} of {run_id} was given {value}, and {source} produced {produced!r}")
 
     # -- the judge ---------------------------------------------------------------------------------------------------
-    async def _judge(self) -> None:
-        transactor = Transactor(ModelStore(self._stage.database), monotonic=self._stage.loop.time)
+    async def _judge(self, transactor: Transactor) -> None:
         lines = []
         for _, run_id in self._tables.runs:
             lines += [encode_line(line) async for line in export_run(transactor, run_id, tenant=TENANT)]

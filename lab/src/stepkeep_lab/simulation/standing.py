@@ -1,0 +1,153 @@
+"""The final check of decisions by people and by rules: each rests on what was on record when it was made.
+
+It compares votes with the rows of people, and verdicts with the revisions of the live policy, and has the verdicts
+replayed. A change counts from its commit: a vote that read a role just before its end is right. `verdict.py` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepkeep.kernel.authority import MembershipKind
+from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.journal import Entry, open_entry
+from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
+from stepkeep.kernel.rows import Vote
+from stepkeep.operations.live_policies import compiled
+from stepkeep.operations.people_journal import history
+from stepkeep.operations.policies import replay_policy
+from stepkeep.operations.transact import Transactor
+from stepkeep.store.principals import MembershipRow
+from stepkeep_lab.simulation.stage import TENANT, Stage
+
+READ_AGAIN_US = 2 * SECOND
+"""How old the live policy of a process may be (docs/policy.md)."""
+
+ASKED = frozenset({"dependencies_met", "gate_opened", "wait_opened", "retry_due", "held", "denied", "denied_tolerated"})
+"""Triggers before which policies are asked."""
+
+
+ENDS = ("revoked", "undelegated", "key revoked")
+"""Changes after which a row counts no more."""
+
+
+class Standing:
+    """Asks its questions one after the other; what it finds goes to the ledger."""
+
+    def __init__(self, stage: Stage, plans: dict[int, Plan]) -> None:
+        self._stage, self._plans = stage, plans
+        self._tables, self._ledger = stage.database.tables, stage.ledger
+        self._rows = stage.database.tables.people
+        self._revisions = list(reversed(self._tables.policies.get(TENANT, [])))
+        self._compiled: dict[int, Policy | None] = {}
+
+    def _must(self, holds: bool, said: str) -> None:
+        if not holds:
+            self._ledger.violation(said)
+
+    async def check(self, transactor: Transactor) -> None:
+        for key, votes in self._tables.votes.items():
+            for vote in votes.values():
+                self._vote(vote, self._tables.gates[key][vote.no, vote.activation].opened_at)
+        self._changes_are_kept()
+        told = await history(transactor.store, TENANT, None, after=0, limit=1)
+        self._must(told["chain"]["is_intact"], f"the journal of people is broken at {told['chain']['broken_at']}")
+        for tenant, run_id in self._tables.runs:
+            verdicts = list(self._judged(tenant, run_id))
+            if any(record is not None for _, _, record in verdicts):
+                await self._replay(transactor, run_id)
+            for entry, step, record in verdicts:
+                self._asked_newest(entry, step, record)
+
+    # -- people ------------------------------------------------------------------------------------------------------
+    def _vote(self, vote: Vote, opened_at: int) -> None:
+        said = f"{vote.person} decided step {vote.no} of {vote.run_id} at {vote.at}"
+        subject = vote.on_behalf_of or vote.person
+        for right in vote.held_roles:
+            kind, _, name = right.partition(":")
+            for at in (opened_at, vote.at) if kind == "role" else ():
+                held = any(self._holds(row, subject, name, at, vote.at) for row in self._rows.memberships.values())
+                self._must(held, f"{said} by the role {name} that {subject} did not have at {at}")
+        if vote.key_id is not None:
+            key = self._rows.keys.get((TENANT, vote.key_id))
+            live = key is not None and not self._is_over(key.id, key.expires_at, vote.at, vote.at)
+            self._must(live and key is not None and key.owner == vote.person, f"{said} with the key {vote.key_id}")
+        if vote.on_behalf_of is not None:
+            row = self._rows.delegations.get((TENANT, vote.delegation_id or ""))
+            fits = row is not None and (row.delegator, row.delegate) == (subject, vote.person)
+            self._must(
+                fits and row is not None and not self._is_over(row.id, row.valid_to, vote.at, vote.at),
+                f"{said} for {subject} without a delegation",
+            )
+        gone = self._rows.disabled_at(TENANT, vote.person, vote.at)
+        self._must(not gone, f"{said} although the account was disabled")
+
+    def _holds(self, row: MembershipRow, subject: str, role: str, at: int, read_at: int) -> bool:
+        if (row.subject, row.kind, row.name) != (subject, MembershipKind.ROLE, role):
+            return False
+        return row.granted_at <= at and not self._is_over(row.id, row.valid_to, at, read_at, row.revoked_at)
+
+    def _is_over(self, row_id: str, ends_at: int | None, at: int, read_at: int, revoked_at: int | None = None) -> bool:
+        """Whether a row had ended at this moment, for a decision that read it at `read_at`."""
+        written_at = self._rows.ended.get(row_id)
+        was_read = written_at is not None and written_at < read_at
+        if was_read and (revoked_at is None or revoked_at <= at):
+            return True
+        return ends_at is not None and ends_at <= at
+
+    def _changes_are_kept(self) -> None:
+        """Promise 2: a change of people that was acknowledged is on record."""
+        tables: dict[str, Mapping[tuple[str, str], Any]] = {
+            "membership": self._rows.memberships,
+            "delegation": self._rows.delegations,
+            "key": self._rows.keys,
+        }
+        for kind, answer in self._ledger.changes:
+            for word in answer.keys() & tables.keys():
+                row, said = tables[word].get((TENANT, answer[word]["id"])), f"promise 2: {kind} {answer[word]['id']}"
+                self._must(row is not None, f"{said} was acknowledged, and it is lost")
+                counts = row is not None and row.revoked_at is None
+                self._must(not (counts and kind in ENDS), f"{said} was acknowledged, and it counts still")
+
+    # -- policies ----------------------------------------------------------------------------------------------------
+    def _judged(self, tenant: str, run_id: str) -> Iterator[tuple[Entry, str, Mapping[str, Any] | None]]:
+        """Each hop of a main step before which policies are asked, with the verdict on record."""
+        plan = self._plans[self._tables.runs[tenant, run_id].definition_id]
+        for sealed in self._tables.journal[tenant, run_id].values():
+            entry = open_entry(sealed.body)
+            for hop in entry.hops:
+                if hop.trigger in ASKED and 0 <= hop.no < plan.size:
+                    step = plan.at(hop.no).name
+                    yield entry, step, (entry.causes[hop.by].detail or {}).get("policy", {}).get(step)
+
+    def _asked_newest(self, entry: Entry, step: str, record: Mapping[str, Any] | None) -> None:
+        """The revision that was asked was the newest at most two seconds before the decision."""
+        run = self._tables.runs[entry.tenant, entry.run_id]
+        workflow = self._plans[run.definition_id].definition.name
+        since = entry.at - READ_AGAIN_US - round(self._stage.scenario.tick * SECOND)
+        said = f"step {step} of {entry.run_id} at {entry.at}"
+        newest = [place for place, one in enumerate(self._revisions) if one.published_at < since]
+        recent = self._revisions[newest[-1] if newest else 0 :]
+        policies = [self._policy(one.revision) for one in recent] + ([] if newest else [None])
+        if record is None:
+            silent = any(one is None or not one.concerns(workflow, step) for one in policies)
+            self._must(silent, f"{said}: no verdict is on record, and every recent revision has rules about it")
+            return
+        asked = record.get("revision")
+        fits = asked in [None if one is None else one.revision for one in policies]
+        self._must(fits, f"{said}: revision {asked} was asked, which was not the newest within two seconds")
+
+    def _policy(self, revision: int) -> Policy | None:
+        if revision not in self._compiled:
+            stored = next(one for one in self._revisions if one.revision == revision)
+            self._compiled[revision] = compiled(stored)
+        return self._compiled[revision]
+
+    async def _replay(self, transactor: Transactor, run_id: str) -> None:
+        """Every verdict is the same again, from the facts and the revision on record."""
+        self._ledger.met["verdicts replayed"] += 1
+        told = await replay_policy(transactor, run_id, tenant=TENANT)
+        for one in told["verdicts"]:
+            self._must(one["ok"], f"the verdict on {one['step']} of {run_id} (entry {one['entry']}) is another: {one}")
