@@ -119,7 +119,7 @@ def test_equal_facts_give_an_equal_verdict_and_only_what_is_read_is_asked_for(tm
         ("policy: p\nrules: [{name: a, then: deny, approval: {roles: [x]}}]", "means nothing"),
         ("policy: p\nrules: []\ncases: [{name: c, given: {stepp: {}}, expect: deny}]", "no part of the facts"),
         ("policy: p\nrules: []\ncases: [{name: c, given: {}, expect: deny, rule: r}]", "no rule `r`"),
-        ("policy: p", "`rules` is missing"),
+        ("policy: p", "A policy has rules or budgets"),
         ("policy: p\nrules: []\nrule: 1", "rule"),
     ],
 )

@@ -12,6 +12,7 @@ from stepkeep.definition.policy import load_policy, publishable_policy
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule, Retry, digest_of
+from stepkeep.kernel.journal import open_entry
 from stepkeep.kernel.outcomes import Completed, Failed
 from stepkeep.kernel.states import Category, RunState, StepState
 from stepkeep.operations import policies
@@ -230,3 +231,139 @@ def test_a_policy_that_was_read_before_a_wait_for_a_lock_is_read_again_after_it(
     policy = live.get(TENANT)
     assert policy is not None
     assert policy.revision == 2
+
+
+# -- shared budgets ----------------------------------------------------------------------------------------------------
+MINUTE = 60_000_000
+
+
+async def publish_budget(bench: Bench, **budget: Any) -> None:
+    document = publishable_policy({"policy": "p", "budgets": [{"name": "hourly", "per": "1h", **budget}]})
+    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+
+
+async def spend_once(bench: Bench, workflow: Definition, cost: bytes | None) -> str:
+    """Run the first step of a workflow, which reports this cost; the second step is judged then."""
+    run_id = await bench.start(workflow)
+    [claim] = await bench.claim()
+    bench.store.clock_offset += FRESH_US
+    await bench.report(claim, Completed(output=b"1", cost=cost))
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("limit", "of", "own", "others"),
+    [
+        ({"usd": 5}, "tenant", "denied", "denied"),
+        ({"usd": 5}, "workflow", "denied", "goes on"),
+        ({"tokens": 100}, "workflow", "denied", "goes on"),
+        ({"attempts": 1}, "tenant", "denied", "denied"),
+    ],
+)
+def test_a_shared_budget_stops_the_runs_that_it_is_for(
+    database_url: str, limit: dict[str, int], of: str, own: str, others: str
+) -> None:
+    async def act(bench: Bench) -> None:
+        await publish_budget(bench, of=of, **limit)
+        first = await spend_once(bench, TWO, b'{"usd":5.0,"tokens":100}')
+        bench.store.clock_offset += FRESH_US
+        second, other = await bench.start(TWO), await bench.start(chain("other", 1))
+        states = {RunState.FAILED: "denied", RunState.QUEUED: "goes on"}
+        assert states[await bench.state(second)] == own
+        assert states[await bench.state(other)] == others
+        [(step, effect, rule)] = await replayed(bench, second)
+        assert (step, effect, rule) == ("s00000", "deny", f"budget:hourly:{next(iter(limit))}")
+        view = await describe_run(bench.transactor, second, tenant=TENANT)
+        assert "spent" in view["run"]["error"]
+        assert next(one[1:] for one in await replayed(bench, first)) == ("allow", None)
+
+    on(database_url, act)
+
+
+def test_what_was_spent_before_the_window_counts_no_more(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish_budget(bench, usd=5)
+        await spend_once(bench, TWO, b'{"usd":5.0}')
+        bench.store.clock_offset += 61 * MINUTE
+        assert await bench.state(await bench.start(TWO)) is RunState.QUEUED
+
+    on(database_url, act)
+
+
+@pytest.mark.parametrize(("ending", "effect"), [("hold", "hold"), ("warn", "allow")])
+def test_a_spent_budget_asks_people_or_warns(database_url: str, ending: str, effect: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish_budget(bench, usd=5, on_exceeded=ending)
+        await spend_once(bench, TWO, b'{"usd":6.5}')
+        bench.store.clock_offset += FRESH_US
+        run_id = await bench.start(TWO)
+        assert await replayed(bench, run_id) == [("s00000", effect, "budget:hourly:usd")]
+        held = await bench.step_states(run_id)
+        assert held[0] is (S.AWAITING_APPROVAL if ending == "hold" else S.READY)
+        facts = await first_verdict(bench, run_id)
+        assert facts["facts"]["spend"] == {"hourly": {"usd": 6.5, "tokens": 0.0, "attempts": 1.0}}
+
+    on(database_url, act)
+
+
+async def first_verdict(bench: Bench, run_id: str) -> dict[str, Any]:
+    entries = await bench.store.read_journal(TENANT, run_id, 0)
+    causes = [cause for one in entries for cause in open_entry(one.body).causes]
+    found = [cause.detail["policy"] for cause in causes if cause.detail and "policy" in cause.detail]
+    return dict(next(iter(found[0].values())))
+
+
+def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        warn = {"name": "soon", "when": "spend.hourly.usd > 3.0", "then": "hold", "approval": {"quorum": 1}}
+        document = publishable_policy(
+            {"policy": "p", "rules": [warn], "budgets": [{"name": "hourly", "per": "1h", "usd": 5}]}
+        )
+        await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+        await spend_once(bench, TWO, b'{"usd":4.0}')
+        bench.store.clock_offset += FRESH_US
+        run_id = await bench.start(TWO)
+        assert await replayed(bench, run_id) == [("s00000", "hold", "soon")]
+
+    on(database_url, act)
+
+
+# -- pinned revisions --------------------------------------------------------------------------------------------------
+def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "watch", "then": "allow"}]}
+        await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
+        old = await bench.start(TWO)
+        await publish(bench, {"name": "never", "then": "deny"})
+        bench.store.clock_offset += FRESH_US
+        young = await bench.start(TWO)
+        assert await bench.state(young) is RunState.FAILED
+        assert await bench.work_off() == 2
+        assert await bench.state(old) is RunState.SUCCEEDED
+        assert await replayed(bench, old) == [("s00000", "allow", "watch"), ("s00001", "allow", "watch")]
+        verdict = await first_verdict(bench, old)
+        assert verdict["revision"] == 1
+        entries = await bench.store.read_journal(TENANT, old, 0)
+        created = open_entry(entries[0].body).causes[0]
+        assert (created.event, (created.detail or {})["policy_revision"]) == ("run_created", 1)
+
+    on(database_url, act)
+
+
+def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_pinned(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        await publish(bench, {"name": "watch", "then": "allow"})
+        old = await bench.start(TWO)
+        pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "never", "steps": ["s00001"], "then": "deny"}]}
+        await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
+        bench.store.clock_offset += FRESH_US
+        assert await bench.work_off() == 1
+        assert await bench.state(old) is RunState.FAILED
+        assert await replayed(bench, old) == [("s00000", "allow", "watch"), ("s00001", "deny", "never")]
+        kept = await bench.start(TWO)
+        await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
+        bench.store.clock_offset += FRESH_US
+        await bench.work_off()
+        assert await bench.state(kept) is RunState.FAILED
+
+    on(database_url, act)

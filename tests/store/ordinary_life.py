@@ -24,6 +24,7 @@ from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.triggers import Overlap, Schedule, TriggerKind, TriggerSpec
 from stepkeep.operations import people, policies, views, workers
 from stepkeep.operations.expire import sweep
+from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
 from stepkeep.operations.rerun import rerun
 from stepkeep.operations.retention import Policy, prune
@@ -202,6 +203,7 @@ async def _policies(bench: Bench) -> None:
         await _each(bench, await bench.claim(1), DONE)
         assert await bench.store.read_policy(TENANT)
         assert await bench.store.list_policies(TENANT)
+    await _shared_budget(bench)
     await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
 
 
@@ -238,6 +240,17 @@ async def _triggers(bench: Bench) -> None:
         started = next(one["run_id"] for one in shown["firings"] if one["run_id"])
         assert await triggers.find_firing_of(TENANT, started)
     await manage.pause_trigger(sweeper.firer, "minutely", tenant=TENANT, actor=ACTOR)
+
+
+async def _shared_budget(bench: Bench) -> None:
+    """A run is pinned to a revision with a shared budget; a process that has not read that revision decides on it."""
+    budget = {"name": "daily", "per": "1d", "attempts": 10**6}
+    document = publishable_policy({"policy": "p", "runs": "pinned", "budgets": [budget]})
+    await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    for _ in range(AGAIN):
+        await bench.start(THRIFTY, b"{}", priority=100)
+        bench.transactor.plans.live = LivePolicies()
+        await _each(bench, await bench.claim(1), DONE)
 
 
 async def _trouble(bench: Bench) -> None:

@@ -92,7 +92,7 @@ ALIKE = {
     Details: ("read_details",),
     IdempotencyKey: ("load_idempotency_keys",),
     StoredSetting: ("read_setting", "list_settings"),
-    StoredPolicy: ("read_policy", "list_policies", "load_policies"),
+    StoredPolicy: ("read_policy", "list_policies", "load_policies", "load_revisions"),
     TenantRow: ("list_tenants", "read_tenant"),
     Principal: ("list_principals", "find_principal"),
     MembershipRow: ("read_memberships", "read_members", "load_memberships"),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.store.values import TENANT
+from tests.store.values import TENANT, a_run, details, moved, new_run, ready, run_id, save, want, writes
 
 from stepkeep.errors import Contended, InvalidInput
-from stepkeep.store.change import Loaded, More, StoredPolicy, Write
+from stepkeep.kernel.rows import Attempt
+from stepkeep.kernel.states import AttemptState
+from stepkeep.store.change import Loaded, More, Spent, StoredPolicy, Write
 from stepkeep.store.protocol import Store
 
 OTHER = "another tenant"
+HOUR = 3_600_000_000
 
 
 async def publish(store: Store, revision: int, tenant: str = TENANT, document: bytes = b"{}") -> StoredPolicy:
@@ -67,3 +70,42 @@ async def test_of_two_programs_that_publish_a_revision_one_must_read_again(store
 async def test_a_revision_that_no_column_takes_is_refused(store: Store, revision: int) -> None:
     with pytest.raises(InvalidInput):
         await publish(store, revision)
+
+
+async def loaded_with(store: Store, more: More) -> Loaded:
+    """What a decision is given that asks for this."""
+    seen: list[Loaded] = []
+
+    def decide(loaded: Loaded) -> More | Write:
+        seen.append(loaded)
+        return more if len(seen) == 1 else Write()
+
+    await store.change([], decide)
+    return seen[-1]
+
+
+async def test_a_decision_is_given_the_revisions_that_it_names(store: Store) -> None:
+    for revision in (1, 2):
+        await publish(store, revision)
+    found = (await loaded_with(store, More(revisions=((TENANT, 1), (TENANT, 9), (OTHER, 1))))).revisions
+    assert {pin: one and one.revision for pin, one in found.items()} == {
+        (TENANT, 1): 1,
+        (TENANT, 9): None,
+        (OTHER, 1): None,
+    }
+
+
+async def test_what_attempts_cost_is_summed_by_workflow_within_a_window(store: Store, other: Store) -> None:
+    now = await store.now()
+    costs = [b'{"usd":1.5,"tokens":10,"calls":3}', b'{"usd":2.0}', b"{}", None]
+    ended = [
+        Attempt(TENANT, run_id(1), 0, fence, fence, AttemptState.SUCCEEDED, 1, now - HOUR, now - HOUR, cost=cost)
+        for fence, cost in enumerate(costs, 1)
+    ]
+    await save(store, new_run(1, [ready(1)]))
+    change, entry = moved(a_run(1))
+    await store.change([want(1)], writes(Write(runs=[change], entries=[entry], attempts=ended)))
+    more = More(spend=((TENANT, 2 * HOUR), (TENANT, HOUR // 2), (OTHER, 2 * HOUR)))
+    found = (await loaded_with(other, more)).spend
+    assert found[TENANT, 2 * HOUR] == (Spent(details(1).workflow, 3.5, 10.0, 3),)
+    assert (found[TENANT, HOUR // 2], found[OTHER, 2 * HOUR]) == ((), ())

@@ -95,6 +95,7 @@ FULL_DETAILS = details(
     rerun_of=run_id(9),
     labels=b'{"team":"x"}',
     asked_before=b'["a"]',
+    policy_revision=3,
     created_at=17,
     input=b'["\xc3\xa9"]',
 )

@@ -28,13 +28,24 @@ OLD_MESSAGES = tuple(a_message(1, f"m-{place}", (place + 1 << 20) + place) for p
 
 STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
     "stepkeep.store.sqlite": {
-        13: ("alter table run_details add column asked_before blob", "alter table run_details drop column asked_before")
+        13: (
+            "alter table run_details add column asked_before blob",
+            "alter table run_details drop column asked_before",
+        ),
+        17: (
+            "alter table run_details add column policy_revision integer",
+            "alter table run_details drop column policy_revision",
+        ),
     },
     "stepkeep.store.postgres": {
         3: ("create table quarantine (tenant text, run_id uuid, released_at bigint)", "drop table quarantine"),
         13: (
             "alter table run_details add column asked_before bytea",
             "alter table run_details drop column asked_before",
+        ),
+        17: (
+            "alter table run_details add column policy_revision integer",
+            "alter table run_details drop column policy_revision",
         ),
     },
 }

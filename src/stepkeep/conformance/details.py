@@ -38,7 +38,12 @@ _VOUCHED: dict[str, Predicate] = {"vouched_by": text, "key": text}
 _NOTHING = Shape({}, {})
 SHAPES: Mapping[str, Shape] = {
     "run_created": Shape(
-        {}, _VOUCHED | {"definition": digest, "input": digest, "start_at": moment, "asked_before": _texts}
+        {},
+        _VOUCHED
+        | {
+            "definition": digest, "input": digest, "start_at": moment, "asked_before": _texts,
+            "policy_revision": whole,
+        },
     ),
     "run_started": Shape({}, _VOUCHED | {"start_at": moment}),
     "message_arrived": Shape({"id": any_text, "name": any_text}, _VOUCHED | {"kept_at": moment}),

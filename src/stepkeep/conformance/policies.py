@@ -54,6 +54,15 @@ def permit_of(verdict: Verdict) -> str:
     return f"{verdict.get('rule')}@{where}"
 
 
+def check_pin(detail: Mapping[str, Any], pinned: object) -> Iterator[Problem]:
+    """A run that was created under a pinned revision of the live policy is judged by that one alone."""
+    verdicts = detail.get("policy")
+    for step, verdict in verdicts.items() if pinned is not None and isinstance(verdicts, dict) else ():
+        if isinstance(verdict, dict) and verdict.get("revision") != pinned:
+            said = f"the verdict on {quoted(step)} is by revision {quoted(verdict.get('revision'))}"
+            yield Code.POLICY, f"{said}, but the run is pinned to revision {quoted(pinned)}"
+
+
 def check_verdict(line: Line, step: Step, place: Place, verdict: Verdict | None) -> Iterator[Problem]:
     """Every contradiction between a hop and the verdict before it."""
     if line.trigger not in JUDGED or place.phase != "main":

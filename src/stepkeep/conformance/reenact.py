@@ -18,7 +18,7 @@ from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
 from stepkeep.conformance.machines import Say
-from stepkeep.conformance.policies import gate_rule, permit_of, terms_of, verdict_in
+from stepkeep.conformance.policies import check_pin, gate_rule, permit_of, terms_of, verdict_in
 from stepkeep.conformance.report import Code, quoted
 from stepkeep.conformance.steps import Step, ends_attempt
 from stepkeep.conformance.texts import IN_DOUBT, LOST, NOT_RUN, RUN_TIMED_OUT, asked_by
@@ -103,6 +103,7 @@ class Reenactment:
         self.tolerated_failures = 0
         self.started_at: int | None = None
         self.start_at: object = None
+        self.pinned: object = None
         self.stopped_at: int | None = None
         self.stopped_in = 0
         self.stopped_by = self.cancelled_by = (0, "", "")
@@ -149,6 +150,7 @@ class Reenactment:
             before = self.asked.get("asked_before")
             self.people.requesters = frozenset({line.actor, *(before if isinstance(before, list) else ())})
             self.start_at = self.asked.get("start_at")
+            self.pinned = self.asked.get("policy_revision")
 
     def _hear_part(self, line: Line, say: Say) -> None:
         """The same for a dialect's line, which does not number its causes: a report is about one step."""
@@ -167,6 +169,8 @@ class Reenactment:
         """The detail of a cause, as far as its event determines it."""
         for said in check_detail(line, self.asked):
             say(Code.CAUSE, said)
+        for code, said in check_pin(self.asked, self.pinned):
+            say(code, said)
         if self.asked.get("vouched_by", "") == line.actor:
             said = wrong_field("detail.vouched_by", line.actor, "another name", "a program vouches for others")
             say(Code.CAUSE, said)

@@ -27,6 +27,7 @@ DAY = 86_400 * SECOND
 STEP_TIMEOUT = (MILLISECOND, 7 * DAY)
 RUN_TIMEOUT = (MILLISECOND, 3_650 * DAY)
 REMINDER = (60 * SECOND, 365 * DAY)
+BUDGET_PERIOD = (60 * SECOND, 366 * DAY)
 DEADLINE = (MILLISECOND, 3_650 * DAY)
 DELAY = (0, 7 * DAY)
 START_DELAY = (0, 3_650 * DAY)
@@ -44,4 +45,5 @@ HANDLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,126}")
 HANDLER_NAME_RULE = "letters, digits, `_`, `.`, `:`, `/` and `-`, starting with a letter, at most 127 characters"
 
 MAX_POLICY_RULES = 500
+MAX_SHARED_BUDGETS = 50
 MAX_BUDGET = 10**12

@@ -95,7 +95,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         labels=dict(sorted(written.labels.items())),
         duties=tuple(_duties(written.duties)) or msgspec.UNSET,
         policy=policy_of(written.policy) or msgspec.UNSET,
-        budget=msgspec.UNSET if written.budget is None else _budget(written.budget),
+        budget=msgspec.UNSET if written.budget is None else budget_of(written.budget),
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
     )
@@ -322,7 +322,8 @@ def policy_of(blocks: Sequence[PolicyRuleBlock]) -> tuple[kernel.PolicyRule, ...
     )
 
 
-def _budget(block: BudgetBlock) -> kernel.Budget:
+def budget_of(block: BudgetBlock) -> kernel.Budget:
+    """The limits of a budget, and what follows."""
     limits = {"usd": block.usd, "tokens": block.tokens, "attempts": block.attempts}
     return kernel.Budget(
         limits={name: float(limit) for name, limit in limits.items() if limit is not None},

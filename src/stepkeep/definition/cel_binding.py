@@ -14,7 +14,7 @@ from cel_expr_python import cel
 
 VARIABLES: Final = (
     *("input", "steps", "run", "output"),
-    *("step", "principal", "time", "labels", "cost"),
+    *("step", "principal", "time", "labels", "cost", "spend"),
     *("trigger", "event", "payload"),
 )
 

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path as FilePath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from pydantic import Field, ValidationError
 
-from stepkeep.definition.bounds import MAX_POLICY_RULES
-from stepkeep.definition.build import policy_of
+from stepkeep.definition.bounds import BUDGET_PERIOD, MAX_POLICY_RULES, MAX_SHARED_BUDGETS
+from stepkeep.definition.build import budget_of, policy_of
 from stepkeep.definition.complaints import complaints
 from stepkeep.definition.conditions import compile_truth
 from stepkeep.definition.document import parse_document, read_document
@@ -24,11 +24,21 @@ from stepkeep.definition.expression_budget import ExpressionBudget
 from stepkeep.definition.expression_limits import CostBudget, condition_cost
 from stepkeep.definition.expressions import Expression, InvalidExpression, Scope
 from stepkeep.definition.findings import Finding, Path, located
-from stepkeep.definition.written import Block, PolicyRuleBlock, Text, Word, WorkflowBlock
+from stepkeep.definition.validators import within
+from stepkeep.definition.written import Block, BudgetBlock, PolicyRuleBlock, Text, Word, WorkflowBlock
 from stepkeep.errors import DefinitionError, ExpressionError, InvalidInput
-from stepkeep.kernel.definition import Budget, Definition, OnExceeded, PolicyEffect, PolicyRule
+from stepkeep.kernel.definition import (
+    SECOND,
+    Budget,
+    BudgetOf,
+    Definition,
+    OnExceeded,
+    PolicyEffect,
+    PolicyRule,
+    SharedBudget,
+)
 from stepkeep.kernel.payloads import MADE_HERE, read_reference
-from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict
+from stepkeep.kernel.policy import CANNOT_EVALUATE, Verdict, strictest
 from stepkeep.safe_text import type_name
 
 MAX_CASES = 2_000
@@ -47,6 +57,9 @@ FACTS: Mapping[str, tuple[str, ...] | None] = {
 """What a rule may read: each part, and its fields (None: whatever the data holds). `weekday` is 1 for Monday; times are
 UTC; `cost` has the sums of what handlers reported, and `attempts`."""
 
+LIVE_FACTS: Mapping[str, tuple[str, ...] | None] = {**FACTS, "spend": None}
+"""What a rule of a tenant may read: also what was spent of each shared budget of its document."""
+
 
 class CaseBlock(Block):
     """A case for `policy test`: facts, and the verdict that they must give."""
@@ -57,21 +70,38 @@ class CaseBlock(Block):
     rule: Text | None = None
 
 
+class SharedBudgetBlock(BudgetBlock):
+    """What the runs of the tenant, or of each workflow, may spend together within a time."""
+
+    name: Word
+    per: Annotated[int, within(BUDGET_PERIOD)]
+    of: Literal["tenant", "workflow"] = "tenant"
+    workflows: list[Text] = Field(default=[], max_length=100)
+
+
 class PolicyBlock(Block):
     """A policy document."""
 
     policy: Word
     description: Text = ""
-    rules: list[PolicyRuleBlock] = Field(max_length=MAX_POLICY_RULES)
+    runs: Literal["live", "pinned"] = "live"
+    rules: list[PolicyRuleBlock] = Field(default=[], max_length=MAX_POLICY_RULES)
+    budgets: list[SharedBudgetBlock] = Field(default=[], max_length=MAX_SHARED_BUDGETS)
     cases: list[CaseBlock] = Field(default=[], max_length=MAX_CASES)
 
 
 class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A policy as it is published: its name and its rules in order."""
+    """A policy as it is published: its name, its rules in order, and its shared budgets.
+
+    With `pins`, a run that starts under this revision keeps it. `after_pins` says that an earlier revision had it.
+    """
 
     name: str
     rules: tuple[PolicyRule, ...]
     description: str = ""
+    budgets: tuple[SharedBudget, ...] = ()
+    pins: bool = False
+    after_pins: bool = False
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +123,21 @@ class CompiledPolicy:
         self, document: PolicyDocument, revision: int | None = None, opened: Callable[[bytes], bytes] | None = None
     ) -> None:
         self.document, self.revision, self._opened = document, revision, opened
-        scope = _scope(ExpressionBudget())
-        whens = {rule.name: rule.when for rule in document.rules if rule.when is not None}
+        self.budgets = document.budgets
+        self._limits = tuple(rule for budget in document.budgets for rule in _limits(budget))
+        scope = _scope(LIVE_FACTS)
+        whens = {rule.name: rule.when for rule in (*document.rules, *self._limits) if rule.when is not None}
         self._whens = {name: compile_truth(text, scope) for name, text in whens.items()}
         self._cost = condition_cost(max(len(whens), 1))
         self._concerned: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}
+
+    @property
+    def is_pinned(self) -> bool:
+        return self.document.pins
+
+    @property
+    def counts_attempts(self) -> bool:
+        return any("attempts" in budget.limits for budget in self.budgets)
 
     def concerns(self, workflow: str, step: str) -> bool:
         return bool(self._rules(workflow, step))
@@ -110,10 +150,19 @@ class CompiledPolicy:
     def judge(self, facts: Mapping[str, Any], given: bytes | None = None) -> Verdict:
         """The verdict of the first rule that concerns this step and holds on these facts; without one, allow.
 
-        `given` is the input of a run as it is stored; without it, the input is a part of the facts.
+        A shared budget that is spent counts beside the rules: the stricter verdict of both. `given` is the input of a
+        run as it is stored; without it, the input is a part of the facts.
         """
+        rules = self._rules(facts["run"]["workflow"], facts["step"]["name"])
+        own = self._first([rule for rule in rules if rule not in self._limits], facts, given)
+        if not self._limits:
+            return own
+        limits = [self._first([rule], facts, given) for rule in rules if rule in self._limits]
+        return strictest([own, *limits])
+
+    def _first(self, rules: Sequence[PolicyRule], facts: Mapping[str, Any], given: bytes | None) -> Verdict:
         known = dict(facts)
-        for rule in self._rules(facts["run"]["workflow"], facts["step"]["name"]):
+        for rule in rules:
             try:
                 holds = self._holds(self._whens.get(rule.name), known, given)
             except ExpressionError as problem:
@@ -132,7 +181,8 @@ class CompiledPolicy:
     def _rules(self, workflow: str, step: str) -> tuple[PolicyRule, ...]:
         found = self._concerned.get((workflow, step))
         if found is None:
-            found = tuple(rule for rule in self.document.rules if rule.concerns(workflow, step))
+            every = (*self.document.rules, *self._limits)
+            found = tuple(rule for rule in every if rule.concerns(workflow, step))
             if len(self._concerned) >= MAX_KEPT_NAMES:
                 self._concerned.clear()
             self._concerned[workflow, step] = found
@@ -176,6 +226,20 @@ ON_EXCEEDED = {
 }
 
 
+def _limits(budget: SharedBudget) -> Iterator[PolicyRule]:
+    """The rules of a shared budget: one for each limit."""
+    whose = "the tenant has" if budget.of is BudgetOf.TENANT else "the workflow has"
+    for name, limit in budget.limits.items():
+        yield PolicyRule(
+            name=f"budget:{budget.name}:{name}",
+            then=ON_EXCEEDED[budget.on_exceeded],
+            when=f'spend["{budget.name}"].{name} >= {limit!r}',
+            reason=f"{whose} spent {limit:g} {name} within {budget.per / SECOND:g} s (budget {budget.name})",
+            workflows=budget.workflows,
+            approval=budget.approval,
+        )
+
+
 def _budget_rules(budget: Budget) -> tuple[PolicyRule, ...]:
     return tuple(
         PolicyRule(
@@ -191,7 +255,7 @@ def _budget_rules(budget: Budget) -> tuple[PolicyRule, ...]:
 
 def check_policy(written: WorkflowBlock) -> Iterator[Finding]:
     """Problems of the rules and the budget of a definition."""
-    yield from _rule_problems(written.policy, ("policy",))
+    yield from _rule_problems(written.policy, ("policy",), FACTS)
     names = [step.name for step in written.steps]
     for place, rule in enumerate(written.policy):
         if rule.workflows:
@@ -200,14 +264,18 @@ def check_policy(written: WorkflowBlock) -> Iterator[Finding]:
         for pattern in rule.steps:
             if not any(fnmatchcase(name, pattern) for name in names):
                 yield Finding(("policy", place, "steps"), f"No step has a name like `{pattern}`.", "Correct it.")
-    budget = written.budget
-    if budget is not None and budget.usd is None and budget.tokens is None and budget.attempts is None:
-        yield Finding(("budget",), "A budget limits something.", "Give `usd`, `tokens` or `attempts`.")
-    if budget is not None and budget.approval is not None and budget.approval.facts:
-        yield Finding(("budget", "approval", "facts"), "A budget shows no facts: its verdict has them.", "Remove it.")
-    if budget is not None and budget.approval is not None and budget.on_exceeded != "hold":
+    if written.budget is not None:
+        yield from _budget_problems(written.budget, ("budget",))
+
+
+def _budget_problems(budget: BudgetBlock, where: Path) -> Iterator[Finding]:
+    if budget.usd is None and budget.tokens is None and budget.attempts is None:
+        yield Finding(where, "A budget limits something.", "Give `usd`, `tokens` or `attempts`.")
+    if budget.approval is not None and budget.approval.facts:
+        yield Finding((*where, "approval", "facts"), "A budget shows no facts: its verdict has them.", "Remove it.")
+    if budget.approval is not None and budget.on_exceeded != "hold":
         said = f"`approval` means nothing with `on_exceeded: {budget.on_exceeded}`."
-        yield Finding(("budget", "approval"), said, "Remove it.")
+        yield Finding((*where, "approval"), said, "Remove it.")
 
 
 def load_policy(source: str | FilePath | Mapping[str, Any]) -> tuple[PolicyDocument, tuple[Case, ...]]:
@@ -224,7 +292,8 @@ def load_policy(source: str | FilePath | Mapping[str, Any]) -> tuple[PolicyDocum
         raise DefinitionError(located(document, complaints(error, document.data, PolicyBlock))) from None
     if problems := located(document, _problems(written)):
         raise DefinitionError(problems)
-    return _built(written), tuple(_case(one, written.policy) for one in written.cases)
+    policy = _built(written)
+    return policy, tuple(_case(one, policy) for one in written.cases)
 
 
 def _json_of(data: Mapping[str, Any]) -> str:
@@ -256,24 +325,35 @@ def _is_expected(case: Case, verdict: Verdict) -> bool:
     return verdict.effect is case.expect and (case.rule is None or verdict.rule == case.rule)
 
 
-def _scope(budget: ExpressionBudget) -> Scope:
-    return Scope(facts=FACTS, budget=budget)
+def _scope(facts: Mapping[str, tuple[str, ...] | None]) -> Scope:
+    return Scope(facts=facts, budget=ExpressionBudget())
 
 
 def _problems(written: PolicyBlock) -> Iterator[Finding]:
-    yield from _rule_problems(written.rules, ("rules",))
+    yield from _rule_problems(written.rules, ("rules",), LIVE_FACTS)
+    if not written.rules and not written.budgets:
+        yield Finding((), "A policy has rules or budgets.", "Add some, or end the policy with `stepkeep policy off`.")
     names = {rule.name for rule in written.rules}
+    budgets = Counter(budget.name for budget in written.budgets)
+    for place, budget in enumerate(written.budgets):
+        yield from _budget_problems(budget, ("budgets", place))
+        if budgets[budget.name] > 1:
+            said = f"Two budgets are named `{budget.name}`."
+            yield Finding(("budgets", place, "name"), said, "A verdict names its budget.")
+        names |= {rule.name for rule in _limits(_shared_budget(budget))}
     for place, case in enumerate(written.cases):
-        for part in case.given.keys() - FACTS.keys():
-            hint = f"There are {', '.join(sorted(FACTS))}."
+        for part in case.given.keys() - LIVE_FACTS.keys():
+            hint = f"There are {', '.join(sorted(LIVE_FACTS))}."
             yield Finding(("cases", place, "given", part), f"`{part}` is no part of the facts.", hint, key=True)
         if case.rule is not None and case.rule not in names:
             yield Finding(("cases", place, "rule"), f"There is no rule `{case.rule}`.", "Name one of this document.")
 
 
-def _rule_problems(rules: Sequence[PolicyRuleBlock], where: Path) -> Iterator[Finding]:
+def _rule_problems(
+    rules: Sequence[PolicyRuleBlock], where: Path, facts: Mapping[str, tuple[str, ...] | None]
+) -> Iterator[Finding]:
     names = Counter(rule.name for rule in rules)
-    scope = _scope(ExpressionBudget())
+    scope = _scope(facts)
     for place, rule in enumerate(rules):
         path = (*where, place)
         if names[rule.name] > 1:
@@ -291,12 +371,34 @@ def _rule_problems(rules: Sequence[PolicyRuleBlock], where: Path) -> Iterator[Fi
 
 
 def _built(written: PolicyBlock) -> PolicyDocument:
-    return PolicyDocument(name=written.policy, rules=policy_of(written.rules), description=written.description)
+    return PolicyDocument(
+        name=written.policy,
+        rules=policy_of(written.rules),
+        description=written.description,
+        budgets=tuple(map(_shared_budget, written.budgets)),
+        pins=written.runs == "pinned",
+    )
 
 
-def _case(written: CaseBlock, policy: str) -> Case:
+def _shared_budget(block: SharedBudgetBlock) -> SharedBudget:
+    own = budget_of(block)
+    return SharedBudget(
+        name=block.name,
+        limits=own.limits,
+        per=block.per,
+        of=BudgetOf(block.of),
+        workflows=tuple(block.workflows),
+        on_exceeded=own.on_exceeded,
+        approval=own.approval,
+    )
+
+
+def _case(written: CaseBlock, document: PolicyDocument) -> Case:
     """A case whose facts have every part, so that a rule meets what it would meet in a run."""
-    given = {part: written.given.get(part, {}) for part in FACTS}
+    policy = document.name
+    given = {part: written.given.get(part, {}) for part in LIVE_FACTS}
+    nothing = {"usd": 0.0, "tokens": 0.0, "attempts": 0.0}
+    given["spend"] = {one.name: nothing | given["spend"].get(one.name, {}) for one in document.budgets}
     step = {"name": "step", "kind": "python", "effect": "unknown", "queue": "", "capabilities": [], "attempt": 1}
     run = {"id": "", "workflow": policy, "version": 1, "dialect": "native", "domains": []}
     facts = {**given, "step": step | given["step"], "run": run | given["run"]}

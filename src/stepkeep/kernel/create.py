@@ -46,6 +46,7 @@ def create_run(
     key: str | None = None,
     labels: bytes | None = None,
     policy: Policy | None = None,
+    spend: Mapping[str, Mapping[str, float]] | None = None,
     authorities: Mapping[Caller, Authority] | None = None,
     asked_before: bytes | None = None,
 ) -> Decision:
@@ -75,10 +76,13 @@ def create_run(
         policy=policy,
         origin=Origin(actor, labels),
         costs=(),
+        spend={} if spend is None else spend,
     )
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
     origin = origin_of(plan, given, asked_before) | ({"start_at": start_at} if is_later else {})
+    if policy is not None and policy.is_pinned:
+        origin |= {"policy_revision": policy.revision}
     draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:

@@ -72,6 +72,8 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     policy: Policy | None = None
     origin: Origin | None = None
     costs: tuple[bytes | None, ...] | None = None
+    spend: Mapping[str, Mapping[str, float]] = {}
+    """What was spent of each shared budget of the live policy, as this process has read it last."""
 
 
 class Need(msgspec.Struct, frozen=True):

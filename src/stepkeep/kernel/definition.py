@@ -326,6 +326,28 @@ class Budget(_Value, frozen=True, kw_only=True):
     approval: Approval | None = None
 
 
+class BudgetOf(StrEnum):
+    """Whose spending a shared budget counts: all runs of the tenant, or those of each workflow for itself."""
+
+    TENANT = "tenant"
+    WORKFLOW = "workflow"
+
+
+class SharedBudget(_Value, frozen=True, kw_only=True):
+    """What the runs of a tenant, or of each workflow, may spend together within the last `per` microseconds.
+
+    `workflows` are the names or patterns of the workflows that it stops; none means all.
+    """
+
+    name: str
+    limits: dict[str, float]
+    per: int
+    of: BudgetOf = BudgetOf.TENANT
+    workflows: tuple[str, ...] = ()
+    on_exceeded: OnExceeded = OnExceeded.STOP
+    approval: Approval | None = None
+
+
 class InputType(StrEnum):
     """JSON's own types, by their JSON Schema names."""
 

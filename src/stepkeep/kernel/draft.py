@@ -435,13 +435,18 @@ class Draft:
                 worker=step.worker,
                 started_at=step.claimed_at,
                 ended_at=self.now,
-                cost=outcome.cost if outcome else None,
+                cost=self._cost(outcome),
                 **said,
             )
         )
         if outcome:
             for emitted in outcome.emit:
                 self.emit(emitted.name, emitted.payload)
+
+    def _cost(self, outcome: Outcome | None) -> bytes | None:
+        """What an attempt cost. One without a cost is found all the same where a shared budget counts attempts."""
+        cost, policy = None if outcome is None else outcome.cost, self.snapshot.policy
+        return b"{}" if cost is None and policy is not None and policy.counts_attempts else cost
 
     def emit(self, name: str, payload: bytes) -> None:
         run = self.snapshot.run

@@ -130,6 +130,8 @@ def _facts(draft: Draft, planned: PlannedStep, step: Step, read: frozenset[str])
     if snapshot.origin is not None and "principal" in read:
         caller = Caller(snapshot.run.tenant, snapshot.origin.created_by)
         facts["principal"] = principal_facts(draft.authority(caller), draft.now)
+    if "spend" in read:
+        facts["spend"] = {name: dict(spent) for name, spent in snapshot.spend.items()}
     if "cost" in read:
         facts["cost"] = cost_facts([*(snapshot.costs or ()), *(attempt.cost for attempt in draft.attempts)])
     return facts

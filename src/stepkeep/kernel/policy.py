@@ -38,6 +38,16 @@ class Policy(Protocol):
     @property
     def revision(self) -> int | None: ...
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether runs that start under this revision keep it."""
+        ...
+
+    @property
+    def counts_attempts(self) -> bool:
+        """Whether a shared budget counts attempts: then each ended attempt must be found by its cost."""
+        ...
+
     def concerns(self, workflow: str, step: str) -> bool: ...
 
     def reads(self, workflow: str, step: str) -> frozenset[str]: ...

@@ -75,13 +75,16 @@ class Details(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rerun_of: str | None = None
     labels: bytes | None = None
     asked_before: bytes | None = None
+    policy_revision: int | None = None
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """The part of a run's details that policies read: the person that asked for it, and its labels (JSON)."""
+    """The part of a run's details that policies read: the person that asked for it, its labels (JSON), and the revision
+    of the live policy that it is pinned to."""
 
     created_by: str
     labels: bytes | None = None
+    policy_revision: int | None = None
 
 
 class Ballot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -31,6 +31,7 @@ from stepkeep.kernel.events import (
 )
 from stepkeep.kernel.fitting import misfit_of_event
 from stepkeep.kernel.plan import Plan
+from stepkeep.kernel.policy import Policy
 from stepkeep.kernel.rows import Run, Step
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations.plans import PlanCache
@@ -77,6 +78,7 @@ class DecisionBatch:
         """Start again: after a rollback the store asks for decisions on newly loaded rows."""
         self._loaded = loaded
         self._chained = self._claimer
+        self._pins: set[tuple[str, int]] = set()
         self._asked: dict[RunKey, int] = {}
         self._sought: set[int] = set()
         self._events: dict[RunKey, list[tuple[int, Event]]] = {}
@@ -137,14 +139,17 @@ class DecisionBatch:
         unknown, stale = self._unknown(loaded), self._stale(loaded)
         if unknown or stale:
             return More(definitions=unknown, policies=stale)
+        if self._judges and (windows := self._plans.live.unread_spend(self._tenants, loaded)):
+            return More(spend=windows)
         wants = []
+        self._pins = set()
         for key, events in self._events.items():
             if key in self.decisions:
                 continue
             need = self._decide(loaded, key, events)
             if need is not None:
                 wants.append(self._want_more(key, need))
-        return More(wants=tuple(wants)) if wants else self._write()
+        return More(wants=tuple(wants), revisions=tuple(sorted(self._pins))) if wants else self._write()
 
     def _unknown(self, loaded: Loaded) -> tuple[int, ...]:
         """The definitions of these runs that are not loaded yet; each is requested once."""
@@ -156,7 +161,27 @@ class DecisionBatch:
 
     def _stale(self, loaded: Loaded) -> tuple[str, ...]:
         """The tenants whose live policy must be read before these decisions."""
-        return self._plans.live.stale([tenant for tenant, _ in self._events], loaded) if self._judges else ()
+        return self._plans.live.stale(self._tenants, loaded) if self._judges else ()
+
+    @property
+    def _tenants(self) -> list[str]:
+        return [tenant for tenant, _ in self._events]
+
+    def _policy(self, loaded: Loaded, key: RunKey) -> Policy | Need | None:
+        """The live policy that judges a run: the revision that it is pinned to, or the newest."""
+        live = self._plans.live
+        if not self._judges or not live.has_pins(key[0]):
+            return live.get(key[0])
+        origin = loaded.origins.get(key)
+        if origin is None:
+            return Need(input=True)
+        if origin.policy_revision is None:
+            return live.get(key[0])
+        pin = key[0], origin.policy_revision
+        if not live.knows(pin):
+            self._pins.add(pin)
+            return Need()
+        return live.pinned(pin)
 
     def _decide(self, loaded: Loaded, key: RunKey, events: Sequence[tuple[int, Event]]) -> Need | None:
         if loaded.barred and (reason := loaded.barred.get(key)) is not None:
@@ -170,6 +195,9 @@ class DecisionBatch:
         if plan is None:
             self._refuse(events, self._plans.refusal(key[1], run.definition_id))
             return None
+        policy = self._policy(loaded, key)
+        if isinstance(policy, Need):
+            return policy
         snapshot = Snapshot(
             plan=plan,
             run=run,
@@ -182,7 +210,8 @@ class DecisionBatch:
             input=loaded.inputs.get(key),
             authorities=loaded.authorities,
             involved=loaded.involved.get(key),
-            policy=self._plans.live.get(key[0]),
+            policy=policy,
+            spend=self._plans.live.spend_of(policy, key[0], plan.definition.name),
             origin=loaded.origins.get(key),
             costs=loaded.costs.get(key),
         )

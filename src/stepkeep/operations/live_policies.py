@@ -14,13 +14,16 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.policy import CompiledPolicy, PolicyDocument
-from stepkeep.kernel.definition import PolicyEffect, digest_of
+from stepkeep.kernel.definition import BudgetOf, PolicyEffect, SharedBudget, digest_of
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import CANNOT_EVALUATE, Policy, Verdict
-from stepkeep.store.change import Loaded, StoredPolicy
+from stepkeep.store.change import Loaded, SpendWindow, Spent, StoredPolicy
 
 FRESH_US = 2_000_000
 """How long a process decides by a policy that it has read."""
+
+Pin = tuple[str, int]
+"""The revision that a run is pinned to: (tenant, number)."""
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +32,8 @@ _decode = msgspec.json.Decoder(PolicyDocument).decode
 
 class BrokenPolicy:
     """A policy that this program cannot read: it denies every step, and says why."""
+
+    is_pinned = counts_attempts = False
 
     def __init__(self, revision: int, problem: str) -> None:
         self.revision, self._problem = revision, problem
@@ -49,6 +54,9 @@ class LivePolicies:
     def __init__(self, opened: Callable[[bytes], bytes] | None = None) -> None:
         self._read_at: dict[str, int] = {}
         self._policies: dict[str, Policy] = {}
+        self._pinned: dict[Pin, Policy | None] = {}
+        self._have_pins: set[str] = set()
+        self._spend: dict[str, dict[int, tuple[Spent, ...]]] = {}
         self.opened = opened
 
     def stale(self, tenants: Iterable[str], loaded: Loaded) -> tuple[str, ...]:
@@ -57,6 +65,9 @@ class LivePolicies:
             # Each is learned once: the same transaction may go on seconds later, after a wait for a lock.
             tenant, stored = loaded.policies.popitem()
             self._learn(tenant, stored, loaded.now)
+        while loaded.revisions:
+            pin, found = loaded.revisions.popitem()
+            self._pinned[pin] = None if found is None else compiled(found, self.opened)
         return tuple(sorted(one for one in set(tenants) if not self._is_fresh(one, loaded.now)))
 
     def _is_fresh(self, tenant: str, now: int) -> bool:
@@ -66,9 +77,43 @@ class LivePolicies:
     def get(self, tenant: str) -> Policy | None:
         return self._policies.get(tenant)
 
+    def has_pins(self, tenant: str) -> bool:
+        """Whether runs of this tenant may be pinned to a revision."""
+        return tenant in self._have_pins
+
+    def knows(self, pin: Pin) -> bool:
+        """Whether this process has read the revision that a run is pinned to. Revisions never change."""
+        return pin in self._pinned
+
+    def pinned(self, pin: Pin) -> Policy | None:
+        return self._pinned[pin]
+
+    # -- shared budgets ----------------------------------------------------------------------------------------------
+    def unread_spend(self, tenants: Iterable[str], loaded: Loaded) -> tuple[SpendWindow, ...]:
+        """Learn what was loaded; returns the windows of shared budgets that were not read since the policy was."""
+        while loaded.spend:
+            (tenant, per), spent = loaded.spend.popitem()
+            self._spend.setdefault(tenant, {})[per] = spent
+        wanted = {(tenant, per) for tenant in set(tenants) for per in self._windows(tenant)}
+        return tuple(sorted(one for one in wanted if one[1] not in self._spend.get(one[0], ())))
+
+    def _windows(self, tenant: str) -> set[int]:
+        used = [self._policies.get(tenant)] if tenant in self._policies else []
+        used += [policy for (owner, _), policy in self._pinned.items() if owner == tenant]
+        return {budget.per for policy in used if isinstance(policy, CompiledPolicy) for budget in policy.budgets}
+
+    def spend_of(self, policy: Policy | None, tenant: str, workflow: str) -> Mapping[str, Mapping[str, float]]:
+        """What was spent of each shared budget of a policy, as a run of this workflow counts it."""
+        if not isinstance(policy, CompiledPolicy) or not policy.budgets:
+            return {}
+        known = self._spend.get(tenant, {})
+        return {budget.name: spent_of(budget, known.get(budget.per, ()), workflow) for budget in policy.budgets}
+
     def concerns_start(self, tenant: str, plan: Plan) -> bool:
-        """Whether the policy of this tenant is about one of the first steps of a plan."""
+        """Whether the policy of this tenant is about one of the first steps of a plan, or pins its runs."""
         policy, workflow = self.get(tenant), plan.definition.name
+        if policy is not None and policy.is_pinned:
+            return True
         return policy is not None and any(policy.concerns(workflow, plan.steps[no].name) for no in plan.roots)
 
     def forget(self, tenant: str) -> None:
@@ -80,15 +125,37 @@ class LivePolicies:
             # Another transaction of this process has read it later.
             return
         self._read_at[tenant] = now
+        self._spend.pop(tenant, None)
         known = self._policies.get(tenant)
         if stored is None:
             self._policies.pop(tenant, None)
         elif known is None or known.revision != stored.revision:
             policy = compiled(stored, self.opened)
+            if leaves_pins(stored):
+                self._have_pins.add(tenant)
             if policy is None:
                 self._policies.pop(tenant, None)
             else:
                 self._policies[tenant] = policy
+
+
+def leaves_pins(stored: StoredPolicy) -> bool:
+    """Whether runs may be pinned to this revision or an earlier one. One that cannot be read may."""
+    try:
+        document = _decode(stored.document)
+    except msgspec.MsgspecError:
+        return True
+    return document.pins or document.after_pins
+
+
+def spent_of(budget: SharedBudget, spent: Iterable[Spent], workflow: str) -> dict[str, float]:
+    """What counts towards a budget: the spending of all workflows, or of this one."""
+    counted = [one for one in spent if budget.of is BudgetOf.TENANT or one.workflow == workflow]
+    return {
+        "usd": sum(one.usd for one in counted),
+        "tokens": sum(one.tokens for one in counted),
+        "attempts": float(sum(one.attempts for one in counted)),
+    }
 
 
 def compiled(stored: StoredPolicy, opened: Callable[[bytes], bytes] | None = None) -> Policy | None:
@@ -98,7 +165,7 @@ def compiled(stored: StoredPolicy, opened: Callable[[bytes], bytes] | None = Non
         return BrokenPolicy(stored.revision, f"{named} was changed in the database after it was published")
     try:
         document = _decode(stored.document)
-        return CompiledPolicy(document, stored.revision, opened) if document.rules else None
+        return CompiledPolicy(document, stored.revision, opened) if document.rules or document.budgets else None
     except Exception as problem:
         log.exception("%s cannot be read by this program", named)
         return BrokenPolicy(stored.revision, f"{named} cannot be read by this program: {problem}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -317,8 +317,11 @@ class StartBatch:
             )
             if more.idempotency or more.keys:
                 return more
-        if stale := self._live.stale([request.tenant for request in self._requests], loaded):
+        tenants = [request.tenant for request in self._requests]
+        if stale := self._live.stale(tenants, loaded):
             return More(policies=stale)
+        if windows := self._live.unread_spend(tenants, loaded):
+            return More(spend=windows)
         starting = Starting(loaded, self._template, self._live)
         write, lacking = starting.write, []
         for place, request in enumerate(self._requests):
@@ -412,7 +415,7 @@ class Starting:
             )
         is_alike = not request.is_delayed and not self._live.concerns_start(request.tenant, request.plan)
         made_alike = self._template(request.plan, request.start_now) if is_alike else None
-        created = _create(request, self._loaded, key, made_alike, self._live.get(request.tenant))
+        created = _create(request, self._loaded, key, made_alike, self._live)
         if place is not None:
             created = self._deliver(request, created, place, messages)
         self.write.new_runs.append(created)
@@ -457,10 +460,12 @@ def _create(
     loaded: Loaded,
     key: IdempotencyKey | None,
     template: StartTemplate | None,
-    policy: Policy | None,
+    live: LivePolicies,
 ) -> NewRun:
     definition, labels = request.plan.definition, _labels(request)
-    decision = _decide(request, loaded, labels, template, policy)
+    policy = live.get(request.tenant)
+    spend = live.spend_of(policy, request.tenant, definition.name)
+    decision = _decide(request, loaded, labels, template, policy, spend)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
@@ -478,6 +483,7 @@ def _create(
             rerun_of=request.rerun_of,
             labels=labels,
             asked_before=request.asked_before,
+            policy_revision=policy.revision if policy is not None and policy.is_pinned else None,
         ),
         steps=decision.added,
         entries=(decision.entry,),
@@ -502,6 +508,7 @@ def _decide(
     labels: bytes | None,
     template: StartTemplate | None,
     policy: Policy | None,
+    spend: Mapping[str, Mapping[str, float]],
 ) -> Decision:
     plan, priority, now = request.plan, request.priority, loaded.now
     priority = plan.definition.priority if priority is None else priority
@@ -533,6 +540,7 @@ def _decide(
         start_at=request.start_at if request.start_delay is None else now + request.start_delay,
         labels=labels,
         policy=policy,
+        spend=spend,
         authorities=loaded.authorities,
         asked_before=request.asked_before,
     )

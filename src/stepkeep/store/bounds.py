@@ -73,7 +73,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "ended_at": TIME,
         "moved_at": TIME,
     },
-    "run_details": {"version": VERSION, "created_at": TIME},
+    "run_details": {"version": VERSION, "created_at": TIME, "policy_revision": ID},
     "steps": {
         "no": STEP_NO,
         "queue": ID,

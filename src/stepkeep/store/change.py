@@ -122,6 +122,19 @@ class StoredPolicy(msgspec.Struct, frozen=True, kw_only=True):
     published_by: str
 
 
+SpendWindow = tuple[str, int]
+"""(tenant, microseconds): what the tenant has spent in so much time until now."""
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """What the ended attempts of one workflow cost together within a window."""
+
+    workflow: str
+    usd: float
+    tokens: float
+    attempts: int
+
+
 class More(msgspec.Struct, frozen=True, kw_only=True):
     """The callback needs more rows: load these too, in the same transaction, and call it again."""
 
@@ -135,6 +148,9 @@ class More(msgspec.Struct, frozen=True, kw_only=True):
     """Business keys to lock to the end of the transaction, after all runs. They are asked for once, all together."""
     triggers: tuple[TriggerKey, ...] = ()
     """Triggers to lock, before any business key. No change but those of triggers locks one."""
+    revisions: tuple[tuple[str, int], ...] = ()
+    """Revisions of policies that runs are pinned to: (tenant, number)."""
+    spend: tuple[SpendWindow, ...] = ()
 
 
 class Loaded(msgspec.Struct, kw_only=True):
@@ -143,12 +159,12 @@ class Loaded(msgspec.Struct, kw_only=True):
     `now` is the database clock, read after the locks were taken. `runs` has only existing runs. `whole`, `waiting` and
     `inbox` tell for which runs all steps, all waiting steps, or all unconsumed messages were read. `outputs` maps (run,
     step) to the step's JSON output, None if it has none. `policies` has the newest policy of each tenant of
-    `More.policies`, None if there is none. `origins` comes with `inputs`, and `costs` has what each ended attempt
-    reported. `seen` has the ids of messages asked for by `Want.messages` that are in the inbox already (consumed or
-    not). `proposed` is in claim order; its runs and steps are locked and loaded. `authorities` has what the callers of
-    `Want.people` bring. `mailboxes` has what was found under the locks of `More.keys`. `barred` has existing runs that
-    must not be changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not
-    proposed because their run is barred.
+    `More.policies`, None if there is none; `revisions` and `spend` have what `More` asks for under these names.
+    `origins` comes with `inputs`, and `costs` has what each ended attempt reported. `seen` has the ids of messages
+    asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
+    and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
+    found under the locks of `More.keys`. `barred` has existing runs that must not be changed, with the reason:
+    Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed because their run is barred.
     """
 
     now: int
@@ -168,6 +184,8 @@ class Loaded(msgspec.Struct, kw_only=True):
     business_keys: dict[BusinessKey, str] = {}
     mailboxes: dict[BusinessKey, Mailbox] = {}
     policies: dict[str, StoredPolicy | None] = {}
+    revisions: dict[tuple[str, int], StoredPolicy | None] = {}
+    spend: dict[SpendWindow, tuple[Spent, ...]] = {}
     proposed: list[tuple[str, str, int]] = []
     authorities: dict[Caller, Authority] = {}
     triggers: dict[TriggerKey, TriggerRow] = {}

@@ -175,6 +175,8 @@ class Auditor:
     def after(self, what: Write) -> None:
         """The runs that a transaction touched, as they are now."""
         self.commits += 1
+        for one in what.attempts:
+            self._ledger.committed[one.run_id, one.no, one.fence] = self._stage.now()
         for new in what.new_runs:
             key = (new.run.tenant, new.run.id)
             self._folds[key], self._latest[key] = JournalFold(self._plan_of(new.run)), new.entries[0].at

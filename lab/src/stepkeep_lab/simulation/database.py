@@ -171,7 +171,10 @@ class Session(Owner):
                 loaded.outputs.setdefault(key, {})[no] = tables.output_of(key, no)
             if want.input:
                 details = tables.details[key]
-                loaded.inputs[key], loaded.origins[key] = details.input, Origin(details.created_by, details.labels)
+                loaded.inputs[key], loaded.origins[key] = (
+                    details.input,
+                    Origin(details.created_by, details.labels, details.policy_revision),
+                )
             if want.costs:
                 loaded.costs[key] = tuple(attempt.cost for _, attempt in sorted(tables.attempts[key].items()))
             if want.duties:
@@ -194,6 +197,11 @@ class Session(Owner):
             {key: tables.idempotency[key] for key in more.idempotency if key in tables.idempotency}
         )
         loaded.policies.update({one: next(iter(tables.policies.get(one, ())), None) for one in more.policies})
+        for tenant, number in more.revisions:
+            found = [one for one in tables.policies.get(tenant, ()) if one.revision == number]
+            loaded.revisions[tenant, number] = found[0] if found else None
+        for tenant, per in more.spend:
+            loaded.spend[tenant, per] = tables.spent(tenant, loaded.now - per)
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
 
     async def lock_keys(self, wants: Sequence[KeyWant]) -> None:

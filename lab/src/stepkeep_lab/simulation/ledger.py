@@ -50,6 +50,7 @@ class Ledger:
         self.acks: list[Ack] = []
         self.changes: list[tuple[str, dict[str, Any]]] = []
         self.keys: list[tuple[str, str]] = []
+        self.committed: dict[Attempted, int] = {}
         self.delayed: dict[str, int] = {}
         self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}

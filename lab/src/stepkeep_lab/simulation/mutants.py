@@ -690,6 +690,27 @@ MUTANTS: tuple[Mutant, ...] = (
         "if policy is None:",
         "if policy is None and known is not None:\n            pass\n        elif policy is None:",
     ),
+    _one(
+        "pin-ignored",
+        "a run that is pinned to a revision of the live policy is judged by the newest",
+        "operations.batch:DecisionBatch._policy",
+        "if origin.policy_revision is None:",
+        "if origin.policy_revision is None or live.get(key[0]) is not None:",
+    ),
+    _one(
+        "spend-kept",
+        "a process goes by what was spent when it looked first",
+        "operations.live_policies:LivePolicies._learn",
+        "self._spend.pop(tenant, None)",
+        "pass",
+    ),
+    _in_kernel(
+        "attempts-uncounted",
+        "attempts without a reported cost do not count towards a shared budget",
+        "draft:Draft._cost",
+        "policy.counts_attempts",
+        "policy.revision is None",
+    ),
     _in_kernel(
         "revision-unrecorded",
         "the journal does not have the revision of the live policy that was asked",

@@ -273,7 +273,7 @@ CORNERS: dict[str, dict[str, Any]] = {
         "bias": ONLY_WORK | {"gate": 0.6, "hold": 0.5, "levels": 1.0},
     },
     # The live policy changes every few seconds, while steps open and are retried.
-    "policy changes": {
+    "live policy": {
         **PLAIN,
         "fail": 0.4,
         "approve": 0.5,
@@ -357,9 +357,9 @@ def _operator(seed: int) -> dict[str, Any]:
 
 def _staff(seed: int) -> dict[str, Any]:
     """Roles, keys, delegations and the live policy change. Drawn apart, like a corner."""
-    random = Random(f"staff:{seed}")  # noqa: S311 - chance that must come out the same again
-    changes = {"staff": random.random()} if random.random() < 0.15 else {}
-    return changes | ({"policies": 0.5 * random.random()} if random.random() < 0.15 else {})
+    random = Random(f"administrator:{seed}")  # noqa: S311 - chance that must come out the same again
+    of_people, of_policies, rate = random.random() < 0.15, random.random() < 0.15, random.random()
+    return ({"staff": rate} if of_people else {}) | ({"policies": 0.5 * rate} if of_policies else {})
 
 
 def _corner(seed: int) -> dict[str, Any]:

@@ -13,7 +13,16 @@ from typing import Any
 from stepkeep.definition.policy import PolicyDocument
 from stepkeep.errors import Refused, StoreError
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.kernel.definition import SECOND, Approval, OnDeadline, PolicyEffect, PolicyRule
+from stepkeep.kernel.definition import (
+    SECOND,
+    Approval,
+    BudgetOf,
+    OnDeadline,
+    OnExceeded,
+    PolicyEffect,
+    PolicyRule,
+    SharedBudget,
+)
 from stepkeep.operations import keys, principals
 from stepkeep.operations.access import Access, Acting
 from stepkeep.operations.policies import OFF, publish_policy
@@ -43,6 +52,14 @@ RULES = (
     PolicyRule(name="never", then=PolicyEffect.DENY, steps=("s4",)),
 )
 """The rules of which a revision has some."""
+
+
+HOUR = 3_600 * SECOND
+BUDGETS = (
+    SharedBudget(name="ours", limits={"attempts": 30.0}, per=HOUR, on_exceeded=OnExceeded.HOLD),
+    SharedBudget(name="each", limits={"attempts": 6.0}, per=HOUR, of=BudgetOf.WORKFLOW, on_exceeded=OnExceeded.WARN),
+)
+"""The shared budgets of which a revision has some."""
 
 
 class Staff:
@@ -177,7 +194,10 @@ class Staff:
 
     async def _publish(self) -> None:
         rules = tuple(rule for rule in RULES if maybe(self._random, 0.3))
-        document = PolicyDocument(name="drawn", rules=rules) if rules else OFF
+        budgets = tuple(budget for budget in BUDGETS if maybe(self._random, 0.2))
+        pins = maybe(self._random, 0.25)
+        drawn = PolicyDocument(name="drawn", rules=rules, budgets=budgets, pins=pins)
+        document = drawn if rules or budgets else OFF
         await self._ask(
             "published",
             lambda server: publish_policy(server.transactor, document, tenant=TENANT, actor="root"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stepkeep.definition.policy import CompiledPolicy
 from stepkeep.kernel.authority import MembershipKind
-from stepkeep.kernel.definition import SECOND
+from stepkeep.kernel.definition import SECOND, BudgetOf
 from stepkeep.kernel.journal import Entry, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
@@ -52,6 +53,7 @@ class Standing:
             for vote in votes.values():
                 self._vote(vote, self._tables.gates[key][vote.no, vote.activation].opened_at)
         self._changes_are_kept()
+        self._attempts_are_counted()
         told = await history(transactor.store, TENANT, None, after=0, limit=1)
         self._must(told["chain"]["is_intact"], f"the journal of people is broken at {told['chain']['broken_at']}")
         for tenant, run_id in self._tables.runs:
@@ -123,14 +125,11 @@ class Standing:
                     yield entry, step, (entry.causes[hop.by].detail or {}).get("policy", {}).get(step)
 
     def _asked_newest(self, entry: Entry, step: str, record: Mapping[str, Any] | None) -> None:
-        """The revision that was asked was the newest at most two seconds before the decision."""
+        """The revision that was asked was the newest at most two seconds before the decision, or the pinned one."""
         run = self._tables.runs[entry.tenant, entry.run_id]
         workflow = self._plans[run.definition_id].definition.name
-        since = entry.at - READ_AGAIN_US - round(self._stage.scenario.tick * SECOND)
+        since, policies = self._since(entry.at), self._in_force(entry.run_id, entry.at)
         said = f"step {step} of {entry.run_id} at {entry.at}"
-        newest = [place for place, one in enumerate(self._revisions) if one.published_at < since]
-        recent = self._revisions[newest[-1] if newest else 0 :]
-        policies = [self._policy(one.revision) for one in recent] + ([] if newest else [None])
         if record is None:
             silent = any(one is None or not one.concerns(workflow, step) for one in policies)
             self._must(silent, f"{said}: no verdict is on record, and every recent revision has rules about it")
@@ -138,6 +137,51 @@ class Standing:
         asked = record.get("revision")
         fits = asked in [None if one is None else one.revision for one in policies]
         self._must(fits, f"{said}: revision {asked} was asked, which was not the newest within two seconds")
+        for name, spent in record.get("facts", {}).get("spend", {}).items():
+            if asked is not None:
+                self._spent(entry, workflow, name, spent, asked, since, said)
+
+    def _spent(
+        self, entry: Entry, workflow: str, name: str, spent: Mapping[str, float], asked: int, since: int, said: str
+    ) -> None:
+        """A shared budget counts every attempt that was committed two seconds before, and none that came later."""
+        policy = self._policy(asked)
+        assert isinstance(policy, CompiledPolicy)
+        budget = next(one for one in policy.budgets if one.name == name)
+        moments = [
+            moment
+            for (run_id, no, fence), moment in self._ledger.committed.items()
+            if (attempt := self._tables.attempts[TENANT, run_id][no, fence]).cost is not None
+            and attempt.ended_at > since - budget.per
+            and (budget.of is BudgetOf.TENANT or self._tables.details[TENANT, run_id].workflow == workflow)
+        ]
+        least, most = sum(moment < since for moment in moments), len(moments)
+        fits = least <= spent["attempts"] <= most
+        self._must(fits, f"{said}: {spent['attempts']} attempts of {name} were counted, expected {least} or more")
+
+    def _since(self, at: int) -> int:
+        """The earliest moment at which a process that decides at `at` may have read the policy."""
+        return at - READ_AGAIN_US - round(self._stage.scenario.tick * SECOND)
+
+    def _in_force(self, run_id: str, at: int) -> list[Policy | None]:
+        """The revisions by one of which a decision on a run went: its pinned one, or those that were newest lately."""
+        pinned = self._tables.details[TENANT, run_id].policy_revision
+        if pinned is not None:
+            return [self._policy(pinned)]
+        before = [place for place, one in enumerate(self._revisions) if one.published_at < self._since(at)]
+        recent = self._revisions[before[-1] if before else 0 :]
+        known = [self._policy(one.revision) for one in recent]
+        return known + ([] if before else [None])
+
+    def _attempts_are_counted(self) -> None:
+        """Where a shared budget counts attempts, each attempt that ends is found by its cost."""
+        for (_, run_id), attempts in self._tables.attempts.items():
+            for attempt in attempts.values():
+                counted = all(
+                    one is not None and one.counts_attempts for one in self._in_force(run_id, attempt.ended_at)
+                )
+                said = f"attempt {attempt.fence} of step {attempt.no} of {run_id} counts towards no budget"
+                self._must(attempt.cost is not None or not counted, said)
 
     def _policy(self, revision: int) -> Policy | None:
         if revision not in self._compiled:

@@ -198,7 +198,7 @@ class _Change:
         if more.wants:
             await self._lock(more.wants, asked)
             await self._ask("load", lambda: self._session.load(more.wants, self.loaded))
-        if more.definitions or more.idempotency or more.business_keys or more.policies:
+        if more.definitions or more.idempotency or more.business_keys or more.policies or more.revisions or more.spend:
             await self._ask("look up", lambda: self._session.look_up(more, self.loaded))
         if more.triggers:
             await self._wait("lock triggers", lambda: self._session.lock_triggers(more, self.loaded))

@@ -6,6 +6,7 @@ decides when to check and when to apply.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.errors import Contended, InvariantBroken
@@ -18,6 +19,7 @@ from stepkeep.store.change import (
     IdempotencyKey,
     NewRun,
     RunKey,
+    Spent,
     StoredDefinition,
     StoredPolicy,
     StoredSchema,
@@ -79,6 +81,19 @@ class Tables:
         """The people who asked for a run, and for the runs that it repeats."""
         details = self.details.get(key)
         return frozenset() if details is None else frozenset({details.created_by, *asked_names(details.asked_before)})
+
+    def spent(self, tenant: str, since: int) -> tuple[Spent, ...]:
+        """What attempts that ended after a moment cost, by workflow."""
+        sums: dict[str, Spent] = {}
+        for key, attempts in self.attempts.items():
+            for attempt in attempts.values():
+                if key[0] != tenant or attempt.cost is None or attempt.ended_at <= since:
+                    continue
+                workflow, cost = self.details[key].workflow, msgspec.json.decode(attempt.cost)
+                old = sums.get(workflow, Spent(workflow, 0.0, 0.0, 0))
+                usd, tokens = old.usd + cost.get("usd", 0.0), old.tokens + cost.get("tokens", 0.0)
+                sums[workflow] = Spent(workflow, usd, tokens, old.attempts + 1)
+        return tuple(one for _, one in sorted(sums.items()))
 
     def executors(self, key: RunKey) -> dict[int, frozenset[str]]:
         """The owners of the workers that executed steps of a run or execute them now, by step number."""

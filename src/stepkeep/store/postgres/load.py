@@ -15,7 +15,7 @@ from stepkeep.kernel.decision import Involved, involved_in
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
-from stepkeep.store.change import Loaded, More, Propose, RunKey, Want
+from stepkeep.store.change import Loaded, More, Propose, RunKey, Spent, Want
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.connections import Connection, fetch
@@ -98,6 +98,14 @@ class Loading:
             found = await fetch(self.connection, SQL.load_policies, more.policies)
             loaded.policies.update(dict.fromkeys(more.policies))
             loaded.policies.update({row[0]: columns.policy_from(row) for row in found})
+        if more.revisions:
+            tenants, revisions = [one[0] for one in more.revisions], [one[1] for one in more.revisions]
+            found = await fetch(self.connection, SQL.load_revisions, tenants, numbers(revisions))
+            loaded.revisions.update(dict.fromkeys(more.revisions))
+            loaded.revisions.update({(row[0], row[1]): columns.policy_from(row) for row in found})
+        for tenant, per in more.spend:
+            found = await fetch(self.connection, SQL.load_spend, tenant, loaded.now - per)
+            loaded.spend[tenant, per] = tuple(Spent(*row) for row in found)
         if more.business_keys:
             asked = zip(*more.business_keys, strict=True)
             for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *asked):
@@ -241,9 +249,9 @@ class Loading:
                 except Exception as problem:  # noqa: BLE001 - it is this run's alone
                     self._bar("steps", (tenant, run_id), (tenant, run_id, no), problem)
         if inputs := [want.key for want in there if want.input and want.key not in loaded.inputs]:
-            for place, given, created_by, labels in await self._fetch(SQL.load_inputs, inputs):
+            for place, given, *origin in await self._fetch(SQL.load_inputs, inputs):
                 loaded.inputs[inputs[place - 1]] = given
-                loaded.origins[inputs[place - 1]] = Origin(created_by, labels)
+                loaded.origins[inputs[place - 1]] = Origin(*origin)
         if costs := [want.key for want in there if want.costs and want.key not in loaded.costs]:
             loaded.costs.update(dict.fromkeys(costs, ()))
             for place, cost in await self._fetch(SQL.load_costs, costs):

@@ -19,7 +19,7 @@ from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.store import columns
 from stepkeep.store import shares as shared
 from stepkeep.store.bounds import check_write
-from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunKey, Want, Write
+from stepkeep.store.change import Decide, Loaded, More, Propose, RunChange, RunKey, Spent, Want, Write
 from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
@@ -96,9 +96,9 @@ def load_wants(connection: apsw.Connection, wants: Sequence[Want], loaded: Loade
             except Exception as problem:  # noqa: BLE001 - it is this run's alone
                 _bar("steps", row, problem, loaded)
     if inputs := {want.key for want in there if want.input} - loaded.inputs.keys():
-        for tenant, run_id, given, created_by, labels in _read(connection, SQL.load_inputs, inputs):
+        for tenant, run_id, given, *origin in _read(connection, SQL.load_inputs, inputs):
             loaded.inputs[tenant, run_id] = given
-            loaded.origins[tenant, run_id] = Origin(created_by, labels)
+            loaded.origins[tenant, run_id] = Origin(*origin)
     if costs := {want.key for want in there if want.costs} - loaded.costs.keys():
         loaded.costs.update(dict.fromkeys(costs, ()))
         for tenant, run_id, cost in _read(connection, SQL.load_costs, costs):
@@ -178,6 +178,13 @@ def load_more(connection: apsw.Connection, more: More, loaded: Loaded) -> None:
         loaded.policies.update(
             {row[0]: columns.policy_from(row) for row in _read(connection, SQL.load_policies, more.policies)}
         )
+    if more.revisions:
+        loaded.revisions.update(dict.fromkeys(more.revisions))
+        for row in _read(connection, SQL.load_revisions, more.revisions):
+            loaded.revisions[row[0], row[1]] = columns.policy_from(row)
+    for tenant, per in more.spend:
+        found = connection.execute(SQL.load_spend, (tenant, loaded.now - per)).fetchall()
+        loaded.spend[tenant, per] = tuple(Spent(*row) for row in found)
     if more.business_keys:
         for tenant, key, run_id in _read(connection, SQL.load_business_keys, more.business_keys):
             loaded.business_keys[tenant, key] = run_id

@@ -4,13 +4,13 @@
 with new_details as (
     insert into run_details (
         tenant, run_id, workflow, version, dialect, input, correlation_id, created_at, created_by, business_key,
-        rerun_of, labels, asked_before)
+        rerun_of, labels, asked_before, policy_revision)
     select $2::text, run[n[i + 1]], stepkeep_text($1, n[i + 2]), n[i + 3], stepkeep_text($1, n[i + 4]),
         stepkeep_part($1, n[i + 5]), stepkeep_text($1, n[i + 6]), n[i + 7], stepkeep_text($1, n[i + 8]),
         stepkeep_text($1, n[i + 9]), run[n[i + 10]], stepkeep_part($1, n[i + 11]),
-        stepkeep_part($1, n[i + 12])
+        stepkeep_part($1, n[i + 12]), nullif(n[i + 13], -1)
     from (select $3::text::uuid[] as run, $6::text::bigint[] as n offset 0) as given
-    cross join generate_series(0, cardinality(n) - 1, 12) as i
+    cross join generate_series(0, cardinality(n) - 1, 13) as i
 ),
 new_steps as (
     insert into steps (

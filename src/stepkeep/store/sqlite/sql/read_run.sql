@@ -3,7 +3,7 @@ select r.tenant, r.id, r.definition_id, r.state, r.priority, r.seq, r.head, r.op
        r.undoing, r.inbox, r.cause, r.policy, r.category, r.error, r.rollback, r.due_at, r.started_at, r.ended_at,
        r.business_key, r.moved_at,
        d.workflow, d.version, d.dialect, d.input, d.correlation_id, d.created_at, d.created_by, d.business_key,
-       d.rerun_of, d.labels, d.asked_before
+       d.rerun_of, d.labels, d.asked_before, d.policy_revision
 from runs r
 join run_details d on d.tenant = r.tenant and d.run_id = r.id
 where r.tenant = ?1 and r.id = ?2

@@ -1,0 +1,5 @@
+-- Shared budgets: what attempts cost is found by tenant and time. A run may be pinned to a revision of the live policy.
+
+create index attempts_cost on attempts (tenant, ended_at) where cost is not null;
+
+alter table run_details add column policy_revision integer;
