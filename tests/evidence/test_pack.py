@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import stepkeep as sk
+from stepkeep.definition.expressions import Scope, compile_expression
 from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.evidence import verifier
 from stepkeep.evidence.signing import SigningKey, new_key, read_key, write_key
@@ -265,6 +266,123 @@ def test_a_signing_key_is_never_replaced_and_is_its_owners_alone(tmp_path: Path)
     with pytest.raises(InvalidInput, match="holds no signing key") as refused:
         read_key(tmp_path / "other")
     assert "sk_live_secret" not in str(refused.value)
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+JUDGED = """
+workflow: judged
+timeout: 1h
+budget: {attempts: 50}
+policy:
+  - {name: small, steps: [pay], when: 'has(input.amount) && input.amount <= 10', then: allow}
+steps:
+  - {name: prepare, uses: evidence.prepare, with: {amount: "${{ input.amount }}"}, effect: read}
+  - {name: pay, uses: evidence.pay, depends_on: [prepare]}
+"""
+
+
+def judged_pack(url: str, folder: Path) -> Files:
+    """A run whose second step a live rule held, that bo of finance approved."""
+    file = folder / "judged.yaml"
+    file.write_text(JUDGED)
+    rule = {
+        "name": "large",
+        "steps": ["pay"],
+        "when": 'input.amount > 10 && !("treasurer" in principal.roles) && spend.daily.usd < 5.0',
+        "then": "hold",
+        "approval": {"roles": ["finance"]},
+    }
+    with sk.open(url) as engine:
+        engine.users.create("bo")
+        engine.users.grant("bo", role="finance")
+        engine.publish_policy(
+            {"policy": "p", "rules": [rule], "budgets": [{"name": "daily", "per": "1d", "usd": 100}]}, by="root"
+        )
+        worker = engine.start_worker()
+        run = engine.start(file, {"amount": 40}, by="ann").run_id
+        engine.wait(run, until_blocked=True)
+        engine.approve(run, "pay", by="bo")
+        assert engine.wait(run).state == "succeeded"
+        worker.stop()
+        return unzipped(engine.evidence(run))
+
+
+def test_verdicts_of_policies_are_replayed_and_a_wrong_one_is_refused_by_name(
+    database_url: str, tmp_path: Path
+) -> None:
+    true = judged_pack(database_url, tmp_path)
+    report = verify(Pack(dict(true)))
+    assert report.findings == []
+    assert "2 verdicts of policies against their rules and the hops that follow" in report.checked
+    assert not [sentence for sentence in report.unchecked if "verdict" in sentence]
+
+    def forged(change: Callable[[Files], None]) -> list[str]:
+        files = dict(true)
+        change(files)
+        redigest(files)
+        return rules(verify(Pack(files)))
+
+    def in_journal(before: bytes, after: bytes) -> Callable[[Files], None]:
+        def change(files: Files) -> None:
+            rewrite(files, before, after)
+            files["policy.jsonl"] = files["policy.jsonl"].replace(before, after)
+
+        return change
+
+    def in_policy(before: bytes, after: bytes) -> Callable[[Files], None]:
+        return lambda files: files.update({"policy.jsonl": files["policy.jsonl"].replace(before, after)})
+
+    assert "verdict_wrong" in forged(in_journal(b'"rule":"large"', b'"rule":"other"'))
+    assert "verdict_wrong" in forged(in_journal(b'"roles":[]', b'"roles":["treasurer"]')), (
+        "facts that give another answer"
+    )
+    assert "verdict_ignored" in forged(in_journal(b'"effect":"hold"', b'"effect":"deny"'))
+    assert "verdict_changed" in forged(in_policy(b'"effect":"hold"', b'"effect":"deny"'))
+    assert "verdict_missing" in forged(lambda files: files.update({"policy.jsonl": b""}))
+    assert "policy_changed" in forged(in_policy(b"input.amount > 10", b"input.amount > 99"))
+    extra = json.dumps({"kind": "verdict", "entry": 1, "step": "pay", "verdict": {"effect": "allow"}}).encode() + b"\n"
+    assert "verdict_extra" in forged(lambda files: files.update({"policy.jsonl": files["policy.jsonl"] + extra}))
+    assert "role_not_held" in forged(lambda files: files.update({"people.jsonl": b""})), "the terms of the policy count"
+    silent = verify(Pack({**true, "payloads.jsonl": b""}))
+    assert "verdict_wrong" in rules(silent), "without the input, the rule has no value"
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("a.n > 1 && a.n <= 2.0", True),
+        ('"x" in a.l || a.missing.deep == 1', True),
+        ("a.missing.deep == 1 || a.n == 2", True),
+        ("!has(a.missing) && has(a.n)", True),
+        ('size(a.l) == 1 && a.l.size() == 1 && a.l[0] == "x"', True),
+        ('a["n"] + 1 == 3 && -a.n < 0 ? "yes" : "no"', "yes"),
+        ('a.t.startsWith("st") && a.t.contains("ep") && a.t.endsWith("p")', True),
+        ('a.n == "2"', False),
+        ("a.n in [1, 2, 3] && (a.n != 3)", True),
+        ("true && null == null", True),
+    ],
+)
+def test_the_expressions_of_rules_have_the_value_that_the_engine_gives_them(source: str, value: object) -> None:
+    facts = {"a": {"n": 2, "l": ["x"], "t": "step"}}
+    assert verifier.evaluate(source, facts) == value
+    mine = source.replace("a.", "input.").replace("a[", "input[")
+    assert compile_truth_or_value(mine).evaluate({"input": facts["a"]}) == value
+
+
+def compile_truth_or_value(source: str) -> Any:
+    return compile_expression(source, Scope(facts={"input": None}))
+
+
+@pytest.mark.parametrize("source", ["a.missing > 1", "a.n > 'x'", "a.n && true", "size(a.n) == 1"])
+def test_an_expression_without_a_value_denies_there_too(source: str) -> None:
+    with pytest.raises(verifier.Unknown):
+        verifier.evaluate(source, {"a": {"n": 2}})
+
+
+@pytest.mark.parametrize("source", ["a.l.all(x, x > 1)", "a.n / 2 == 1", "matches(a.t, 'x')", "r'raw' == a.t", "a.n >"])
+def test_what_the_script_cannot_read_is_told_and_no_finding(source: str) -> None:
+    with pytest.raises(verifier.CannotReplay):
+        verifier.evaluate(source, {"a": {"n": 2, "l": [1], "t": "x"}})
 
 
 def unzipped(pack: bytes) -> Files:

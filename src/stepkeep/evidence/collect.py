@@ -5,6 +5,8 @@ It only reads. The engine calls it; the judge and `pack` work on what it returns
 
 from __future__ import annotations
 
+from typing import Any
+
 from stepkeep.conformance.certificate import Certificate, Published, certify
 from stepkeep.conformance.digests import Payloads
 from stepkeep.dialects import registry as dialects
@@ -17,7 +19,7 @@ from stepkeep.operations import plans, views
 from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, lines_of, stored_payloads
 from stepkeep.operations.transact import Transactor
-from stepkeep.store.change import StoredDefinition
+from stepkeep.store.change import StoredDefinition, StoredPolicy
 from stepkeep.store.records import WholeRun
 
 
@@ -58,7 +60,21 @@ class Collected:
             certificate=certificate.as_json(),
             payloads=_listed(await self.payloads()) if payloads else None,
             people=await self._people(),
+            verdicts=await self._verdicts(),
         )
+
+    async def _verdicts(self) -> list[dict[str, Any]]:
+        """The verdicts of policies in the journal, and each revision of the live policy that was asked."""
+        verdicts = [
+            {"kind": "verdict", "entry": sealed.seq, "step": step, "verdict": record}
+            for sealed in self.whole.entries
+            for cause in open_entry(sealed.body).causes
+            for step, record in (cause.detail or {}).get("policy", {}).items()
+        ]
+        tenant, store = self.whole.record.run.tenant, self._transactor.store
+        numbers = sorted({one["verdict"]["revision"] for one in verdicts if "revision" in one["verdict"]})
+        found = [await store.read_policy(tenant, number) for number in numbers]
+        return verdicts + [_revision(stored) for stored in found if stored is not None]
 
     async def _people(self) -> list[Authority]:
         """The people behind the decisions and completions, with their memberships as they are on record now."""
@@ -79,6 +95,18 @@ async def collect(transactor: Transactor, run_id: str, *, tenant: str) -> Collec
 def completers(entry: SealedEntry) -> list[str]:
     """The people who completed a step by hand in this entry."""
     return [cause.actor for cause in open_entry(entry.body).causes if cause.event == "completion_signalled"]
+
+
+def _revision(stored: StoredPolicy) -> dict[str, Any]:
+    return {
+        "kind": "revision",
+        "revision": stored.revision,
+        "name": stored.name,
+        "digest": stored.digest,
+        "document": stored.document.decode(),
+        "published_at": stored.published_at,
+        "published_by": stored.published_by,
+    }
 
 
 def _listed(payloads: Payloads) -> list[Payload]:

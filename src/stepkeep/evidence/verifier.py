@@ -11,10 +11,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 FORMAT = "stepkeep-evidence/1"
@@ -312,7 +314,9 @@ class People:
     def hop(self, entry: Doc, hop: Doc, cause: Doc) -> None:
         no, trigger = hop["no"], hop["trigger"]
         if trigger in OPENS:
-            terms = self.steps[no].get("approval") or self.steps[no].get("hold") or {}
+            verdict = ((cause.get("detail") or {}).get("policy") or {}).get(self.name(no)) or {}
+            held = verdict.get("terms") if verdict.get("effect") == "hold" and trigger == "held" else None
+            terms = held or self.steps[no].get("approval") or self.steps[no].get("hold") or {}
             self.open[no] = Opened(terms, entry["seq"], entry["at"], hop.get("digest"))
         elif trigger == "escalated" and no in self.open:
             self.open[no].level += 1
@@ -486,6 +490,381 @@ def check_shown(checks: Checks) -> None:
     checks.did(f"what {len(openings)} gates showed against their digests in the journal")
 
 
+# -- policies ----------------------------------------------------------------------------------------------------------
+EFFECTS = ("allow", "hold", "deny")
+"""The effects of a verdict, from the mildest to the strictest."""
+
+EXCEEDED = {"stop": "deny", "hold": "hold", "warn": "allow"}
+CANNOT_EVALUATE = "cannot_evaluate"
+GOES_ON = frozenset({"dependencies_met", "gate_opened", "wait_opened", "retry_due"})
+DENIED = frozenset({"denied", "denied_tolerated"})
+
+
+Value = Callable[[], Any]
+
+
+class CannotReplay(Exception):
+    """An expression that this script cannot read, or facts that are not in the pack."""
+
+
+class Unknown(Exception):
+    """An expression that has no value on these facts: a field is missing, or types do not fit."""
+
+
+class Policies:
+    """Replays the verdicts of a journal: the revision on record, its rules, the facts on record."""
+
+    def __init__(self, checks: Checks) -> None:
+        self.checks = checks
+        self.definition = checks.pack.json("definition.json")
+        self.steps = sorted(self.definition["steps"], key=lambda step: (step["order"], step["name"]))
+        lines = checks.pack.lines("policy.jsonl")
+        self.listed = {(one["entry"], one["step"]): one for one in lines if one.get("kind") == "verdict"}
+        self.revisions = {one["revision"]: self.revision(one) for one in lines if one.get("kind") == "revision"}
+        self.pinned = origin_of(checks.entries).get("policy_revision")
+        self.count = 0
+
+    def revision(self, line: Doc) -> Doc | None:
+        text = str(line.get("document", ""))
+        if sha256(text.encode()) != line.get("digest"):
+            self.checks.wrong(
+                "policy_changed", f"revision {line.get('revision')} of the policy does not have its digest"
+            )
+            return None
+        return dict(json.loads(text))
+
+    def replay(self) -> None:
+        seen = set()
+        for entry in self.checks.entries:
+            for place, cause in enumerate(entry.get("causes", ())):
+                for step, record in ((cause.get("detail") or {}).get("policy") or {}).items():
+                    seen.add((entry["seq"], step))
+                    self.verdict(entry, place, step, record)
+        for seq, step in sorted(self.listed.keys() - seen):
+            said = f"policy.jsonl has a verdict on {step} (entry {seq}) that the journal does not have"
+            self.checks.wrong("verdict_extra", said)
+
+    def verdict(self, entry: Doc, place: int, step: str, record: Doc) -> None:
+        self.count += 1
+        said = f"the verdict on {step} (entry {entry['seq']})"
+        line = self.listed.get((entry["seq"], step))
+        if line is None:
+            self.checks.wrong("verdict_missing", f"{said} is not in policy.jsonl")
+        elif line.get("verdict") != record:
+            self.checks.wrong("verdict_changed", f"policy.jsonl and the journal do not agree about {said}")
+        if self.pinned is not None and record.get("revision") != self.pinned:
+            self.checks.wrong("verdict_wrong", f"{said} is by another revision than {self.pinned}, the pinned one")
+        self.obeyed(entry, place, step, record, said)
+        try:
+            effect, rule = self.judged(step, record)
+        except CannotReplay as problem:
+            self.checks.could_not(f"{said}: {problem}")
+            return
+        if (effect, rule) != (record.get("effect"), record.get("rule")):
+            told = f"{record.get('effect')} by {record.get('rule')}"
+            self.checks.wrong("verdict_wrong", f"{said} is {told}, but the rules say {effect} by {rule}")
+
+    def obeyed(self, entry: Doc, place: int, step: str, record: Doc, said: str) -> None:
+        """The step did what the verdict says: a denied one failed, a held one waits for people."""
+        numbers = [no for no, one in enumerate(self.steps) if one["name"] == step]
+        hops = [hop for hop in entry.get("hops", ()) if hop["no"] in numbers and hop.get("by", 0) == place]
+        triggers = {hop["trigger"] for hop in hops}
+        is_work = any(self.steps[no].get("executor") is not None for no in numbers)
+        wanted = {"deny": DENIED, "hold": frozenset({"held"})}.get(str(record.get("effect")), GOES_ON | {"held"})
+        if record.get("effect") == "hold" and (record.get("permitted") or not is_work):
+            wanted = GOES_ON
+        if not triggers & wanted:
+            self.checks.wrong("verdict_ignored", f"{said} is {record.get('effect')}, and the step did not follow it")
+
+    def judged(self, step: str, record: Doc) -> tuple[str, str | None]:
+        facts = self.facts(step, record)
+        groups = [list(self.definition.get("policy") or ())]
+        own = self.definition.get("budget") or {}
+        groups.append([limit_rule(f"budget:{name}", f"cost.{name}", limit, own) for name, limit in limits_of(own)])
+        if (number := record.get("revision")) is not None:
+            document = self.revisions.get(number)
+            if document is None:
+                raise CannotReplay(f"revision {number} of the policy is not in the pack")
+            groups.append(list(document.get("rules") or ()))
+            for budget in document.get("budgets") or ():
+                name = budget["name"]
+                for unit, limit in limits_of(budget):
+                    rule = limit_rule(f"budget:{name}:{unit}", f'spend["{name}"].{unit}', limit, budget)
+                    groups.append([rule | {"workflows": budget.get("workflows") or ()}])
+        verdicts = [self.first(group, step, facts) for group in groups]
+        return max(verdicts, key=lambda one: (EFFECTS.index(one[0]), one[1] is not None))
+
+    def first(self, rules: list[Doc], step: str, facts: Doc) -> tuple[str, str | None]:
+        """The first rule of a document that concerns the step and holds."""
+        for rule in rules:
+            names = ((rule.get("workflows"), self.definition["name"]), (rule.get("steps"), step))
+            if not all(not patterns or any(fnmatchcase(name, one) for one in patterns) for patterns, name in names):
+                continue
+            try:
+                holds = rule.get("when") is None or evaluate(str(rule["when"]), facts)
+            except Unknown:
+                return "deny", CANNOT_EVALUATE
+            if not isinstance(holds, bool):
+                return "deny", CANNOT_EVALUATE
+            if holds:
+                return str(rule["then"]), str(rule["name"])
+        return "allow", None
+
+    def facts(self, step: str, record: Doc) -> Doc:
+        facts = dict(record.get("facts") or {})
+        given = [one for one in self.checks.pack.lines("payloads.jsonl") if one.get("no") is None]
+        if given and str(given[0].get("text", "")).lstrip()[:1] in tuple('{["tfn-0123456789'):
+            facts["input"] = parsed("payloads.jsonl", str(given[0]["text"]).encode())
+        return facts
+
+
+def limits_of(budget: Doc) -> list[tuple[str, float]]:
+    return list((budget.get("limits") or {}).items())
+
+
+def limit_rule(name: str, read: str, limit: float, budget: Doc) -> Doc:
+    """The rule of one limit of a budget."""
+    return {"name": name, "when": f"{read} >= {limit!r}", "then": EXCEEDED[budget.get("on_exceeded", "stop")]}
+
+
+def check_policies(checks: Checks) -> None:
+    """Every verdict of a policy is on record, is what its rules say on the facts on record, and was followed."""
+    policies = Policies(checks)
+    policies.replay()
+    checks.did(f"{policies.count} verdicts of policies against their rules and the hops that follow")
+
+
+# -- expressions of rules ----------------------------------------------------------------------------------------------
+# The part of CEL that rules use most: literals, fields, comparisons, `in`, `&&`, `||`, `!`, sums, has() and size().
+TOKEN = re.compile(
+    r"""\s*(?:(\d+\.\d+(?:[eE][-+]?\d+)?|\d+)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|([A-Za-z_]\w*)|(&&|\|\||[=!<>]=|[-+*/%<>!?:.,()\[\]]))"""
+)
+LEVELS = (("||",), ("&&",), ("==", "!=", "<", "<=", ">", ">=", "in"), ("+", "-"), ("*", "/", "%"))
+WORDS = {"true": True, "false": False, "null": None}
+
+
+def evaluate(source: str, facts: Doc) -> Any:
+    """The value of an expression; Unknown without one, CannotReplay if it uses more of CEL than this script reads."""
+    reader = Reader(source, facts)
+    found = reader.ternary()
+    if reader.place != len(reader.tokens):
+        raise CannotReplay(f"`{source}` is not read by this script")
+    return found()
+
+
+class Reader:
+    """Reads an expression into functions without arguments, so that `&&` and `||` may leave one out."""
+
+    def __init__(self, source: str, facts: Doc) -> None:
+        self.source, self.facts, self.place = source, facts, 0
+        self.tokens: list[tuple[str, str]] = []
+        position = 0
+        while source[position:].strip():
+            found = TOKEN.match(source, position)
+            if found is None:
+                raise CannotReplay(f"`{source}` is not read by this script")
+            kind = ("number", "text", "word", "mark")[(found.lastindex or 1) - 1]
+            self.tokens.append((kind, found[found.lastindex or 1]))
+            position = found.end()
+
+    def take(self, *marks: str) -> str | None:
+        if self.place < len(self.tokens) and self.tokens[self.place][1] in marks and self.kind() != "text":
+            self.place += 1
+            return self.tokens[self.place - 1][1]
+        return None
+
+    def kind(self) -> str:
+        return self.tokens[self.place][0] if self.place < len(self.tokens) else ""
+
+    def need(self, mark: str) -> None:
+        if self.take(mark) is None:
+            raise CannotReplay(f"`{self.source}` is not read by this script")
+
+    def ternary(self) -> Value:
+        condition = self.binary(0)
+        if self.take("?") is None:
+            return condition
+        yes = self.ternary()
+        self.need(":")
+        no = self.ternary()
+        return lambda: yes() if truth(condition()) else no()
+
+    def binary(self, level: int) -> Value:
+        if level == len(LEVELS):
+            return self.unary()
+        left = self.binary(level + 1)
+        while (mark := self.take(*LEVELS[level])) is not None:
+            left = combined(mark, left, self.binary(level + 1))
+        return left
+
+    def unary(self) -> Value:
+        if self.take("!"):
+            inner = self.unary()
+            return lambda: not truth(inner())
+        if self.take("-"):
+            number = self.unary()
+            return lambda: arithmetic("-", 0, number())
+        return self.member(self.primary())
+
+    def primary(self) -> Value:
+        kind = self.kind()
+        if self.take("("):
+            inner = self.ternary()
+            self.need(")")
+            return inner
+        if self.take("["):
+            items = self.arguments("]")
+            return lambda: [item() for item in items]
+        if kind not in ("number", "text", "word"):
+            raise CannotReplay(f"`{self.source}` is not read by this script")
+        text = self.tokens[self.place][1]
+        self.place += 1
+        if kind == "number":
+            number = float(text) if "." in text or "e" in text.lower() else int(text)
+            return lambda: number
+        if kind == "text":
+            if "\\" in text:
+                raise CannotReplay(f"`{self.source}` is not read by this script")
+            return lambda: text[1:-1]
+        if self.take("("):
+            return self.call(text, self.arguments(")"))
+        if text in WORDS:
+            return lambda: WORDS[text]
+        return lambda: field(self.facts, text)
+
+    def arguments(self, end: str) -> list[Value]:
+        found: list[Value] = []
+        while self.take(end) is None:
+            found.append(self.ternary())
+            if self.take(",") is None:
+                self.need(end)
+                break
+        return found
+
+    def call(self, name: str, given: list[Value]) -> Value:
+        if name == "size" and len(given) == 1:
+            return lambda: sized(given[0]())
+        if name == "has" and len(given) == 1:
+            return lambda: is_there(given[0])
+        raise CannotReplay(f"`{self.source}` calls {name}, which this script does not know")
+
+    def member(self, value: Value) -> Value:
+        while True:
+            if self.take("."):
+                if self.kind() != "word":
+                    raise CannotReplay(f"`{self.source}` is not read by this script")
+                name = self.tokens[self.place][1]
+                self.place += 1
+                value = self.method(value, name) if self.take("(") else selected(value, name)
+            elif self.take("["):
+                index = self.ternary()
+                self.need("]")
+                value = indexed(value, index)
+            else:
+                return value
+
+    def method(self, value: Value, name: str) -> Value:
+        given = self.arguments(")")
+        if name == "size" and not given:
+            return lambda: sized(value())
+        if name not in ("startsWith", "endsWith", "contains") or len(given) != 1:
+            raise CannotReplay(f"`{self.source}` calls {name}, which this script does not know")
+        return lambda: texts(name, value(), given[0]())
+
+
+def selected(value: Value, name: str) -> Value:
+    return lambda: field(value(), name)
+
+
+def indexed(value: Value, index: Value) -> Value:
+    return lambda: field(value(), index())
+
+
+def field(value: Any, name: Any) -> Any:
+    try:
+        return value[name]
+    except (KeyError, IndexError, TypeError):
+        raise Unknown(f"there is no {name}") from None
+
+
+def is_there(value: Value) -> bool:
+    try:
+        value()
+    except Unknown:
+        return False
+    return True
+
+
+def truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Unknown("not true or false")
+    return value
+
+
+def sized(value: Any) -> int:
+    if not isinstance(value, str | list | dict):
+        raise Unknown("it has no size")
+    return len(value)
+
+
+def texts(name: str, value: Any, given: Any) -> bool:
+    if not isinstance(value, str) or not isinstance(given, str):
+        raise Unknown("not a text")
+    if name == "contains":
+        return given in value
+    return value.startswith(given) if name == "startsWith" else value.endswith(given)
+
+
+def combined(mark: str, left: Value, right: Value) -> Value:
+    if mark in ("&&", "||"):
+        return lambda: logical(mark == "||", left, right)
+    return lambda: compared(mark, left(), right())
+
+
+def logical(decides: bool, left: Value, right: Value) -> bool:
+    """One side that decides is enough, also if the other has no value."""
+    try:
+        if truth(left()) is decides:
+            return decides
+    except Unknown:
+        if truth(right()) is decides:
+            return decides
+        raise
+    return truth(right())
+
+
+def compared(mark: str, left: Any, right: Any) -> Any:
+    if mark == "==":
+        return same_kind(left, right) and left == right
+    if mark == "!=":
+        return not (same_kind(left, right) and left == right)
+    if mark == "in":
+        if not isinstance(right, list | dict):
+            raise Unknown("not a list")
+        return any(same_kind(left, one) and left == one for one in right)
+    if mark in "+-*/%":
+        return arithmetic(mark, left, right)
+    if not same_kind(left, right) or not isinstance(left, int | float | str) or isinstance(left, bool):
+        raise Unknown("these cannot be compared")
+    return {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[mark]
+
+
+def same_kind(left: Any, right: Any) -> bool:
+    numbers = (int, float)
+    both = (
+        isinstance(left, numbers) and isinstance(right, numbers) and type(left) is not bool and type(right) is not bool
+    )
+    return both or type(left) is type(right)
+
+
+def arithmetic(mark: str, left: Any, right: Any) -> Any:
+    if (type(left) is not type(right) and left != 0) or not isinstance(left, int | float) or isinstance(left, bool):
+        raise CannotReplay("this script does not know this arithmetic")
+    if mark in "/%":
+        raise CannotReplay("this script does not divide")
+    return left + right if mark == "+" else left - right if mark == "-" else left * right
+
+
 CHECKS: tuple[Callable[[Checks], None], ...] = (
     check_files,
     check_chain,
@@ -494,6 +873,7 @@ CHECKS: tuple[Callable[[Checks], None], ...] = (
     check_payloads,
     check_shown,
     check_people,
+    check_policies,
     check_certificate,
 )
 
