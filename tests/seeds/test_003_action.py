@@ -18,7 +18,7 @@ from tests.seeds.action_stage import (
 )
 from tests.workbench import SECOND, task
 
-from stepkeep.errors import Conflict
+from stepkeep.errors import Conflict, NotAllowed
 from stepkeep.kernel.definition import Definition
 from stepkeep.kernel.plan import laid_out
 from stepkeep.worker.context import Context
@@ -310,6 +310,30 @@ def test_a_rejected_action_fails_without_an_attempt_and_is_never_retried(stage: 
 def test_nobody_decides_in_time(stage: Stage) -> None:
     keys = {"executionTierOverride": "HumanApprove", "approvalDeadlineMs": 60_000}
     stage.start(*sequence("a", a=keys)).later(61)
+    assert (stage.last(), stage.status) == ({"a": "Failed"}, "Failed")
+
+
+CHAIN = [{"user": "bea", "afterHours": 2}, {"user": "cyd", "afterHours": 6}]
+ESCALATES = {"executionTierOverride": "HumanApprove", "approvalAssignee": "ann", "approvalEscalation": CHAIN}
+
+
+def test_an_approval_goes_up_its_escalation_chain_and_the_next_user_may_decide(stage: Stage) -> None:
+    """ApprovalV1, escalation chain."""
+    stage.start(*sequence("a", a=ESCALATES))
+    with pytest.raises(NotAllowed):
+        stage.decide("a")
+    stage.later(2 * 3600 + 1)
+    stage.decide("a")
+    stage.finish("a")
+    assert stage.status == "Succeeded"
+
+
+def test_an_approval_expires_four_hours_after_the_last_step_of_its_chain(stage: Stage) -> None:
+    stage.start(*sequence("a", a=ESCALATES))
+    for hours in (2, 4, 3.9):
+        stage.later(hours * 3600 + 1)
+        assert stage.status == "WaitingForApproval"
+    stage.later(0.2 * 3600)
     assert (stage.last(), stage.status) == ({"a": "Failed"}, "Failed")
 
 

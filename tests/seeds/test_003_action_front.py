@@ -29,6 +29,7 @@ from stepkeep.kernel.definition import (
     Handler,
     HookFailure,
     Incompatible,
+    OnDeadline,
     Retry,
     decode_definition,
     encode_definition,
@@ -263,9 +264,27 @@ def test_an_approval_that_nobody_gives_ends_when_its_deadline_passes() -> None:
     assert step.hold.deadline == 5 * MS
 
 
+CHAIN = [{"user": "bea", "afterHours": 2}, {"user": "cyd", "afterHours": 6.5}]
+ESCALATES = {"executionTierOverride": "HumanApprove", "approvalAssignee": "ann", "approvalEscalation": CHAIN}
+
+
+def test_an_escalation_chain_becomes_levels_and_expires_four_hours_after_its_last_step() -> None:
+    """ApprovalV1: `[{user, afterHours}]` from the request on, expiry 4 h after the last step."""
+    [step] = built(first(**ESCALATES)).steps
+    hold, hour = step.hold, 3_600_000 * MS
+    assert hold is not None
+    assert (hold.approvers, hold.deadline, hold.on_deadline) == (("ann",), 2 * hour, OnDeadline.ESCALATE)
+    told = [(level.approvers, level.deadline) for level in hold.levels[1:]]
+    assert told == [(("bea",), round(4.5 * hour)), (("cyd",), 4 * hour)]
+
+
 @pytest.mark.parametrize(
     ("keys", "key"),
     [
+        (ESCALATES | {"approvalDeadlineMs": 5}, "approvalDeadlineMs"),
+        ({key: ESCALATES[key] for key in ("executionTierOverride", "approvalEscalation")}, "approvalEscalation"),
+        (ESCALATES | {"approvalEscalation": list(reversed(CHAIN))}, "afterHours"),
+        ({"approvalAssignee": "ann"}, "approvalAssignee"),
         ({"completionDeadlineMs": 5}, "completionDeadlineMs"),
         ({"approvalDeadlineMs": 5}, "approvalDeadlineMs"),
         ({"executionTierOverride": "ManualOnly", "completionMode": "Auto"}, "completionMode"),

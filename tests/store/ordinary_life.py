@@ -244,7 +244,7 @@ async def _triggers(bench: Bench) -> None:
 
 async def _shared_budget(bench: Bench) -> None:
     """A run is pinned to a revision with a shared budget; a process that has not read that revision decides on it."""
-    budget = {"name": "daily", "per": "1d", "attempts": 10**6}
+    budget = {"name": "daily", "per": "1m", "attempts": 10**6}
     document = publishable_policy({"policy": "p", "runs": "pinned", "budgets": [budget]})
     await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
     for _ in range(AGAIN):

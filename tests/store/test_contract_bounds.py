@@ -153,6 +153,7 @@ CASES: dict[tuple[str, str], Case] = {
     **{("runs", column): counted(column) for column in INTEGERS["runs"]},
     ("run_details", "version"): lambda value: described(version=value),
     ("run_details", "created_at"): lambda value: described(created_at=value),
+    ("run_details", "policy_revision"): lambda value: described(policy_revision=value),
     ("steps", "no"): lambda value: step_born(a_step(1), no=value),
     ("steps", "queue"): lambda value: step_born(a_step(1), queue=value),
     ("steps", "priority"): lambda value: step_born(a_step(1), priority=value),

@@ -104,6 +104,20 @@ def _detail(words: str, change: Change) -> bool:
     return changed <= free or change.before["metadata"].get("event") == "run_created"
 
 
+def _verdict(words: str, change: Change) -> bool:
+    """A verdict of a live policy that lets a step go on: its rules are not in the log."""
+    before, after = change.metadata("detail")
+    if not change.only("metadata.detail") or not isinstance(before, dict) or not isinstance(before.get("policy"), dict):
+        return False
+    after = after if isinstance(after, dict) else {}
+    if any(before.get(name) != after.get(name) for name in ({*before, *after} - {"policy"})):
+        return False
+    left = after.get("policy") or {}
+    changed = [said for step, said in before["policy"].items() if not isinstance(left, dict) or left.get(step) != said]
+    is_free = all(said.get("effect") == "allow" and said.get("by") != "definition" for said in changed)
+    return is_free and isinstance(left, dict) and left.keys() <= before["policy"].keys()
+
+
 def _category(words: str, change: Change) -> bool:
     before, after = change.metadata("category")
     return change.only("metadata.category", "severity") and bool(before and after) and change.because in FAILING
@@ -243,6 +257,13 @@ CLASSES: tuple[Undetectable, ...] = (
         None,
         "it comes from outside and is recorded as it came; what follows from it is checked",
         _detail,
+    ),
+    Undetectable(
+        "verdict",
+        "a verdict of a live policy that lets a step go on, left out or with other facts",
+        None,
+        "live rules are not in the log; policy replay and the evidence pack evaluate them again",
+        _verdict,
     ),
     Undetectable(
         "output",

@@ -672,7 +672,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "broken-rule-allows",
         "a rule that cannot be evaluated lets the step go on",
-        "definition.policy:CompiledPolicy.judge",
+        "definition.policy:CompiledPolicy._first",
         "effect=PolicyEffect.DENY, rule=CANNOT_EVALUATE",
         "effect=PolicyEffect.ALLOW, rule=CANNOT_EVALUATE",
     ),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -32,6 +33,9 @@ from stepkeep.kernel import definition as kernel
 from stepkeep.kernel.states import Category, ErrorClass, OnFailure, StepState
 
 MILLISECOND = 1_000
+HOUR = 3_600 * kernel.SECOND
+EXPIRY_HOURS = 4
+"""An approval expires so long after the last step of its escalation chain (ApprovalV1)."""
 
 ANY_ENDING = (StepState.SUCCEEDED, StepState.SKIPPED, StepState.FAILED, StepState.CANCELLED)
 """In a sequence the next action is eligible after any terminal state (section 1.1); fail-fast comes first."""
@@ -118,12 +122,26 @@ def _schema(ref: str | None, inline: dict[str, Any] | None) -> dict[str, Any] | 
 
 
 def _hold(action: Action, constraints: Sequence[SodConstraint]) -> kernel.Approval:
-    return kernel.Approval(
+    """The gate of an action. Its escalation chain becomes levels: the last one expires four hours after it opened."""
+    chain = action.approval_escalation
+    plain = kernel.Approval(
         prompt=f"Approve {action.handler} ({action.action_id})?",
         deadline=_micros(action.approval_deadline_ms),
         roles=roles_of(constraints),
+        approvers=() if action.approval_assignee is None else (action.approval_assignee,),
         quorum=quorum_of(constraints),
         excluded=excluded_by(constraints),
+    )
+    if not chain:
+        return plain
+    opens = [round(one.after_hours * HOUR) for one in chain]
+    ends = [*opens[1:], opens[-1] + EXPIRY_HOURS * HOUR]
+    levels = zip(chain, opens, ends, strict=True)
+    return replace(
+        plain,
+        deadline=opens[0],
+        on_deadline=kernel.OnDeadline.ESCALATE,
+        escalate=tuple(kernel.Level(approvers=(one.user,), deadline=end - begin) for one, begin, end in levels),
     )
 
 

@@ -7,12 +7,22 @@ and handlers. The front end calls it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from stepkeep.definition.findings import Finding, Path, did_you_mean
 from stepkeep.definition.json_schema import schema_findings
 from stepkeep.dialects.action.parts import Parts
-from stepkeep.dialects.action.written import OPERATION_RULE, TIERS, Action, Capability, is_manual, is_operation, tier_of
+from stepkeep.dialects.action.written import (
+    OPERATION_RULE,
+    TIERS,
+    Action,
+    Capability,
+    Tier,
+    is_manual,
+    is_operation,
+    tier_of,
+)
 
 
 def check_document(data: dict[str, Any], parts: Parts) -> Iterator[Finding]:
@@ -110,6 +120,29 @@ def _tier(action: Action, path: Path, parts: Parts) -> Iterator[Finding]:
         said = f"`approvalDeadlineMs` means nothing here: actions of tier {tier} are not held for approval."
         hint = "Add `executionTierOverride: HumanApprove`, or remove it."
         yield Finding((*path, "approvalDeadlineMs"), said, hint, key=True)
+    yield from _escalation(action, path, tier)
+
+
+def _escalation(action: Action, path: Path, tier: Tier) -> Iterator[Finding]:
+    """ApprovalV1: the assignee is asked first, then the users of the chain, later and later."""
+    given = {"approvalAssignee": action.approval_assignee, "approvalEscalation": action.approval_escalation}
+    for key in [name for name, value in given.items() if value and tier != "HumanApprove"]:
+        said = f"`{key}` means nothing here: actions of tier {tier} are not held for approval."
+        yield Finding((*path, key), said, "Add `executionTierOverride: HumanApprove`, or remove it.", key=True)
+    chain = action.approval_escalation
+    if not chain or tier != "HumanApprove":
+        return
+    if action.approval_deadline_ms is not None:
+        said = "An escalation chain has its own deadlines: the approval expires four hours after its last step."
+        yield Finding((*path, "approvalDeadlineMs"), said, "Remove `approvalDeadlineMs`.", key=True)
+    if action.approval_assignee is None:
+        said = "An escalation chain begins with an assignee: without one, every person may decide from the start."
+        yield Finding((*path, "approvalEscalation"), said, "Add `approvalAssignee`.", key=True)
+    for place, (before, after) in enumerate(pairwise(chain), 1):
+        if after.after_hours <= before.after_hours:
+            said = f"`afterHours` is {after.after_hours:g}, and the step before it has {before.after_hours:g}."
+            where = (*path, "approvalEscalation", place, "afterHours")
+            yield Finding(where, said, "Each step of the chain comes later than the one before it.")
 
 
 def _compensation_of(action: Action, path: Path, parts: Parts) -> Iterator[Finding]:

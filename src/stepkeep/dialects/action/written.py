@@ -120,6 +120,13 @@ class Compensation(Block):
     timeout_ms: Milliseconds = 300_000
 
 
+class Escalation(Block):
+    """One step of ApprovalV1's escalation chain: this user may decide too, so many hours after the request."""
+
+    user: Word
+    after_hours: float = Field(gt=0, le=8_760)
+
+
 class Action(Block):
     """One action of the workflow."""
 
@@ -138,6 +145,8 @@ class Action(Block):
     completion_mode: Annotated[Literal["Auto", "ManualOnly"] | None, given(Literal["Auto", "ManualOnly"])] = None
     completion_deadline_ms: Annotated[LongMilliseconds | None, given(LongMilliseconds)] = None
     approval_deadline_ms: Annotated[LongMilliseconds | None, given(LongMilliseconds)] = None
+    approval_assignee: Annotated[Word | None, given(Word)] = None
+    approval_escalation: list[Escalation] = Field(default=[], max_length=20)
     compensation: Annotated[Compensation | None, given(Compensation)] = None
 
     @property
