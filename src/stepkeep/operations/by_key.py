@@ -220,6 +220,9 @@ class KeyBatch:
         if stale := self._live.stale({key[0] for key in self._groups}, loaded):
             yield More(policies=stale)
             self._live.stale({key[0] for key in self._groups}, loaded)
+        if windows := self._live.unread_spend({key[0] for key in self._groups}, loaded):
+            yield More(spend=windows)
+            self._live.unread_spend({key[0] for key in self._groups}, loaded)
 
     def _want(self, key: BusinessKey, run_id: str) -> Want:
         messages = [self._sendings[place].message for place in self._groups[key]]

@@ -6,7 +6,7 @@ The kernel decides on each as on any message; the journal has them in an entry a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -55,7 +55,12 @@ def delivered(message: MailboxMessage, run_id: str, now: int) -> MailboxMessage:
 
 
 def with_messages(
-    new: NewRun, plan: Plan, events: Sequence[MessageArrived], loaded: Loaded, policy: Policy | None
+    new: NewRun,
+    plan: Plan,
+    events: Sequence[MessageArrived],
+    loaded: Loaded,
+    policy: Policy | None,
+    spend: Mapping[str, Mapping[str, float]],
 ) -> FirstMessages:
     """The new run after these messages. Raises Missing if a decision needs the standing of a person."""
     run = new.run
@@ -72,6 +77,7 @@ def with_messages(
         policy=policy,
         origin=Origin(new.details.created_by, new.details.labels),
         costs=(),
+        spend=spend,
     )
     decision = decide(snapshot, events, loaded.now)
     if isinstance(decision, Need):

@@ -434,7 +434,9 @@ class Starting:
         events = [*(kept_event(one, request.run_id) for one in kept), *messages]
         if not events:
             return created
-        first = with_messages(created, request.plan, events, self._loaded, self._live.get(request.tenant))
+        policy = self._live.get(request.tenant)
+        spend = self._live.spend_of(policy, request.tenant, request.plan.definition.name)
+        first = with_messages(created, request.plan, events, self._loaded, policy, spend)
         self.replies = {event.id: reply for event, reply in zip(events, first.replies, strict=True)}
         # What the run did not take, because it ended first, stays for the next one.
         taken = {one.id for one in kept if isinstance(self.replies[one.id], Accepted)}
