@@ -1,0 +1,164 @@
+"""Fifty parallel copies of a mutating request leave the same state as one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import httpx2
+import pytest
+
+from stepkeep.api.access import ROUTES
+from stepkeep.definition.registry import HandlerSpec
+from tests.api.stage import Stage, on
+from tests.api.test_tour import GATED, HELD, HELLO, MANUAL, TEMPLATE, WAITING
+from tests.databases import migrated_file
+from tests.suites import in_proof
+
+KEYED = {"Idempotency-Key": "once"}
+
+FORMS: dict[str, tuple[str, dict[str, Any] | str | None]] = {
+    "POST /runs": ("/runs", {"workflow": "gated", "input": {"name": "Ada"}}),
+    "POST /runs/{run_id}/start": ("/runs/{idle}/start", None),
+    "POST /runs/{run_id}/cancel": ("/runs/{gated}/cancel", {"reason": "twice"}),
+    "POST /runs/{run_id}/rerun": ("/runs/{ended}/rerun", {"input": {"name": "Cy"}}),
+    "POST /runs/{run_id}/approve": ("/runs/{gated}/approve", {"step": "sign"}),
+    "POST /runs/{run_id}/reject": ("/runs/{gated}/reject", {"step": "sign"}),
+    "POST /runs/{run_id}/messages": ("/runs/{waiting}/messages", {"name": "paid", "payload": 3, "id": "m-1"}),
+    "POST /runs/{run_id}/quarantine": ("/runs/{gated}/quarantine", {"reason": "odd"}),
+    "POST /runs/{run_id}/release": ("/runs/{aside}/release", {"reason": "understood"}),
+    "POST /runs/{run_id}/steps/{step}/decide": ("/runs/{held}/steps/fails/decide", {"choice": "fail"}),
+    "POST /runs/{run_id}/steps/{step}/complete": ("/runs/{manual}/steps/by-hand/complete", {"token": "{token}"}),
+    "POST /workflows": ("/workflows", HELLO.replace("hello", "new")),
+    "PUT /schemas/{ref}": ("/schemas/order", {"document": {"type": "object"}}),
+    "POST /tenants": ("/tenants", {"name": "default"}),
+    "POST /users": ("/users", {"name": "bob"}),
+    "POST /users/{name}/disable": ("/users/cyd/disable", None),
+    "POST /users/{name}/enable": ("/users/eva/enable", None),
+    "POST /users/{name}/grant": ("/users/cyd/grant", {"role": "finance"}),
+    "POST /users/{name}/revoke": ("/users/cyd/revoke", {"role": "audit"}),
+    "POST /delegations": ("/delegations", {"delegator": "ann", "to": "cyd", "open_ended": True}),
+    "POST /delegations/end": ("/delegations/end", {"delegator": "dan", "to": "cyd"}),
+    "DELETE /api-keys/{key_id}": ("/api-keys/{key}", None),
+    "POST /as/run/runs": ("/as/run/runs", {"template_name": "default"}),
+    "POST /as/run/runs/{run_id}/approve": ("/as/run/runs/{gated}/approve", None),
+    "POST /as/run/runs/{run_id}/cancel": ("/as/run/runs/{gated}/cancel", None),
+}
+"""Each mutating route, the address that is asked for, and its body."""
+
+MADE_EACH_TIME = {
+    "POST /workflows/check": "changes nothing",
+    "PATCH /tenants/{name}": "each is on record",
+    "POST /policies": "each is a revision of its own",
+    "POST /policies/off": "each is a revision of its own",
+    "POST /api-keys": "each is a key of its own, whose secret is shown once",
+    "POST /api-keys/{key_id}/rotate": "each is a key of its own, whose secret is shown once",
+    "POST /runs/{run_id}/steps/{step}/token": "each is a token of its own, and the last one counts",
+}
+"""Mutating routes whose copies are meant to differ."""
+
+SHORT = (
+    "POST /runs",
+    "POST /runs/{run_id}/approve",
+    "POST /runs/{run_id}/steps/{step}/complete",
+    "POST /users/{name}/grant",
+)
+
+
+async def furnished(stage: Stage, client: httpx2.AsyncClient) -> dict[str, str]:
+    """One of everything that the forms name."""
+    tokens: list[str] = []
+
+    def token(ctx: Any) -> None:
+        tokens.append(str(ctx.completion_token))
+
+    def fails() -> None:
+        raise OSError("no")
+
+    for name, function in (("api.token", token), ("api.fails", fails)):
+        stage.engine.registry.register(HandlerSpec(name=name, function=function))
+    for text in (HELLO, GATED, WAITING, MANUAL, HELD):
+        await client.post("/workflows", content=text, headers={"Content-Type": "text/yaml"})
+    await client.post("/workflows", json=TEMPLATE)
+    await stage.engine.start_worker(concurrency=4)
+    found: dict[str, str] = {}
+    for name in ("gated", "aside", "waiting", "manual", "held"):
+        workflow = "gated" if name == "aside" else name
+        found[name] = (await client.post("/runs", json={"workflow": workflow})).json()["run_id"]
+        waited = await client.get(f"/runs/{found[name]}/result?wait=30&until_blocked=true")
+        assert waited.json()["state"] == "blocked", waited.text
+    found["token"] = tokens[-1]
+    await client.post(f"/runs/{found['aside']}/quarantine", json={"reason": "odd"})
+    found["ended"] = (await client.post("/runs", json={"workflow": "hello", "input": {"name": "A"}})).json()["run_id"]
+    assert (await client.get(f"/runs/{found['ended']}/result?wait=30")).json()["state"] == "succeeded"
+    await stage.engine.stop_workers()
+    idle = {"workflow": "hello", "input": {"name": "A"}, "start_now": False}
+    found["idle"] = (await client.post("/runs", json=idle)).json()["run_id"]
+    for name in ("cyd", "dan", "eva"):
+        assert (await client.post("/users", json={"name": name})).status_code == 201
+    await client.post("/users/eva/disable")
+    await client.post("/users/cyd/grant", json={"role": "audit"})
+    await client.post("/delegations", json={"delegator": "dan", "to": "cyd", "open_ended": True})
+    made = await client.post("/api-keys", json={"owner": "cyd", "scopes": ["read"]})
+    found["key"] = made.json()["key"]["id"]
+    return found
+
+
+async def state(client: httpx2.AsyncClient, runs: dict[str, str]) -> dict[str, Any]:
+    """Everything that a request could have changed, without times and ids that are drawn."""
+    listed = (await client.get("/runs?limit=200")).json()["runs"]
+    people = (await client.get("/history?limit=200")).json()
+    said: dict[str, Any] = {
+        "runs": sorted(
+            (one["workflow"], one["state"], one["journal"]["seq"], str(one["quarantined"] is None)) for one in listed
+        ),
+        "workflows": [one["workflow"] for one in (await client.get("/workflows")).json()["definitions"]],
+        "schemas": [one["ref"] for one in (await client.get("/schemas")).json()["schemas"]],
+        "history": [(one["event"], one["subject"]) for one in people["history"]],
+        "keys": sorted((one["owner"], one["state"]) for one in (await client.get("/api-keys")).json()["keys"]),
+    }
+    for name in ("gated", "waiting", "manual", "held", "aside", "idle"):
+        steps = (await client.get(f"/runs/{runs[name]}/steps")).json()["steps"]
+        said[name] = [(one["name"], one["state"], (one["record"] or {}).get("by")) for one in steps]
+    return said
+
+
+def test_every_mutating_route_has_a_form() -> None:
+    mutating = {route for route in ROUTES if not route.startswith("GET ")}
+    assert mutating == set(FORMS) | set(MADE_EACH_TIME)
+
+
+@pytest.mark.parametrize("route", [one if one in SHORT else in_proof(one, name=one) for one in FORMS])
+@pytest.mark.parametrize("database_url", ["sqlite", in_proof("postgres")], indirect=True)
+def test_fifty_copies_are_one(database_url: str, route: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path, body = FORMS[route]
+    seen: list[dict[str, Any]] = []
+    statuses: list[Counter[int]] = []
+
+    async def act(stage: Stage, copies: int) -> None:
+        async with stage.client(await stage.key(tenant="default")) as client:
+            named = await furnished(stage, client)
+            options: dict[str, Any] = {"headers": dict(KEYED)}
+            if isinstance(body, str):
+                options |= {"content": body, "headers": {"Content-Type": "text/yaml"}}
+            elif body is not None:
+                options["json"] = {
+                    key: value.format(**named) if isinstance(value, str) else value for key, value in body.items()
+                }
+            method = route.partition(" ")[0]
+            asked = [client.request(method, path.format(**named), **options) for _ in range(copies)]
+            answers = await asyncio.gather(*asked)
+            statuses.append(Counter(one.status_code for one in answers))
+            assert not [one.text for one in answers if one.status_code not in (200, 201, 404, 409)]
+            seen.append(await state(client, named))
+
+    alone = migrated_file(tmp_path_factory.mktemp("alone") / "alone.db")
+    on(alone, lambda stage: act(stage, 1))
+    on(database_url, lambda stage: act(stage, 50))
+    assert sum(statuses[0].values()) == 1
+    assert max(statuses[0]) < 300
+    # Two publications of the same version that overlap both find it new.
+    assert statuses[1][201] <= 1 or route == "POST /workflows"
+    assert statuses[1][200] + statuses[1][201] >= 1
+    assert seen[1] == seen[0]
