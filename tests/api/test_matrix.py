@@ -113,6 +113,7 @@ def test_what_is_another_tenants_is_not_told_from_what_is_not_there(database_url
             for path, name in (
                 ("/runs", "runs"),
                 ("/runs?text=hello", "runs"),
+                ("/approvals", "approvals"),
                 ("/workflows", "definitions"),
                 ("/schemas", "schemas"),
                 ("/policies", "policies"),

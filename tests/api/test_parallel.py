@@ -30,6 +30,7 @@ FORMS: dict[str, tuple[str, dict[str, Any] | str | None]] = {
     "POST /runs/{run_id}/release": ("/runs/{aside}/release", {"reason": "understood"}),
     "POST /runs/{run_id}/steps/{step}/decide": ("/runs/{held}/steps/fails/decide", {"choice": "fail"}),
     "POST /runs/{run_id}/steps/{step}/complete": ("/runs/{manual}/steps/by-hand/complete", {"token": "{token}"}),
+    "POST /messages": ("/messages", {"name": "paid", "business_key": "k-9", "id": "m-9"}),
     "POST /workflows": ("/workflows", HELLO.replace("hello", "new")),
     "PUT /schemas/{ref}": ("/schemas/order", {"document": {"type": "object"}}),
     "POST /tenants": ("/tenants", {"name": "default"}),

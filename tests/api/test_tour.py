@@ -188,6 +188,8 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
         return run
 
     gate = await blocked("gated")
+    asked = (await tour("GET", "/approvals?mine=true"))["approvals"]
+    assert [(one["run_id"], one["may_decide"]) for one in asked] == [(gate, True)]
     assert (await tour("POST", f"/runs/{gate}/approve", {"comment": "fine"}))["repeated"] is False
     assert (await tour("POST", f"/runs/{gate}/approve", {"step": "sign", "comment": "fine"}))["repeated"] is True
     late = await tour.client.post(f"/runs/{gate}/reject", json={"step": "sign"})
@@ -199,6 +201,17 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     waiting = await blocked("waiting")
     await tour("POST", f"/runs/{waiting}/messages", {"name": "paid", "payload": {"amount": 3}, "id": "m-1"})
     assert (await tour("GET", f"/runs/{waiting}/result?wait=30"))["state"] == "succeeded"
+    early = {"name": "paid", "business_key": "order-7", "payload": {"amount": 3}, "id": "m-7"}
+    await tour("POST", "/messages", early)
+    assert (await tour("POST", "/messages", early))["repeated"] is True
+    assert "order-7" in str(await tour("GET", "/mailbox?business_key=order-7"))
+    keyed = {"workflow": "waiting", "business_key": "order-7"}
+    paid = (await tour("POST", "/runs", keyed, 201))["run_id"]
+    assert (await tour("GET", f"/runs/{paid}/result?wait=30"))["state"] == "succeeded"
+    nowhere = await tour.client.post("/messages", json={"name": "paid", "correlation_id": "nobodys"})
+    told(nowhere, 404, "not_found")
+    unknown = await tour.client.post("/messages", json={**early, "start": "/etc/passwd.yaml"})
+    told(unknown, 400, "invalid_input")
     manual = await blocked("manual")
     wrong = await tour.client.post(f"/runs/{manual}/steps/by-hand/complete", json={"token": "wrong"})
     told(wrong, 409, "wrong_token")

@@ -16,9 +16,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from stepkeep.api import (
+    approvals,
     definitions,
     health,
     keys,
+    messages,
     people,
     policies,
     records,
@@ -45,6 +47,8 @@ RESOURCES = (
     steps,
     records,
     stream,
+    approvals,
+    messages,
     definitions,
     system,
     schemas,
