@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
+    from stepkeep.definition.listeners import on
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
     from stepkeep.definition.secrets import secret
@@ -52,11 +53,15 @@ if TYPE_CHECKING:
     from stepkeep.operations.start import Started
     from stepkeep.outside import AsyncNetwork
     from stepkeep.result import Result
+    from stepkeep.sending import AsyncOutbox, AsyncSinks, Taken
+    from stepkeep.sinks.event import OutgoingEvent
+    from stepkeep.sinks.interface import Sink, SinkFailed
     from stepkeep.sync_administration import Keys, Tenants, Users
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.sync_messages import Mailbox
     from stepkeep.sync_outside import Network
+    from stepkeep.sync_sending import Outbox, Sinks
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -69,8 +74,10 @@ _HOMES = {
     "AsyncEngine": "stepkeep.engine",
     "AsyncHostedWorker": "stepkeep.hosted",
     "AsyncKeys": "stepkeep.administration",
-    "AsyncNetwork": "stepkeep.outside",
     "AsyncMailbox": "stepkeep.messages",
+    "AsyncNetwork": "stepkeep.outside",
+    "AsyncOutbox": "stepkeep.sending",
+    "AsyncSinks": "stepkeep.sending",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Category": "stepkeep.kernel.states",
@@ -87,10 +94,12 @@ _HOMES = {
     "InvalidInput": "stepkeep.errors",
     "KeyReused": "stepkeep.errors",
     "Keys": "stepkeep.sync_administration",
-    "Network": "stepkeep.sync_outside",
     "Mailbox": "stepkeep.sync_messages",
+    "Network": "stepkeep.sync_outside",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
+    "Outbox": "stepkeep.sync_sending",
+    "OutgoingEvent": "stepkeep.sinks.event",
     "PayloadCodec": "stepkeep.operations.codec",
     "PayloadSealed": "stepkeep.errors",
     "PayloadStore": "stepkeep.operations.payloads",
@@ -101,12 +110,16 @@ _HOMES = {
     "RunNotSucceeded": "stepkeep.errors",
     "RunState": "stepkeep.kernel.states",
     "Secrets": "stepkeep.worker.secrets",
+    "Sink": "stepkeep.sinks.interface",
+    "SinkFailed": "stepkeep.sinks.interface",
+    "Sinks": "stepkeep.sync_sending",
     "Started": "stepkeep.operations.start",
     "StepError": "stepkeep.worker.answers",
     "StepState": "stepkeep.kernel.states",
     "StepkeepError": "stepkeep.errors",
     "StoreError": "stepkeep.errors",
     "StoreUnavailable": "stepkeep.errors",
+    "Taken": "stepkeep.sending",
     "Tenants": "stepkeep.sync_administration",
     "Users": "stepkeep.sync_administration",
     "Workflow": "stepkeep.definition.python",
@@ -114,6 +127,7 @@ _HOMES = {
     "fail": "stepkeep.worker.answers",
     "lifespan": "stepkeep.definition.handlers",
     "load_file": "stepkeep.dialects.registry",
+    "on": "stepkeep.definition.listeners",
     "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
     "secret": "stepkeep.definition.secrets",
@@ -128,6 +142,8 @@ __all__ = [
     "AsyncKeys",
     "AsyncMailbox",
     "AsyncNetwork",
+    "AsyncOutbox",
+    "AsyncSinks",
     "AsyncTenants",
     "AsyncUsers",
     "Category",
@@ -148,6 +164,8 @@ __all__ = [
     "Network",
     "NotAllowed",
     "NotFound",
+    "Outbox",
+    "OutgoingEvent",
     "PayloadCodec",
     "PayloadSealed",
     "PayloadStore",
@@ -158,12 +176,16 @@ __all__ = [
     "RunNotSucceeded",
     "RunState",
     "Secrets",
+    "Sink",
+    "SinkFailed",
+    "Sinks",
     "Started",
     "StepError",
     "StepState",
     "StepkeepError",
     "StoreError",
     "StoreUnavailable",
+    "Taken",
     "Tenants",
     "Users",
     "Workflow",
@@ -171,6 +193,7 @@ __all__ = [
     "fail",
     "lifespan",
     "load_file",
+    "on",
     "retry_in",
     "secret",
     "step",

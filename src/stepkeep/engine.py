@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, Unpack
 
+import msgspec
 from msgspec.structs import replace
 
 from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
@@ -72,6 +73,7 @@ from stepkeep.outside import AsyncNetwork
 from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
+from stepkeep.sending import AsyncOutbox, AsyncSinks
 from stepkeep.store.callers import callers_transaction
 from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
@@ -273,6 +275,16 @@ class AsyncEngine:
         """Messages that are kept for runs that do not exist yet."""
         return AsyncMailbox(self.transactor, self.access)
 
+    @property
+    def sinks(self) -> AsyncSinks:
+        """Where events go."""
+        return AsyncSinks(self.transactor, self.access)
+
+    @property
+    def outbox(self) -> AsyncOutbox:
+        """Events that are not delivered yet."""
+        return AsyncOutbox(self.transactor, self.access)
+
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
         return await self._publish(workflow)
@@ -337,6 +349,8 @@ class AsyncEngine:
         connection: Any = None,
         at: datetime | None = None,
         delay: Duration | None = None,
+        webhook_url: str | None = None,
+        webhook_secret: str | None = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`."""
         request = self._request(
@@ -352,6 +366,8 @@ class AsyncEngine:
             at=at,
             delay=delay,
         )
+        if webhook_url is not None or webhook_secret is not None:
+            request = msgspec.structs.replace(request, webhook_url=webhook_url, webhook_secret=webhook_secret)
         if connection is None:
             return await self._starter.start(request)
         return await self._in_callers_transaction(self._starter, connection, request)

@@ -34,6 +34,7 @@ from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Keys, Tenants, Users
 from stepkeep.sync_messages import Mailbox
 from stepkeep.sync_outside import Network
+from stepkeep.sync_sending import Outbox, Sinks
 
 if TYPE_CHECKING:
     from stepkeep.conformance.certificate import Certificate
@@ -195,6 +196,16 @@ class Engine:
         """Messages that are kept for runs that do not exist yet."""
         return Mailbox(self._core.mailbox, self._call)
 
+    @property
+    def sinks(self) -> Sinks:
+        """Where events go."""
+        return Sinks(self._core.sinks, self._call)
+
+    @property
+    def outbox(self) -> Outbox:
+        """Events that are not delivered yet."""
+        return Outbox(self._core.outbox, self._call)
+
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version.
@@ -246,6 +257,8 @@ class Engine:
         connection: Any = None,
         at: datetime | None = None,
         delay: Duration | None = None,
+        webhook_url: str | None = None,
+        webhook_secret: str | None = None,
     ) -> Started:
         """Create a run and, unless `start_now` is False, start it: now, `at` a moment or after a `delay`.
 
@@ -258,6 +271,9 @@ class Engine:
         With `connection`, the run starts in the caller's own transaction: both are committed, or neither. It is an open
         connection to the engine's database: of apsw on SQLite, of psycopg or SQLAlchemy on PostgreSQL, and in an
         AsyncEngine also of asyncpg. Publish the workflow before the transaction begins.
+
+        When the run has ended, workers post `{run_id, status, finished_at}` to `webhook_url`, at least once.
+        `webhook_secret` names the secret of the workers whose HMAC-SHA256 is in `X-Signature`.
 
         >>> first = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1", by="bea")
         >>> again = engine.start(hello, {"name": "Ada"}, idempotency_key="greeting-1")
@@ -277,6 +293,8 @@ class Engine:
             "by": by,
             "at": at,
             "delay": delay,
+            "webhook_url": webhook_url,
+            "webhook_secret": webhook_secret,
         }
         if connection is None:
             return self._call(self._core.start(workflow, input, **options))

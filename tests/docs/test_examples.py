@@ -41,6 +41,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_administration",
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",
+    "stepkeep.sync_sending",
     "stepkeep.hosted",
 )
 

@@ -239,6 +239,8 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "keys.": sk.AsyncKeys,
         "network.": sk.AsyncNetwork,
         "mailbox.": sk.AsyncMailbox,
+        "sinks.": sk.AsyncSinks,
+        "outbox.": sk.AsyncOutbox,
     }
     found = {
         prefix + name
@@ -277,6 +279,8 @@ NAMED: dict[str, dict[str, Any]] = {
     "users.delegate": {"open_ended": True},
     "keys.create": {"scopes": ["read"]},
     "prune": {"archive": None},
+    "outbox.redrive": {"sink": "a", "reason": "why"},
+    "outbox.drop": {"reason": "why"},
 }
 
 

@@ -74,6 +74,8 @@ FACES = [
     (sk.Keys, sk.AsyncKeys),
     (sk.Network, sk.AsyncNetwork),
     (sk.Mailbox, sk.AsyncMailbox),
+    (sk.Sinks, sk.AsyncSinks),
+    (sk.Outbox, sk.AsyncOutbox),
 ]
 
 
@@ -92,7 +94,7 @@ def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core:
 
 
 def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
-    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox):
+    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox, sk.Sinks, sk.Outbox):
         for name in public(kind):
             assert ">>> " in (getattr(kind, name).__doc__ or ""), f"{kind.__name__}.{name} has no example"
             assert name in dir(kind)

@@ -83,6 +83,7 @@ WRONG: list[Any] = [
     ValueError("x"),
 ]
 
+NOBODYS = "01a1e12c-57d6-75bf-abba-e99e88c4e41f"
 ALLOWED = (sk.StepkeepError,)
 
 
@@ -219,6 +220,15 @@ def test_no_method_about_people_fails_on_a_wrong_type(name: str, tmp_path: Path)
         "mailbox.list": {},
         **{one: {} for one in ("users.list", "users.delegations", "tenants.list", "keys.list", "network.list")},
         **{one: {"host": "10.0.0.0/8"} for one in ("network.allow", "network.remove")},
+        "sinks.add": {"name": "a", "kind": "host"},
+        "sinks.test": {"name": "a"},
+        "outbox.show": {"run_id": NOBODYS, "sink": "a"},
+        "outbox.redrive": {"sink": "a", "reason": "why"},
+        "outbox.drop": {"run_id": NOBODYS, "sink": "a", "event": "e", "reason": "why"},
+        "outbox.take": {"sink": "a"},
+        "outbox.ack": {"taken": None},
+        "outbox.fail": {"taken": None, "error": "why"},
+        **{one: {} for one in ("sinks.list", "outbox.list", "outbox.status", "outbox.history")},
     }
     with sk.open(f"sqlite:///{tmp_path}/s.db") as engine:
         for person in ("ann", "bea"):

@@ -11,7 +11,7 @@ import apsw
 import asyncpg
 
 OWNER = {"runs": "id"}
-TABLES = ("runs", "run_details", "steps", "attempts", "journal", "messages", "outbox", "idempotency_keys")
+TABLES = ("runs", "run_details", "steps", "attempts", "journal", "messages", "outbox", "idempotency_keys", "deliveries")
 
 COLUMNS = "incarnation, capacity, capabilities, queues, heard_at, started_at, seq, head"
 GONE = (

@@ -22,7 +22,7 @@ from stepkeep.kernel.definition import Approval, Budget, Definition, Handler, St
 from stepkeep.kernel.outcomes import Completed, Emitted, Failed, Outcome, Waiting
 from stepkeep.kernel.states import Category, OnFailure, RunState
 from stepkeep.kernel.triggers import Overlap, Schedule, TriggerKind, TriggerSpec
-from stepkeep.operations import people, policies, views, workers
+from stepkeep.operations import people, policies, sinks, views, workers
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.log import export_run, export_worker
@@ -34,6 +34,8 @@ from stepkeep.operations.triggers import manage
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.schedules.moments import checked
 from stepkeep.store.change import Lease, Payload, Propose, Write
+from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
+from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
 from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter
 
@@ -81,6 +83,7 @@ async def opened(url: str) -> AsyncIterator[Bench]:
 async def make_originals(bench: Bench) -> tuple[str, str]:
     """One run that succeeded and one that failed, each with all that a run can leave behind, to be copied."""
     plan = await bench.publish(OLD_WORK)
+    await _add_sink(bench, "old", Takes.EMITTED | Takes.TRANSITIONS)
     good = await bench.start(plan, idempotency_key="original", labels=b'{"a":"b"}')
     await people.send(bench.transactor, good, "noise", b"{}", tenant=TENANT, actor=ACTOR)
     while claims := await bench.claim(10):
@@ -91,6 +94,7 @@ async def make_originals(bench: Bench) -> tuple[str, str]:
     await bench.report(claim, Failed(category=Category.AUTH, error="no"))
     assert await bench.state(good) is RunState.SUCCEEDED
     assert await bench.state(bad) is RunState.FAILED
+    await _deliver_all(bench, "old")
     return good, bad
 
 
@@ -105,6 +109,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _policies(bench)
     await _settings(bench)
     await _triggers(bench)
+    await _deliveries(bench)
     for _ in range(AGAIN):
         await _looks(bench, runs)
     await _retention(bench, folder)
@@ -292,6 +297,62 @@ async def _workers(bench: Bench) -> None:
     [claimed] = await bench.claim()
     await bench.transactor.claim(await bench.claimer(), limit=1, run=(TENANT, claimed.run_id))
     bench.transactor._locked_claims_until = -inf
+
+
+async def _add_sink(bench: Bench, name: str, takes: Takes) -> None:
+    await sinks.add_sink(
+        bench.transactor,
+        name,
+        "host",
+        on=["*"],
+        options={},
+        events=sinks.sources_of(takes),
+        tenant=TENANT,
+        actor=ACTOR,
+    )
+
+
+async def _deliver_all(bench: Bench, sink: str) -> None:
+    store = bench.store.deliveries
+    while claimed := await store.claim(TENANT, [(sink, 100)], "w", 60 * SECOND):
+        for one in claimed:
+            await store.report([_delivered(one, one.last, WHOLE)])
+
+
+def _delivered(one: Delivery, sent: int, number: int, *, is_dead: bool = False) -> Report:
+    which = {"tenant": one.tenant, "run_id": one.run_id, "sink": one.sink, "fence": one.fence}
+    return Report(**which, sent=sent, sent_number=number, is_dead=is_dead)
+
+
+async def _deliveries(bench: Bench) -> None:
+    """Sinks of both sorts, an address of a run's own, and what relays and people ask of them."""
+    store = bench.store.deliveries
+    await _deliver_all(bench, "old")
+    await _add_sink(bench, "shop", Takes.EMITTED)
+    for turn in range(AGAIN):
+        run = await bench.start(WORK, webhook_url="https://shop.example/runs", priority=1000 + turn)
+        [claim] = await bench.claim(1)
+        assert claim.run_id == run
+        await bench.report(claim, DONE)
+        assert set(await store.find_due_sinks(TENANT)) == {"shop", "old"}
+        [one] = await store.claim(TENANT, [("shop", 1)], "w", 60 * SECOND)
+        [entry] = await store.read_entries(TENANT, run, (one.sent, one.sent_number), 10)
+        await store.report([_delivered(one, one.sent, one.sent_number, is_dead=True)])
+        assert await store.list_cursors(TENANT, dead=True)
+        assert await store.list_cursors(TENANT)
+        assert await store.count_cursors(TENANT)
+        assert len(await store.read_cursors(TENANT, run)) == 3
+        given = {"tenant": TENANT, "at": 0, "actor": ACTOR, "sink": "shop", "run_id": run, "reason": "so"}
+        assert await store.redrive(Action(action="redriven", seq=2, number=0, **given))
+        [one] = await store.claim(TENANT, [("shop", 1)], "w", 60 * SECOND)
+        await store.report([_delivered(one, one.sent, one.sent_number, is_dead=True)])
+        assert await store.drop(Action(action="dropped", seq=entry.seq, number=entry.number, **given))
+        assert len(await store.read_actions(TENANT, run)) == 2
+        assert await store.read_actions(TENANT)
+        await _deliver_all(bench, "shop")
+        await _deliver_all(bench, "old")
+    for name in ("shop", "old"):
+        await sinks.remove_sink(bench.transactor, name, discard=True, reason="done", tenant=TENANT, actor=ACTOR)
 
 
 async def _looks(bench: Bench, runs: list[str]) -> None:

@@ -50,6 +50,9 @@ Case = Callable[[int], tuple[Write, Reading]]
 PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "policies", "settings")
 """Their bounds are tried in `test_contract_people`, `test_contract_policies` and `test_contract_settings`."""
 
+SENDING = ("deliveries", "sinks", "delivery_actions")
+"""Those of cursors are tried in `test_contract_deliveries`; the others have numbers of cursors, and times."""
+
 LEASED = {"worker": 1, "claimed_at": 1, "due_at": 9, "fence": 1}
 
 
@@ -207,7 +210,11 @@ COPIED = {
 TRIGGERS = ("triggers", "firings", "backfills")
 ON_THEIR_OWN = {
     ("definitions", "version"),
-    *((table, column) for table in ("workers", "worker_journal", *PEOPLE, *TRIGGERS) for column in INTEGERS[table]),
+    *(
+        (table, column)
+        for table in ("workers", "worker_journal", *PEOPLE, *TRIGGERS, *SENDING)
+        for column in INTEGERS[table]
+    ),
 }
 
 

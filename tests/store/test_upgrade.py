@@ -26,6 +26,11 @@ LATE = FIRST_ENTRY_PAST_32_BITS << 20
 OLD_MESSAGES = tuple(a_message(1, f"m-{place}", (place + 1 << 20) + place) for place in range(50))
 
 
+SINKS = "create table sinks (tenant text, name text, takes integer, prefix text);"
+CURSORS = (
+    "create table deliveries (tenant text, run_id {run_id}, sink text, takes integer, last bigint, sent bigint,"
+    " sent_number integer, ready_at bigint, dead_at bigint)"
+)
 STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
     "stepkeep.store.sqlite": {
         13: (
@@ -35,6 +40,10 @@ STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
         17: (
             "alter table run_details add column policy_revision integer",
             "alter table run_details drop column policy_revision",
+        ),
+        18: (
+            SINKS + CURSORS.format(run_id="text"),
+            "drop table sinks; drop table deliveries",
         ),
     },
     "stepkeep.store.postgres": {
@@ -46,6 +55,10 @@ STAND_INS: dict[str, dict[int, tuple[str, str]]] = {
         17: (
             "alter table run_details add column policy_revision integer",
             "alter table run_details drop column policy_revision",
+        ),
+        18: (
+            SINKS + CURSORS.format(run_id="uuid"),
+            "drop table sinks; drop table deliveries",
         ),
     },
 }

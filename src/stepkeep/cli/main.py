@@ -35,6 +35,7 @@ from stepkeep.cli.commands import (
     log,
     mailbox,
     network,
+    outbox,
     policy,
     prune,
     quarantine,
@@ -46,6 +47,7 @@ from stepkeep.cli.commands import (
     serve,
     show,
     simulate,
+    sinks,
     start,
     state,
     status,
@@ -131,6 +133,8 @@ app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
 app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
 app.add_typer(mailbox.app, name="mailbox", rich_help_panel=SYSTEM)
+app.add_typer(sinks.app, name="sinks", rich_help_panel=SYSTEM)
+app.add_typer(outbox.app, name="outbox", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(state.app, name="state", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)

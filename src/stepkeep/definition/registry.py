@@ -6,7 +6,7 @@ A registry stores and looks up; it calls nothing. Decorators fill the default on
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from typing import Any, Literal
 from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
 from stepkeep.definition.built_in import WORKTREE
 from stepkeep.definition.document import nearest
+from stepkeep.definition.listeners import Listener
 from stepkeep.definition.signature import Signature, read_signature
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Effect, Retry
@@ -71,6 +72,7 @@ class Registry:
     _handlers: dict[str, HandlerSpec] = field(default_factory=dict)
     _agents: dict[str, HandlerSpec] = field(default_factory=dict)
     _lifespans: list[Function] = field(default_factory=list)
+    _listeners: dict[str, Listener] = field(default_factory=dict)
     version: int = field(default=0, compare=False)
     """Changes with every registration."""
 
@@ -97,6 +99,19 @@ class Registry:
             raise InvalidInput(f"{what} {spec.name} is already {first}; {second} cannot be it too. Rename one of them.")
         table[spec.name] = spec
         self.version += 1
+
+    def add_listener(self, listener: Listener) -> None:
+        """Add a function that takes events. The same function may be added twice (a module loaded again), no other."""
+        known = self._listeners.get(listener.name)
+        if known is not None and not _is_same(known.function, listener.function):
+            raise InvalidInput(f"listener {listener.name} is already {_place(known.function)}; give another name=.")
+        self._listeners[listener.name] = listener
+        self.version += 1
+
+    @property
+    def listeners(self) -> Mapping[str, Listener]:
+        """The functions that take events, by name."""
+        return self._listeners
 
     def add_lifespan(self, function: Function) -> None:
         """Add what workers open for their handlers. The same function may be added twice (a module loaded again)."""

@@ -75,6 +75,23 @@ class FrontEnd(Protocol):
         ...
 
 
+class DomainEvent(NamedTuple):
+    """An event that a dialect names, for other systems. `seq` is the journal entry that it is derived from; the names
+    of `extensions`, which are attributes of its envelope, have lower-case letters and digits alone."""
+
+    seq: int
+    type: str
+    data: Mapping[str, Any]
+    extensions: Mapping[str, str] = {}
+
+
+class NoEvents:
+    """For a dialect whose specification names no events."""
+
+    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+        return []
+
+
 class Words(Protocol):
     """A run in the dialect's own shapes, made from the canonical view (`operations.views.describe_run`).
 
@@ -88,6 +105,14 @@ class Words(Protocol):
 
     def summary(self, canonical_run: Mapping[str, Any], shown_state: str) -> dict[str, Any]:
         """One row of `runs --as`."""
+        ...
+
+    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+        """The events for other systems that this dialect names, from journal entry `since` on, oldest first.
+
+        `canonical["journal"]` are the run's canonical lines. An event says what was true at its entry, so that it is
+        the same whenever it is made.
+        """
         ...
 
 

@@ -53,9 +53,9 @@ SCOPES: dict[Scope, str] = {
     Scope.START: "start runs of published workflows, and rerun them",
     Scope.DECIDE: "approve, reject, decide about held steps, delegate one's own authority",
     Scope.COMPLETE: "complete manual steps, reissue their tokens, send messages",
-    Scope.OPERATE: "publish, cancel, quarantine, release, prune, drop kept messages",
-    Scope.WORK: "be a worker",
-    Scope.ADMIN: "change tenants, users, roles, delegations, keys and policies",
+    Scope.OPERATE: "publish, cancel, quarantine, release, prune, drop kept messages, redrive and drop events",
+    Scope.WORK: "be a worker, take events for a host program",
+    Scope.ADMIN: "change tenants, users, roles, delegations, keys, policies and sinks",
     Scope.VOUCH: "name another person than the owner of the key",
 }
 """Every scope, and what it allows."""
@@ -86,6 +86,10 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     "keys.create": A,
     "network.list": R,
     **dict.fromkeys(("network.allow", "network.remove"), A),
+    **dict.fromkeys(("sinks.add", "sinks.remove", "sinks.test"), A),
+    **dict.fromkeys(("sinks.list", "outbox.list", "outbox.show", "outbox.status", "outbox.history"), R),
+    **dict.fromkeys(("outbox.redrive", "outbox.drop"), O),
+    **dict.fromkeys(("outbox.take", "outbox.ack", "outbox.fail"), W),
     **dict.fromkeys(("keys.rotate", "keys.revoke"), OWN),
 }
 """The scopes that each operation of an engine needs. An operation without a row is refused."""

@@ -34,6 +34,7 @@ from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.payloads import INLINE_INPUT_BYTES
 from stepkeep.operations.plans import PlanCache
+from stepkeep.operations.run_webhooks import check_webhook, run_webhook
 from stepkeep.operations.transact import Claim, Transactor, Unlocked, claims_of
 from stepkeep.store.change import Basis, IdempotencyKey, Loaded, More, NewRun, Payload, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, MailboxMessage
@@ -71,6 +72,10 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     rerun_of: str | None = None
     labels: bytes | None = None
     asked_before: bytes | None = None
+    webhook_url: str | None = None
+    webhook_secret: str | None = None
+    """Where the end of the run is posted, and the name of the secret that signs it; the template's by default."""
+
     payload: Payload | None = None
     """The input, if `input` is a reference to it."""
 
@@ -97,6 +102,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             self.rerun_of,
             None if self.labels is None else msgspec.json.decode(self.labels),
             *((self.start_at, self.start_delay) if self.is_delayed else ()),
+            *((self.webhook_url, self.webhook_secret) if self.webhook_url is not None else ()),
         )
         return hashlib.sha256(_canonical(parts)).hexdigest()
 
@@ -267,6 +273,7 @@ def accept(request: StartRequest) -> StartRequest:
         raise InvalidInput("give the moment of the start (at=) or its delay (delay=), not both.")
     if request.labels is not None:
         validate.labels(msgspec.json.decode(request.labels))
+    check_webhook(request.webhook_url, request.webhook_secret)
     priority = request.priority
     if priority is not None and not (type(priority) is int and abs(priority) <= MAX_PRIORITY):
         raise InvalidInput(f"the priority must be a whole number from -{MAX_PRIORITY} to {MAX_PRIORITY}")
@@ -491,6 +498,7 @@ def _create(
         entries=(decision.entry,),
         outbox=decision.outbox,
         gates=decision.opened,
+        deliveries=run_webhook(request, decision.run, loaded.now),
         idempotency=key,
     )
 

@@ -36,8 +36,19 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     `number` orders the events of one journal entry. `extensions` are further attributes of the envelope, whose names
     have lower-case letters and digits alone.
 
-    >>> event = OutgoingEvent(tenant="acme", run_id="r-1", seq=4, number=0, type="order.paid", source=Source.EMITTED,
-    ...                       at=0, data=b'{"total":5}', workflow="order", version=1, correlation_id="c-9")
+    >>> event = OutgoingEvent(
+    ...     tenant="acme",
+    ...     run_id="r-1",
+    ...     seq=4,
+    ...     number=0,
+    ...     type="order.paid",
+    ...     source=Source.EMITTED,
+    ...     at=0,
+    ...     data=b'{"total":5}',
+    ...     workflow="order",
+    ...     version=1,
+    ...     correlation_id="c-9",
+    ... )
     >>> event.id
     'r-1/4/0'
     >>> event.envelope()["time"]
@@ -61,6 +72,11 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The dedup id."""
         return f"{self.run_id}/{self.seq}/{self.number}"
+
+    @property
+    def payload(self) -> Any:
+        """Its data, decoded."""
+        return msgspec.json.decode(self.data)
 
     def envelope(self) -> dict[str, Any]:
         """The event as CloudEvents 1.0."""

@@ -14,13 +14,15 @@ the event for certain. An event is sent again after a crash, with the same id.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from stepkeep.errors import InvalidInput, StepkeepError
+from stepkeep.network.guard import Reach
 from stepkeep.sinks.event import OutgoingEvent
 
 SEND_SECONDS = 15.0
@@ -65,19 +67,24 @@ async def _no_handler(name: str, event: OutgoingEvent) -> None:
     raise SinkFailed(f"there is no handler {name} here")
 
 
+PUBLIC = Reach()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SinkContext:
     """What the relay gives a sink besides its options.
 
     `secret` reads the value of a secret by its name, at each call, so that a rotated one is used. `call` runs a
-    function of this program that was registered with `@on`. `resources` has what host programs share, by name.
+    function of this program that was registered with `@on`. `reach` is what the worker may connect to. `now` is the
+    time in seconds since 1970.
     """
 
     name: str
     tenant: str
     secret: Callable[[str], Awaitable[str]] = _no_secret
     call: Call = _no_handler
-    resources: Mapping[str, Any] = field(default_factory=dict)
+    reach: Reach = PUBLIC
+    now: Callable[[], float] = time.time
 
 
 O = TypeVar("O", bound=msgspec.Struct)  # noqa: E741 - the options of a kind

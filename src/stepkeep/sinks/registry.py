@@ -19,13 +19,15 @@ BUILT_IN = {
     "jsonl": "stepkeep.sinks.jsonl",
     "handler": "stepkeep.sinks.handler",
     "host": "stepkeep.sinks.host",
+    "webhook": "stepkeep.sinks.webhook",
+    "run_webhook": "stepkeep.sinks.run_webhook",
 }
 """The modules of this package that hold a `KIND`, by its name."""
 
 
 def kind_names() -> tuple[str, ...]:
     """The names of all kinds."""
-    return tuple(sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))}))
+    return tuple(sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))} - {"run_webhook"}))
 
 
 @cache

@@ -151,6 +151,19 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
         "created_at": TIME,
         "ended_at": TIME,
     },
+    "sinks": {"takes": Bounds(1, 15, 15), "created_at": TIME},
+    "deliveries": {
+        "takes": Bounds(1, 15, 15),
+        "last": SEQ,
+        "sent": SEQ,
+        "sent_number": COUNT,
+        "attempts": COUNT,
+        "fence": COUNT,
+        "ready_at": TIME,
+        "lease_until": TIME,
+        "dead_at": TIME,
+    },
+    "delivery_actions": {"id": PLACE_IN_JOURNAL, "at": TIME, "seq": SEQ, "number": COUNT},
     "quarantine": {"id": PLACE_IN_JOURNAL, "quarantined_at": TIME, "released_at": TIME},
 }
 """Every integer column of both schemas. A negative counter is left to the schema."""
@@ -200,6 +213,8 @@ def _check_rest(what: Write) -> None:
         _check_row("mailbox", sent)
     for told in (*what.outbox, *(one for new in what.new_runs for one in new.outbox)):
         _check_row("outbox", told)
+    for cursor in (one for new in what.new_runs for one in new.deliveries):
+        _check_row("deliveries", cursor)
     for gate in (*what.gates, *(one for new in what.new_runs for one in new.gates)):
         _check_row("gates", gate)
     for vote in what.votes:

@@ -16,6 +16,7 @@ from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, GateChange, Message, Origin, OutboxEntry, Run, Step, Vote
 from stepkeep.kernel.states import RunState
+from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.triggers import Backfill, Firing, TriggerChange, TriggerKey, TriggerRow
 
@@ -211,7 +212,7 @@ class Basis(StrEnum):
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     """A new run with all its steps. `entries` begin its journal: its creation, and the claim of its first steps if the
-    same transaction made one."""
+    same transaction made one. `deliveries` are cursors for a destination of its own."""
 
     run: Run
     details: Details
@@ -220,6 +221,7 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...] = ()
     outbox: tuple[OutboxEntry, ...] = ()
     gates: tuple[Gate, ...] = ()
+    deliveries: tuple[Delivery, ...] = ()
     idempotency: IdempotencyKey | None = None
 
 
@@ -301,7 +303,8 @@ class Write(msgspec.Struct, kw_only=True):
         if self.has_hot_rows or self._has_rare_rows:
             return False
         return bool(self.new_runs) and not any(
-            new.messages or new.outbox or new.gates or new.idempotency or new.run.business_key for new in self.new_runs
+            new.messages or new.outbox or new.gates or new.deliveries or new.idempotency or new.run.business_key
+            for new in self.new_runs
         )
 
 

@@ -20,6 +20,7 @@ from stepkeep.kernel.journal import SealedEntry
 from stepkeep.kernel.rows import Attempt, Details, Gate, Message, Note, OutboxEntry, Run, Step, Vote, Worker
 from stepkeep.kernel.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
+from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
@@ -36,6 +37,7 @@ DELETE_ORDER = (
     "delete_journal",
     "delete_messages",
     "delete_outbox",
+    "delete_deliveries",
     "delete_gates",
     "delete_decisions",
     "delete_run_details",
@@ -69,6 +71,8 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "triggers": TriggerRow,
     "firings": Firing,
     "backfills": Backfill,
+    "sinks": SinkRow,
+    "deliveries": Delivery,
 }
 
 

@@ -35,6 +35,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.deliveries import DeliveryStore
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import PeopleStore
 from stepkeep.store.records import (
@@ -144,6 +145,9 @@ class Store(Protocol):
 
     @property
     def triggers(self) -> TriggerStore: ...
+
+    @property
+    def deliveries(self) -> DeliveryStore: ...
 
     # -- life ------------------------------------------------------------------------------------------------
     async def open(self) -> None: ...
@@ -323,7 +327,10 @@ class Store(Protocol):
         ...
 
     # -- retention -------------------------------------------------------------------------------------------
-    async def find_finished(self, which: FinishedFilter) -> list[str]: ...
+    async def find_finished(self, which: FinishedFilter) -> list[str]:
+        """Finished runs that have nothing left to deliver."""
+        ...
+
     async def find_newest_finished(self, tenant: str, after_it: int, workflow: str | None = None) -> str | None:
         """The finished run (of a workflow) that has this many finished ones after it; None if there are fewer."""
         ...
@@ -342,7 +349,7 @@ class Store(Protocol):
 
     async def delete_runs(self, tenant: str, run_ids: Sequence[str]) -> list[str]:
         """Delete runs with all their rows, and return which: runs that are unfinished, missing or locked are
-        skipped. Idempotency keys stay."""
+        skipped, and so are those with something left to deliver. Idempotency keys stay."""
         ...
 
     async def forget_keys(self, tenant: str, before: str, limit: int) -> int:

@@ -34,12 +34,14 @@ from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.operations.workers import retire_silent
+from stepkeep.sinks.interface import SEND_SECONDS, SinkContext
 from stepkeep.store.protocol import RUNS_SETTLED, RUNS_STOPPED, Notification
 from stepkeep.worker import forks
 from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.claiming import named
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.listening import ListenerCalls, add_sinks
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
@@ -47,6 +49,7 @@ from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_lo
 from stepkeep.worker.prepared import PreparedSteps
 from stepkeep.worker.progress import PUBLISH_SECONDS
 from stepkeep.worker.queues import Kind, allowed_kinds, served_queues
+from stepkeep.worker.relay import Relay
 from stepkeep.worker.runner import HandlerRunner, PooledRunner
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import Given, Secrets, as_secrets
@@ -169,6 +172,16 @@ class Worker:
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
         }
+        self._calls = ListenerCalls(registry, self._home)
+        self.relay = Relay(
+            transactor,
+            tenant,
+            holder=lambda: self.id or "",
+            context=self._sink_context,
+            can_call=self._calls.has,
+            has_secret=self._shared.secrets.has,
+            runtime=self._runtime,
+        )
         self._has_blocking = asyncio.Event()
         self._progress = asyncio.Event()
         self._claiming = asyncio.Lock()
@@ -184,6 +197,7 @@ class Worker:
         self._publish_in = self._settings.first_publish_seconds
         self._grace = self._settings.grace_seconds
         self._misfits_told = 0
+        self._listeners_added = False
         self.loop_lag = 0.0
 
     # -- what others call --------------------------------------------------------------------------------------------
@@ -303,6 +317,8 @@ class Worker:
                     "beat": self._beat,
                     "sweep": self._sweep,
                 }
+                if self._settings.relay_seconds > 0:
+                    work["relay"] = self._relay
                 work |= {"maintain": self._maintain, "publish": self._publish, "tell progress": self._tell_progress}
                 work |= {f"search for {kind} work": partial(self._poll, kind) for kind in Kind}
                 chores = [asyncio.create_task(self._chore(name, each), name=name) for name, each in work.items()]
@@ -316,6 +332,7 @@ class Worker:
                 await self._drain()
             finally:
                 unsubscribe()
+                self._calls.close()
                 ending.cancel()
                 for chore in chores:
                     chore.cancel()
@@ -385,6 +402,7 @@ class Worker:
         with suppress(StoreError):
             await self._attempts.claiming.release_unconfirmed()
         await self._reports_written(self._settings.closing_seconds if self._outage.gone is None else 0.0)
+        await self._end_relay(max(0.0, min(SEND_SECONDS, began + self._grace - self._runtime.monotonic())))
         with suppress(StoreError):
             await self._membership.leave()
 
@@ -610,6 +628,36 @@ class Worker:
         self._runner.check()
         if await sweep_timers(self._transactor) + await self._triggers.sweep():
             self.wake()
+
+    async def _relay(self) -> None:
+        """Send what runs emit to sinks. A task of its own: no claim and no sweep waits for a receiver."""
+        if not self._listeners_added:
+            await add_sinks(self._transactor, self._registry, self._tenant, actor=self.id or "worker")
+            self._listeners_added = True
+            self.relay.forget_sinks()
+        if not self._stopping.is_set():
+            await self.relay.turn()
+        await self._runtime.sleep(self._runtime.spread(self._settings.relay_seconds))
+
+    async def _end_relay(self, seconds: float) -> None:
+        """Send what the last steps emitted, once; then report what was acknowledged."""
+        if self._settings.relay_seconds <= 0:
+            return
+        with suppress(StoreError):
+            await self.relay.stop(seconds, flush=True)
+        await self.relay.stop(seconds)
+
+    def _sink_context(self, name: str) -> SinkContext:
+        async def secret(wanted: str) -> str:
+            return (await self._shared.secrets.read([wanted]))[wanted]
+
+        return SinkContext(
+            name=name,
+            tenant=self._tenant,
+            secret=secret,
+            call=self._calls.call,
+            reach=self._settings.http.reach(),
+        )
 
     async def _maintain(self) -> None:
         """Have the store maintain itself. A task of its own, so that no sweep waits for it."""

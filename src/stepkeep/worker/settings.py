@@ -31,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `grace_seconds`: how long a stopping worker lets handlers finish.
     - `log_lines`: how many of the last lines of `ctx.logger` are kept with each attempt.
     - `idle_poll_seconds`: the longest pause between two polls; `rare_poll_seconds`: while notifications arrive.
+    - `relay_seconds`: pause between two looks for events to send; 0 leaves them to other workers.
     - `process_memory_bytes`: limit of each handler process.
     """
 
@@ -48,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     first_maintain_seconds: float = 60.0
     maintain_seconds: float = 3600.0
     first_publish_seconds: float = 0.5
+    relay_seconds: float = 1.0
     grace_seconds: float = 30.0
     log_lines: int = 0
     closing_seconds: float = 10.0

@@ -32,6 +32,7 @@ TABLES = {
     *("definitions", "queues", "runs", "run_details", "steps", "attempts", "journal", "messages", "outbox"),
     *("idempotency_keys", "business_keys", "workers", "worker_journal", "migrations", "quarantine"),
     *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
+    *("sinks", "deliveries", "delivery_actions"),
     *("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal"),
     *("triggers", "firings", "backfills", "settings", "mailbox"),
 }

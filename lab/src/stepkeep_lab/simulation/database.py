@@ -17,10 +17,12 @@ from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.rows import Origin, Run, Step
 from stepkeep.kernel.states import STEP_WAITING
 from stepkeep.store.change import Lease, Loaded, More, Propose, Renewed, RunKey, Want, Write
+from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.mailbox import KeyWant
 from stepkeep.store.protocol import Notification
 from stepkeep.store.records import Quarantine
 from stepkeep_lab.simulation import queries
+from stepkeep_lab.simulation.delivery_tables import key_of
 from stepkeep_lab.simulation.locks import Locks, Owner
 from stepkeep_lab.simulation.loop import current
 from stepkeep_lab.simulation.tables import Tables
@@ -75,6 +77,7 @@ class Session(Owner):
         self._writes: list[Write] = []
         self._notes: list[str] = []
         self._deleted: list[RunKey] = []
+        self._cursors: list[Delivery] = []
         self._recorded_at: int | None = None
         self.state = "open"
         self.waiting: asyncio.Task[object] | None = None
@@ -99,12 +102,18 @@ class Session(Owner):
         for what in self._writes:
             self._database.before_commit(what, self._recorded_at)
             tables.write(what)
+        tables.deliveries.cursors.update({key_of(cursor): cursor for cursor in self._cursors})
         for key in self._deleted:
             tables.delete(key)
         tables.notes += self._notes
         self._finish("committed")
         for what in self._writes:
             self._database.committed(what)
+
+    def end(self) -> None:
+        """The end of a statement that was a transaction by itself."""
+        if self.is_open:
+            self._finish("committed")
 
     def abort(self) -> None:
         if self.is_open:
@@ -223,7 +232,7 @@ class Session(Owner):
         rows = self._live().triggers.triggers
         loaded.triggers.update({key: rows[key] for key in there})
 
-    async def write(self, what: Write) -> None:
+    async def write(self, what: Write, offset: int = 0) -> None:
         """Write, to be seen at the commit. It waits for rows and keys that another transaction is writing."""
         self._live()
         take = self._database.locks.take
@@ -240,8 +249,16 @@ class Session(Owner):
             await take(self, ("run", (change.run.tenant, change.run.id)))
         for changed in what.triggers:
             await take(self, ("trigger", (changed.row.tenant, changed.row.name)))
+        await self._move_cursors(what, offset)
         self._live().check(what)
         self._writes.append(what)
+
+    async def _move_cursors(self, what: Write, offset: int) -> None:
+        """Create and advance delivery cursors, to be seen at the commit; each is locked, after the runs."""
+        rows = self._live().deliveries
+        for cursor in rows.moved_by(what, 0):
+            await self._database.locks.take(self, ("delivery", *key_of(cursor)))
+        self._cursors += self._live().deliveries.moved_by(what, self._database.clock() + offset)
 
     async def record(self, what: Write, offset: int, decided_at: int = 0, *, patient: bool = True) -> int:
         """Write and commit in one go, if every run is where it was left and every lease written over still stands."""
@@ -257,7 +274,7 @@ class Session(Owner):
             self._recorded_at = now = self._database.clock() + offset
             if what.new_runs and decided_at > now:
                 raise Contended("the start of a run is in the future: load again with locks")
-            await self.write(what)
+            await self.write(what, offset)
             self._check_leases(what.steps, now)
         except Contended:
             # A statement that is a transaction by itself leaves no lock behind.
@@ -285,7 +302,10 @@ class Session(Owner):
         finished = [
             key
             for key in keys
-            if key in tables.runs and tables.runs[key].ended_at is not None and not tables.is_quarantined(key)
+            if key in tables.runs
+            and tables.runs[key].ended_at is not None
+            and not tables.is_quarantined(key)
+            and not tables.deliveries.holds_back(key)
         ]
         self._deleted = [key for key in finished if self._database.locks.try_take(self, ("run", key))]
         return [run_id for _, run_id in self._deleted]

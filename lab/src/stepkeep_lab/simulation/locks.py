@@ -42,6 +42,10 @@ class Locks:
             return True
         return holder is owner
 
+    def is_held(self, key: Hashable) -> bool:
+        """Whether any session has this lock."""
+        return key in self._holder
+
     async def take(self, owner: Owner, key: Hashable) -> None:
         """Take a lock, waiting for it; Contended when that would be a deadlock or takes too long."""
         if self.try_take(owner, key):

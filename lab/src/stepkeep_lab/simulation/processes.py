@@ -144,6 +144,7 @@ class Workplace:
             full_scan_seconds=random.choice((1.0, 4.0)),
             grace_seconds=random.choice((0.5, 4.0)),
             closing_seconds=3.0,
+            relay_seconds=0.0,
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)

@@ -182,7 +182,7 @@ def finished(tables: Tables, which: FinishedFilter, *, also_quarantined: bool = 
         and run.ended_at <= which.ended_by
         and which.after < run.id < which.before
         and which.workflow in (None, tables.details[key].workflow)
-        and (also_quarantined or not tables.is_quarantined(key))
+        and (also_quarantined or not (tables.is_quarantined(key) or tables.deliveries.holds_back(key)))
     ]
     return sorted(found)[: which.limit]
 

@@ -63,6 +63,7 @@ from stepkeep.store.records import (
 )
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.database import Database, Session, lock_order
+from stepkeep_lab.simulation.delivery_tables import ModelDeliveries
 from stepkeep_lab.simulation.notifications import ModelNotifier
 from stepkeep_lab.simulation.people_tables import ModelPeople
 from stepkeep_lab.simulation.trigger_tables import ModelTriggers
@@ -153,7 +154,7 @@ class _Change:
             answer = decide(self.loaded)
             if isinstance(answer, Write):
                 if any(getattr(answer, name) for name in Write.__struct_fields__):
-                    await self._wait("write", partial(self._session.write, answer))
+                    await self._wait("write", partial(self._session.write, answer, self._store.clock_offset))
                 return
             asked += answer.wants
             await self._more(answer, asked)
@@ -250,6 +251,7 @@ class ModelStore:
         self.people = ModelPeople(database.tables.people, self.wire)
         tables = database.tables
         self.triggers = ModelTriggers(tables.triggers, tables.runs, tables.details, self.wire, self._clock)
+        self.deliveries = ModelDeliveries(database, self.wire, self._clock)
 
     # -- life --------------------------------------------------------------------------------------------------------
     async def open(self) -> None:

@@ -28,6 +28,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
 from stepkeep.store.records import Evidence, Quarantine, WorkerReport
+from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
 from stepkeep_lab.simulation.trigger_tables import TriggerRows
@@ -62,6 +63,7 @@ class Tables:
         self.notes: list[str] = []
         self.quarantine: list[Quarantine] = []
         self.people = PeopleRows()
+        self.deliveries = DeliveryRows()
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
         self.triggers = TriggerRows()
@@ -301,6 +303,8 @@ class Tables:
         self.votes.pop(key)
         self.evidence.pop(key, None)
         self.payloads.pop(key, None)
+        for cursor in self.deliveries.of_run(key):
+            del self.deliveries.cursors[*key, cursor.sink]
 
     def forget_keys(self, tenant: str, before: str, limit: int) -> int:
         """Forget promises made for runs that are gone."""

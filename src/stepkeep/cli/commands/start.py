@@ -59,6 +59,13 @@ def start(
     in_: Annotated[
         str | None, typer.Option("--in", metavar="DURATION", help="Start the run after this time, such as 2h.")
     ] = None,
+    webhook_url: Annotated[
+        str | None, typer.Option("--webhook-url", metavar="URL", help="Post the end of the run to this address.")
+    ] = None,
+    webhook_secret: Annotated[
+        str | None,
+        typer.Option("--webhook-secret", metavar="NAME", help="Name of the workers' secret that signs it."),
+    ] = None,
     by: By = None,
 ) -> int:
     """Start a run and return at once; workers do the rest."""
@@ -66,6 +73,8 @@ def start(
         raise InvalidInput("Say what to start: either FILE_OR_NAME for a new run, or --run RUN for an idle one.")
     if run is not None and (at is not None or in_ is not None):
         raise InvalidInput("--run starts an idle run now: leave out --at and --in.")
+    if run is not None and (webhook_url is not None or webhook_secret is not None):
+        raise InvalidInput("--webhook-url is for a new run: an idle one has the address that it was created with.")
     options = {
         "idempotency_key": key,
         "business_key": business_key,
@@ -76,6 +85,8 @@ def start(
         "by": by,
         "at": None if at is None else moment_of(at, "--at", is_ago=False),
         "delay": in_,
+        "webhook_url": webhook_url,
+        "webhook_secret": webhook_secret,
     }
     if run is not None:
         said = asyncio.run(_start_idle(settings, run, by))

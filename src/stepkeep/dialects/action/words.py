@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.dialects.action.compensation import compensation_summary
+from stepkeep.dialects.action.events import domain_events
 from stepkeep.dialects.action.evidence import evidence_of
 from stepkeep.dialects.action.shapes import (
     OUTCOMES,
@@ -21,6 +22,7 @@ from stepkeep.dialects.action.shapes import (
     person_of,
     written_steps,
 )
+from stepkeep.dialects.dialect import DomainEvent
 
 
 class ActionWords:
@@ -67,6 +69,10 @@ class ActionWords:
                 "endedAtIso": run["ended_at"],
             }
         )
+
+    def events(self, canonical: Mapping[str, Any], lines: list[Shape], since: int) -> list[DomainEvent]:
+        """The domain events, for sinks."""
+        return domain_events(canonical, lines, since)
 
 
 WORDS = ActionWords()

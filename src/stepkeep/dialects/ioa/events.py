@@ -1,7 +1,7 @@
 """The telemetry of a run: ten kinds of events with their mandatory payloads, all under one correlation id.
 
-Derived from the log, one event per line that requires one, so the same run always gives the same events. This module
-does not emit them.
+Derived from the log, one event per line that requires one, so the same run always gives the same events. `show --as
+ioa` has them all; the relay sends them to sinks. This module sends nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from stepkeep.dialects.ioa.story import Told, is_tolerated, millis_between
+from stepkeep.dialects.dialect import DomainEvent
+from stepkeep.dialects.ioa.story import Told, is_tolerated, millis_between, tell
 
 Line = Mapping[str, Any]
 
@@ -28,6 +29,18 @@ def events_of(told: Told) -> list[dict[str, Any]]:
         name = _event_in(line)
         if name is not None:
             found.append(_event(told, line, name))
+    return found
+
+
+def telemetry(canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+    """The events from journal entry `since` on, for sinks: each is made from the lines up to its own."""
+    found = []
+    for place, line in enumerate(lines):
+        name = _event_in(line) if line["metadata"]["seq"] >= since else None
+        if name is not None:
+            made = _event(tell(canonical, lines[: place + 1]), line, name)
+            about = {"category": made["category"]}
+            found.append(DomainEvent(line["metadata"]["seq"], made["name"], made["payload"], about))
     return found
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.dialects.ioa.events import events_of
+from stepkeep.dialects.dialect import DomainEvent
+from stepkeep.dialects.ioa.events import events_of, telemetry
 from stepkeep.dialects.ioa.story import Told, latency, millis_between, tell
 
 API_VERSION = "ioa.dev/v0.2"
@@ -42,6 +43,10 @@ class IoaWords:
             "completedAt": canonical_run["ended_at"],
             "latency": latency(canonical_run["started_at"], canonical_run["ended_at"]),
         }
+
+    def events(self, canonical: Mapping[str, Any], lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+        """The telemetry, for sinks."""
+        return telemetry(canonical, lines, since)
 
 
 WORDS = IoaWords()

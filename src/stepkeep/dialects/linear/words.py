@@ -9,16 +9,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from stepkeep.dialects.dialect import NoEvents
+
 View = Mapping[str, Any]
 
 COUNTED = frozenset({"failed", "timed_out", "lost"})
 """Triggers that count an attempt: retry, loss and death; a wait or a success does not."""
 
-
 LEASE_EXPIRED = "LEASE_EXPIRED"
 
 
-class LinearWords:
+class LinearWords(NoEvents):
     """The rows of the seed's two tables."""
 
     def run(self, canonical: View, lines: list[dict[str, Any]]) -> dict[str, Any]:

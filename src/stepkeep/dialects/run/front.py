@@ -18,6 +18,8 @@ from stepkeep.dialects.format import Format, Reading, listed
 from stepkeep.dialects.run.written import NAMED, StepRow, TemplateBlock, amend
 from stepkeep.kernel.definition import SECOND, Approval, Backoff, Definition, Dependency, Handler, Retry, StepDefinition
 from stepkeep.kernel.states import OnFailure, StepState
+from stepkeep.network.failures import RequestFailed
+from stepkeep.network.urls import parse
 
 GATE = "APPROVAL"
 """The one name that is not a handler: workers never execute it."""
@@ -42,7 +44,13 @@ def build(written: TemplateBlock, handlers: Registry | None = None) -> Definitio
         lease=written.reclaim_after,
         grace=GRACE,
         priority=written.priority,
+        about=_about(written),
     )
+
+
+def _about(written: TemplateBlock) -> dict[str, Any]:
+    named = {"webhook_url": written.webhook_url, "webhook_secret": written.webhook_secret}
+    return {key: value for key, value in named.items() if value is not None}
 
 
 def _step(
@@ -142,8 +150,23 @@ def _claims(data: dict[str, Any]) -> bool:
     return "name" in data and any(isinstance(step, dict) and "position" in step for step in data["steps"])
 
 
+def _webhook(data: dict[str, Any]) -> Iterator[Finding]:
+    url = data.get("webhook_url")
+    if isinstance(url, str):
+        try:
+            parse(url)
+        except RequestFailed as problem:
+            yield Finding(
+                ("webhook_url",), f"`webhook_url`: {problem}", "Write an address such as https://shop.example/."
+            )
+    if "webhook_secret" in data and "webhook_url" not in data:
+        said = "`webhook_secret` signs what goes to `webhook_url`, which is missing."
+        yield Finding(("webhook_secret",), said, "Add `webhook_url`, or remove it.", key=True)
+
+
 def _problems(reading: Reading[TemplateBlock]) -> Iterator[Finding]:
     yield from _named(reading.data)
+    yield from _webhook(reading.data)
     yield from _positions(reading.data)
     if reading.handlers is not None:
         yield from check_known(_handlers(reading.data), reading.handlers)

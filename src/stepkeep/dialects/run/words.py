@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from stepkeep.dialects.dialect import NoEvents
+
 View = Mapping[str, Any]
 
 
-class RunWords:
+class RunWords(NoEvents):
     """`GET /runs/{id}` at the top; the bodies of `/steps`, `/cost` and `/events` under their names."""
 
     def run(self, canonical: View, lines: list[dict[str, Any]]) -> dict[str, Any]:

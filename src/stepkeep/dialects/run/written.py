@@ -43,6 +43,8 @@ class TemplateBlock(Block):
     retry_base_delay: Annotated[int, within(bounds.DELAY)] = Field(default=2 * bounds.SECOND)
     reclaim_after: Annotated[int, within(bounds.LEASE)] = Field(default=30 * bounds.SECOND)
     default_step_timeout: Annotated[int, within(bounds.STEP_TIMEOUT)] = Field(default=30 * bounds.SECOND)
+    webhook_url: Text | None = None
+    webhook_secret: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)] | None = None
     steps: list[StepRow] = Field(min_length=1, max_length=bounds.MAX_STEPS)
 
 

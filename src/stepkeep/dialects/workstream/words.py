@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from stepkeep.dialects.dialect import NoEvents
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
 
@@ -24,7 +25,7 @@ WHY = {
 """Why a task was cancelled without a cancel of its own."""
 
 
-class Words:
+class Words(NoEvents):
     """Runs in the seed's shapes."""
 
     def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:

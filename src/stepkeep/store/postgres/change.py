@@ -37,7 +37,7 @@ async def change(
         answer = decide(loading.loaded)
         if isinstance(answer, Write):
             check_write(answer)
-            await write(connection, answer)
+            await write(connection, answer, clock_offset)
             return
         asked += answer.wants
         try:

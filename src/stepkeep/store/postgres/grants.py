@@ -16,8 +16,11 @@ _PLAIN = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 MAX_NAME_BYTES = 63
 
 CHANGES_RUNS = {
-    "insert": ("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
-    "update": ("runs", "steps", "messages", "gates"),
+    "insert": (
+        *("steps", "attempts", "journal", "messages", "outbox", "payload_chunks", "gates", "decisions"),
+        "deliveries",
+    ),
+    "update": ("runs", "steps", "messages", "gates", "deliveries"),
     "delete": ("business_keys",),
 }
 """What every decision about a run may write. A business key is deleted when its run ends, and becomes free."""
@@ -41,9 +44,9 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
         "insert": (
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            *("workers", "worker_journal", "worker_reports", "attempt_evidence"),
+            *("workers", "worker_journal", "worker_reports", "attempt_evidence", "sinks", "delivery_actions"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports"),
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "workers", "worker_reports", "sinks"),
         "delete": (*CHANGES_RUNS["delete"], "mailbox"),
     },
     Part.CLIENT: {
@@ -51,11 +54,10 @@ RIGHTS: dict[Part, dict[str, tuple[str, ...]]] = {
             *("definitions", "schemas", "queues"),
             *CHANGES_RUNS["insert"],
             *FIRES["insert"],
-            "quarantine",
-            "mailbox",
+            *("quarantine", "mailbox", "sinks", "delivery_actions"),
         ),
-        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox"),
-        "delete": CHANGES_RUNS["delete"],
+        "update": (*CHANGES_RUNS["update"], *FIRES["update"], "quarantine", "mailbox", "sinks"),
+        "delete": (*CHANGES_RUNS["delete"], "sinks", "deliveries"),
     },
 }
 """A worker runs what was published; a client publishes, starts, decides and looks. Neither changes the schema, a

@@ -7,7 +7,7 @@ through the protocol.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeVar
 
@@ -38,6 +38,7 @@ from stepkeep.store.change import (
     Want,
     Write,
 )
+from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -114,6 +115,7 @@ class PostgresStore(SharedReads):
         self.notifier = PostgresNotifier(self._readers, self.url, self.namespace.channel)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.triggers = TriggerTables(SQL, self._find, self)
+        self.deliveries = DeliveryTables(SQL, self._find, self._transact, lambda: self.clock_offset, self._can_exist)
         self._is_open = False
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -457,6 +459,14 @@ class PostgresStore(SharedReads):
             await execute(connection, pool.snapshot)
             found = await load_authorities(connection, callers)
             await commit(connection)
+            return found
+
+    async def _transact(
+        self, statements: Sequence[Statement], check: Callable[[Rows], None] = lambda rows: None
+    ) -> Rows:
+        async with self._transaction() as connection:
+            found = [await fetch(connection, statement, *given) for statement, given in statements]
+            check(found)
             return found
 
     # -- the way in ------------------------------------------------------------------------------------------

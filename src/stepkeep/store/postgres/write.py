@@ -30,15 +30,15 @@ Notice: TypeAlias = tuple[str, str | None]
 SILENT: Notice = ("", None)
 
 
-async def write(connection: Connection, what: Write) -> None:
+async def write(connection: Connection, what: Write, clock_offset: int) -> None:
     """Write everything, in an order that respects foreign keys."""
     if what.released_keys:
         await _release_keys(connection, what)
     if what.new_runs:
-        await _insert_runs(connection, what.new_runs)
+        await _insert_runs(connection, what.new_runs, clock_offset=clock_offset)
     if what.has_hot_rows:
-        await _write_hot(connection, what)
-    await _write_rest(connection, what)
+        await _write_hot(connection, what, clock_offset=clock_offset)
+    await _write_rest(connection, what, clock_offset)
 
 
 async def record(connection: Connection, what: Write, known: Loaded, clock_offset: int, notice: Notice) -> int:
@@ -51,11 +51,11 @@ async def record(connection: Connection, what: Write, known: Loaded, clock_offse
         await _release_keys(connection, what)
     if what.new_runs:
         now = await _insert_runs(connection, what.new_runs, known.now, clock_offset, notice)
-    await _write_rest(connection, what)
+    await _write_rest(connection, what, clock_offset)
     return now
 
 
-async def _write_rest(connection: Connection, what: Write) -> None:
+async def _write_rest(connection: Connection, what: Write, clock_offset: int) -> None:
     """The rows that few changes write."""
     if what.new_steps:
         await _insert_steps(connection, what.new_steps)
@@ -67,8 +67,14 @@ async def _write_rest(connection: Connection, what: Write) -> None:
         await _save_mailbox(connection, what)
     if outbox := [*(one for new in what.new_runs for one in new.outbox), *what.outbox]:
         await _insert(connection, SQL.insert_outbox, outbox)
+        emitted = [(one.tenant, one.run_id, one.seq, one.name) for one in outbox]
+        tenants, run_ids, seqs, types = zip(*emitted, strict=True)
+        given = (names(tenants), ids(run_ids), numbers(seqs), list(types), clock_offset)
+        await execute(connection, SQL.emit_deliveries, *given)
     if gates := [*(one for new in what.new_runs for one in new.gates), *what.gates]:
         await _insert(connection, SQL.insert_gates, gates)
+    if cursors := [one for new in what.new_runs for one in new.deliveries]:
+        await _insert(connection, SQL.insert_deliveries, cursors)
     if what.gate_changes:
         await execute(connection, SQL.update_gates, *parameters.arrays_of(what.gate_changes, Bytes()))
     if what.votes:

@@ -24,6 +24,7 @@ from stepkeep.store.columns import json_text
 from stepkeep.store.mailbox import KeyWant, Mailbox
 from stepkeep.store.reading import quarantined, read_definitions, unreadable
 from stepkeep.store.sqlite import rows
+from stepkeep.store.sqlite.deliveries import advance, begin, emit
 from stepkeep.store.sqlite.people import load_authorities
 from stepkeep.store.sqlite.rows import Row
 from stepkeep.store.statements import load_statements
@@ -279,12 +280,13 @@ def record(connection: apsw.Connection, now: int, what: Write, known: Loaded) ->
     if what.new_runs and known.now > now:
         raise Contended("the start of a run is in the future: load again with locks")
     _write_runs(connection, what.runs, known)
+    advance(connection, what.runs, now)
     hot, others = _in_two(what, known)
     found = _count(connection, SQL.update_step_hot_columns, [(*rows.step_hot_columns(step), now) for step in hot])
     found += _count(connection, SQL.update_standing_steps, [(*rows.step_row(step), now) for step in others])
     if found != len(what.steps):
         raise Contended("a lease has expired: load again with locks")
-    write(connection, replace(what, runs=[], steps=[]), known)
+    write(connection, replace(what, runs=[], steps=[]), replace(known, now=now))
 
 
 def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
@@ -293,9 +295,10 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
     if what.released_keys:
         many(SQL.release_business_keys, what.released_keys)
     if what.new_runs:
-        _write_new_runs(connection, what)
+        _write_new_runs(connection, what, loaded.now)
     if what.runs:
         _write_runs(connection, what.runs, loaded)
+        advance(connection, what.runs, loaded.now)
     if what.new_steps:
         many(SQL.insert_steps, map(rows.step_row, what.new_steps))
     if what.steps:
@@ -317,6 +320,7 @@ def write(connection: apsw.Connection, what: Write, loaded: Loaded) -> None:
         raise Contended("another transaction delivered a message: run the whole transaction again")
     if what.outbox:
         many(SQL.insert_outbox, map(rows.row_of, what.outbox))
+        emit(connection, what.outbox, loaded.now)
     if what.gates:
         many(SQL.insert_gates, map(rows.row_of, what.gates))
     if what.gate_changes:
@@ -373,7 +377,7 @@ def _in_two(what: Write, loaded: Loaded) -> tuple[list[Step], list[Step]]:
     return hot, others
 
 
-def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
+def _write_new_runs(connection: apsw.Connection, what: Write, now: int) -> None:
     new, many = what.new_runs, connection.executemany
     many(SQL.insert_runs, (rows.row_of(one.run) for one in new))
     many(SQL.insert_run_details, (rows.row_of(one.details) for one in new))
@@ -382,6 +386,9 @@ def _write_new_runs(connection: apsw.Connection, what: Write) -> None:
     many(SQL.insert_messages, (rows.row_of(message) for one in new for message in one.messages))
     many(SQL.insert_outbox, (rows.row_of(entry) for one in new for entry in one.outbox))
     many(SQL.insert_gates, (rows.row_of(gate) for one in new for gate in one.gates))
+    many(SQL.insert_deliveries, (rows.row_of(cursor) for one in new for cursor in one.deliveries))
+    begin(connection, new, now)
+    emit(connection, [entry for one in new for entry in one.outbox], now)
     keys = (one.idempotency for one in new if one.idempotency is not None)
     many(SQL.insert_idempotency_keys, map(rows.row_of, keys))
     live = (one.run for one in new if one.run.business_key is not None and one.run.state not in RUN_TERMINAL)

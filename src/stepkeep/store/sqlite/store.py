@@ -41,6 +41,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.columns import json_text
+from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
@@ -99,6 +100,7 @@ class SqliteStore(SharedReads):
         self.notifier = SqliteNotifier(self._path)
         self.people = PeopleTables(SQL, self._find, self._write_people, self._read_authorities)
         self.triggers = TriggerTables(SQL, self._find, self)
+        self.deliveries = DeliveryTables(SQL, self._find, self._transact, self._clock.now, self._can_exist)
         self._writer: Writer | None = None
         self._readers: Readers | None = None
         self._pid = 0
@@ -430,6 +432,16 @@ class SqliteStore(SharedReads):
             return found
 
         return await self._look(look)
+
+    async def _transact(
+        self, statements: Sequence[Statement], check: Callable[[Rows], None] = lambda rows: None
+    ) -> Rows:
+        def work(c: apsw.Connection) -> Rows:
+            found: Rows = [c.execute(statement, given).fetchall() for statement, given in statements]
+            check(found)
+            return found
+
+        return await self._write(work)
 
     # -- the way in ------------------------------------------------------------------------------------------
     def _live(self) -> tuple[Writer, Readers]:

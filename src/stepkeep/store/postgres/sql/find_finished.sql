@@ -1,7 +1,12 @@
--- Find runs of a tenant between two ids that ended by a given time, oldest first.
+-- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver, oldest
+-- first.
 select id::text
 from runs
 where tenant = $1 and id > $2::uuid and id < $3::uuid and ended_at <= $4::bigint
     and (tenant, id) not in (select tenant, run_id from quarantine where released_at is null)
+    and not exists (
+        select 1 from deliveries c
+        where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
+            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by runs.id
 limit $5

@@ -1,4 +1,5 @@
--- Find runs of a workflow between two ids that ended by a given time, oldest first.
+-- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver, oldest
+-- first.
 select run.id::text
 from run_details as details
 cross join lateral (
@@ -9,5 +10,9 @@ cross join lateral (
 ) as run
 where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uuid and details.run_id < $3::uuid
     and (details.tenant, details.run_id) not in (select tenant, run_id from quarantine where released_at is null)
+    and not exists (
+        select 1 from deliveries c
+        where c.tenant = details.tenant and c.run_id = details.run_id and (c.ready_at is not null or c.dead_at is not null)
+            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by details.run_id
 limit $5

@@ -1,4 +1,5 @@
--- Insert new runs with their details, all their steps and the first entries of their journal. The parameters are like
+-- Insert new runs with their details, all their steps, the first entries of their journal, and the delivery cursors of
+-- sinks that take more than what a run emits. The parameters are like
 -- those of `write_hot`. On a basis without locks, $9 is their start time, which must not be in the future. The
 -- notification $12, if there is one, is sent with it on the channel $11.
 with new_details as (
@@ -39,6 +40,16 @@ new_runs as (
         nullif(n[i + 20], -1), stepkeep_text($1, n[i + 21]), n[i + 22]
     from (select $3::text::uuid[] as run, $4::text::text[] as word, $5::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 22) as i
+),
+new_deliveries as (
+    insert into deliveries (tenant, run_id, sink, takes, last, sent, sent_number, ready_at)
+    select sinks.tenant, run[n[i + 1]], sinks.name, sinks.takes,
+        case when sinks.takes & 6 <> 0 or n[i + 20] <> -1 then n[i + 5] else 0 end, 0, 2147483647,
+        case when sinks.takes & 6 <> 0 or n[i + 20] <> -1 then stepkeep_now() + $10::bigint end
+    from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+    cross join generate_series(0, cardinality(n) - 1, 22) as i
+    cross join sinks
+    where sinks.tenant = $2::text and sinks.takes > 1
 )
 select now, stepkeep_met(now < $9::bigint), case when $12::text is not null then pg_notify($11::text, $12::text) end
 from (select stepkeep_now() + $10::bigint as now offset 0) as clock

@@ -1,4 +1,4 @@
--- Lock those of the given runs that are finished and not locked.
+-- Lock those of the given runs that are finished, not locked, and have nothing left to deliver.
 select run.id::text
 from unnest($2::text::uuid[]) as wanted (run_id)
 cross join lateral (
@@ -6,5 +6,9 @@ cross join lateral (
     from runs
     where runs.tenant = $1 and runs.id = wanted.run_id and runs.ended_at is not null
         and (runs.tenant, runs.id) not in (select tenant, run_id from quarantine where released_at is null)
+        and not exists (
+            select 1 from deliveries c
+            where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
+                and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
     for update skip locked
 ) as run

@@ -1,5 +1,5 @@
 -- Write the rows of nearly every transaction: runs that are at their expected journal sequence, their steps, attempts
--- and journal entries.
+-- and journal entries; and advance the delivery cursors of sinks that take more than what these runs emit.
 --
 -- All rows are of one tenant, $2. The rows of a table are sent as one array of numbers, row after row. A number may
 -- refer to a run ($3), a word ($4) or a part of the bytes ($1); -1 means none. If the runs are not locked, $9
@@ -69,6 +69,19 @@ new_entries as (
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
+),
+advanced as (
+    update deliveries
+    set last = changed.seq,
+        ready_at = case when deliveries.dead_at is null then coalesce(deliveries.ready_at, (select now from clock)) end
+    from (
+        select run[n[i + 1]] as run_id, n[i + 5] as seq, n[i + 20] <> -1 as has_ended
+        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        cross join generate_series(0, cardinality(n) - 1, 22) as i
+        offset 0
+    ) as changed
+    where deliveries.tenant = $2::text and deliveries.run_id = changed.run_id
+        and (deliveries.takes & 6 <> 0 or (deliveries.takes & 8 <> 0 and changed.has_ended))
 )
 select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
     case when $14::text is not null then pg_notify($13::text, $14::text) end

@@ -52,6 +52,19 @@ new_entries as (
     select $2::text, run[n[i + 1]], n[i + 2], n[i + 3], stepkeep_part($1, n[i + 4]), stepkeep_part($1, n[i + 5])
     from (select $3::text::uuid[] as run, $8::text::bigint[] as n offset 0) as given
     cross join generate_series(0, cardinality(n) - 1, 5) as i
+),
+advanced as (
+    update deliveries
+    set last = changed.seq,
+        ready_at = case when deliveries.dead_at is null then coalesce(deliveries.ready_at, (select now from clock)) end
+    from (
+        select run[n[i + 1]] as run_id, n[i + 4] as seq, n[i + 10] <> -1 as has_ended
+        from (select $3::text::uuid[] as run, $5::text::bigint[] as n offset 0) as given
+        cross join generate_series(0, cardinality(n) - 1, 11) as i
+        offset 0
+    ) as changed
+    where deliveries.tenant = $2::text and deliveries.run_id = changed.run_id
+        and (deliveries.takes & 6 <> 0 or (deliveries.takes & 8 <> 0 and changed.has_ended))
 )
 select runs, steps, now, stepkeep_met($9::boolean and (runs < $11::int or steps < $12::int)),
     case when $14::text is not null then pg_notify($13::text, $14::text) end

@@ -1,8 +1,13 @@
--- Find runs of a tenant between two ids that ended by a given time, oldest first.
+-- Find runs of a tenant between two ids that ended by a given time and have nothing left to deliver, oldest
+-- first.
 select id
 from runs
 where tenant = ?1 and id > ?2 and id < ?3 and ended_at <= ?4
     and not exists (
         select 1 from quarantine q where q.tenant = runs.tenant and q.run_id = runs.id and q.released_at is null)
+    and not exists (
+        select 1 from deliveries c
+        where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
+            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by id
 limit ?5

@@ -1,9 +1,14 @@
--- Find runs of a workflow between two ids that ended by a given time, oldest first.
+-- Find runs of a workflow between two ids that ended by a given time and have nothing left to deliver, oldest
+-- first.
 select d.run_id
 from run_details d
 cross join runs r on r.tenant = d.tenant and r.id = d.run_id
 where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and r.ended_at <= ?4
     and not exists (
         select 1 from quarantine q where q.tenant = d.tenant and q.run_id = d.run_id and q.released_at is null)
+    and not exists (
+        select 1 from deliveries c
+        where c.tenant = d.tenant and c.run_id = d.run_id and (c.ready_at is not null or c.dead_at is not null)
+            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by d.run_id
 limit ?5

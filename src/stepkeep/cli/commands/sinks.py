@@ -1,0 +1,154 @@
+"""`stepkeep sinks`: say where events go, and try it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import typer
+
+from stepkeep.cli.arguments import By
+from stepkeep.cli.commands.users import table
+from stepkeep.cli.policies import Policies
+from stepkeep.cli.printer import answer, say, warn
+from stepkeep.cli.session import open_engine
+from stepkeep.cli.settings import Settings, with_settings
+from stepkeep.cli.status import FAILED, SUCCEEDED
+from stepkeep.errors import InvalidInput
+
+app = typer.Typer(help="Where events go: webhooks, files, functions, other programs.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the sink.")]
+
+
+def add(
+    settings: Settings,
+    name: Name,
+    kind: Annotated[str, typer.Option("--kind", metavar="KIND", help="webhook, jsonl, host, or one that was added.")],
+    on: Annotated[
+        list[str] | None,
+        typer.Option("--on", metavar="PATTERN", help="Event types, such as 'order.*'; repeat it. All by default."),
+    ] = None,
+    events: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--events", metavar="SOURCE", help="emitted (default), dialect, transitions or endings; may be repeated."
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the kind, such as url=https://…; repeat it."),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Change the sink of this name; nothing is lost.")] = False,
+    by: By = None,
+) -> int:
+    """Add a sink. Secrets are named, and read by the workers: --option secrets=HOOK_SECRET."""
+    options = _options(option or [])
+    asked = {"on": on or ["*"], "events": events or ["emitted"], "options": options, "replace": replace, "by": by}
+    found = _ask(settings, lambda engine: engine.sinks.add(name, kind, **asked))
+    if settings.json:
+        answer({"sink": found})
+    else:
+        say(f"sink {found['name']} ({found['kind']}) takes {', '.join(found['on'])} of {', '.join(found['events'])}")
+        say(f"try it with: {settings.command('sinks', 'test', found['name'])}")
+    return SUCCEEDED
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    """`name=value` pairs. A value that is JSON is read as such; a name that comes twice makes a list."""
+    found: dict[str, Any] = {}
+    for one in given:
+        name, equals, text = one.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"--option is NAME=VALUE, and not {one!a}.")
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+        if name in found:
+            before = found[name] if isinstance(found[name], list) else [found[name]]
+            value = [*before, value]
+        elif name == "secrets" and isinstance(value, str):
+            value = [value]
+        found[name] = value
+    return found
+
+
+def listed(settings: Settings) -> int:
+    """List the sinks, with how many runs wait for each."""
+    found = _ask(settings, lambda engine: engine.sinks.list())
+    if settings.json:
+        answer(found)
+        return SUCCEEDED
+    rows = [
+        {
+            "sink": one["name"],
+            "kind": one["kind"],
+            "on": ", ".join(one["on"]),
+            "events": ", ".join(one["events"]),
+            "waiting": one["waiting"],
+            "dead": one["dead"],
+        }
+        for one in found["sinks"]
+    ]
+    table(rows, "there is no sink: add one with stepkeep sinks add")
+    return SUCCEEDED
+
+
+def remove(
+    settings: Settings,
+    name: Name,
+    discard: Annotated[bool, typer.Option("--discard", help="Lose the events that were not delivered.")] = False,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stays on record.")] = "",
+    by: By = None,
+) -> int:
+    """Remove a sink. Refused while events for it are not delivered, unless with --discard."""
+    found = _ask(settings, lambda engine: engine.sinks.remove(name, discard=discard, reason=reason, by=by))
+    if settings.json:
+        answer(found)
+    else:
+        lost = f"; the events of {found['discarded_runs']} runs are lost" if found["discarded_runs"] else ""
+        say(f"sink {found['removed']} is removed{lost}")
+    return SUCCEEDED
+
+
+def try_out(
+    settings: Settings,
+    name: Name,
+    http_allow: Annotated[
+        list[str] | None,
+        typer.Option("--http-allow", metavar="HOST|NETWORK[:PORT]", help="Reach this host, although it is not public."),
+    ] = None,
+    secrets_dir: Annotated[
+        str | None, typer.Option("--secrets-dir", metavar="DIR", help="A directory with one file for each secret.")
+    ] = None,
+    secrets_file: Annotated[
+        str | None, typer.Option("--secrets-file", metavar="FILE", help="A file with lines NAME=value.")
+    ] = None,
+) -> int:
+    """Send one event of type stepkeep.test from here. Exit status 1 if it is not acknowledged."""
+    given = Policies(http_allow=http_allow, secrets_dir=secrets_dir, secrets_file=secrets_file).options()
+    found = _ask(settings, lambda engine: engine.sinks.test(name, http=given["http"], secrets=given["secrets"]))
+    if settings.json:
+        answer(found)
+    elif found["delivered"]:
+        say(f"sink {found['sink']} acknowledged the event")
+    else:
+        warn(f"sink {found['sink']} did not acknowledge the event: {found['error']}")
+    return SUCCEEDED if found["delivered"] else FAILED
+
+
+def _ask(settings: Settings, ask: Callable[[Any], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def go() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await ask(engine)
+
+    return asyncio.run(go())
+
+
+app.command("add")(with_settings(add))
+app.command("list")(with_settings(listed))
+app.command("remove")(with_settings(remove))
+app.command("test")(with_settings(try_out))

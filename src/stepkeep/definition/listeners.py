@@ -1,0 +1,70 @@
+"""Functions that take events: the decorator `on`, and what it registers.
+
+It stores and calls nothing. A worker that has such a function adds a sink for it and calls it for each event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepkeep.definition.arguments import items
+from stepkeep.definition.bounds import HANDLER_NAME, HANDLER_NAME_RULE
+from stepkeep.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from stepkeep.definition.registry import Registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SOURCES = ("emitted", "dialect", "transitions", "endings")
+"""What events are derived from; `sinks.event.Source` has the meanings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """A function under a name, and which events it takes."""
+
+    name: str
+    function: Callable[..., Any]
+    patterns: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+def on(
+    *patterns: str,
+    events: Iterable[str] = ("emitted",),
+    name: str | None = None,
+    registry: Registry | None = None,
+) -> Callable[[F], F]:
+    """Call the function for every event whose type matches one of the patterns; `*` stands for any characters.
+
+    The worker that has the function calls it, at least once for each event and in order for each run; an event is
+    taken when the function returns. `events` says what they are derived from: `emitted` (by steps), `dialect`,
+    `transitions`, `endings`. The name is that of the function unless another is given.
+
+    >>> import stepkeep as sk
+    >>> @sk.on("order.*", name="docs.notify")
+    ... def notify(event):
+    ...     print(event.type, event.payload)
+    """
+    if not patterns:
+        raise InvalidInput('@on needs a pattern of event types: @on("order.*").')
+    if not all(isinstance(one, str) for one in patterns):
+        raise InvalidInput('@on takes patterns of event types, as texts: @on("order.*").')
+    sources = tuple(items("`events` of @on", events))
+    if not sources or any(one not in SOURCES for one in sources):
+        raise InvalidInput(f"the events of @on are {', '.join(SOURCES)}.")
+
+    def register(function: F) -> F:
+        from stepkeep.definition.registry import default_registry
+
+        called = name or f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
+        if not HANDLER_NAME.fullmatch(called):
+            raise InvalidInput(f"{called!a} cannot be the name of a listener: use {HANDLER_NAME_RULE}. Give name=.")
+        listener = Listener(name=called, function=function, patterns=patterns, sources=sources)
+        (registry if registry is not None else default_registry).add_listener(listener)
+        return function
+
+    return register

@@ -1,0 +1,236 @@
+"""What people see and do of deliveries: list, show, redrive, drop, status. A redrive and a drop stay on record.
+
+The state of a single event is derived from its cursor. It sends nothing. Engines and the command line call it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition.arguments import choice
+from stepkeep.definition.arguments import whole as whole_number
+from stepkeep.errors import Conflict, InvalidInput, NotFound
+from stepkeep.operations import validate
+from stepkeep.operations.instants import instant
+from stepkeep.operations.outgoing import Place, pending
+from stepkeep.operations.sinks import sources_of
+from stepkeep.operations.transact import Transactor, again_if_contended
+from stepkeep.sinks.event import OutgoingEvent
+from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of
+from stepkeep.store.delivery_rows import Delivery
+
+MOST_LISTED = 1000
+ANY = ("*",)
+
+
+async def list_deliveries(
+    transactor: Transactor,
+    *,
+    tenant: str,
+    state: str | None = None,
+    sink: str | None = None,
+    run_id: str | None = None,
+    after: str | None = None,
+    limit: int = 100,
+) -> dict[str, Any]:
+    """Runs with events that are not delivered, in the order of sink and run: `{"deliveries": [...], "next": …}`.
+
+    `state` is `ready`, `sending` or `dead`. With `run_id`, every sink of that run, also those that have it all.
+    """
+    states = [str(one) for one in DeliveryState if one is not DeliveryState.IDLE]
+    state = None if state is None else choice("the state of a delivery", state, states)
+    limit = whole_number("limit", limit, 1, MOST_LISTED)
+    store, now = transactor.store.deliveries, await transactor.store.now()
+    name = "" if sink is None else validate.key("the sink", sink)
+    if run_id is not None:
+        cursors = await store.read_cursors(tenant, validate.run_id(run_id))
+        found = [one for one in cursors if name in ("", one.sink)]
+        page = found
+    else:
+        dead = state == DeliveryState.DEAD
+        page = await store.list_cursors(tenant, sink=name, dead=dead, after=_after(after), limit=limit)
+        found = page
+    listed = [view(one, now) for one in found if state is None or state_of(one, now) == state]
+    more = None if run_id is not None or len(page) < limit else f"{page[-1].sink}/{page[-1].run_id}"
+    return {"deliveries": listed, "next": more}
+
+
+def _after(text: str | None) -> tuple[str, str]:
+    if text is None:
+        return ("", "")
+    sink, slash, run_id = validate.key("`after`", text).rpartition("/")
+    if not slash:
+        raise InvalidInput("`after` is what the page before gave as `next`: SINK/RUN.")
+    return (sink, validate.run_id(run_id))
+
+
+def view(cursor: Delivery, now: int) -> dict[str, Any]:
+    """A cursor as commands print it."""
+    return {
+        "run": cursor.run_id,
+        "sink": cursor.sink,
+        "state": str(state_of(cursor, now)),
+        "events": sources_of(cursor.takes),
+        "delivered": {"seq": cursor.sent, "number": None if cursor.sent_number == WHOLE else cursor.sent_number},
+        "last_seq": cursor.last,
+        "attempts": cursor.attempts,
+        "ready_at": instant(cursor.ready_at),
+        "lease_until": instant(cursor.lease_until),
+        "held_by": cursor.holder if state_of(cursor, now) is DeliveryState.SENDING else None,
+        "dead_at": instant(cursor.dead_at),
+        "error": cursor.error,
+    }
+
+
+async def show_delivery(transactor: Transactor, run_id: str, sink: str, *, tenant: str) -> dict[str, Any]:
+    """One run and sink: the cursor, the events that are not delivered with their states, and what people did."""
+    cursor = await _cursor(transactor, run_id, sink, tenant)
+    now = await transactor.store.now()
+    events = await waiting(transactor, cursor)
+    state = state_of(cursor, now)
+    actions = await transactor.store.deliveries.read_actions(tenant, cursor.run_id)
+    return {
+        "delivery": view(cursor, now),
+        "events": [
+            {
+                "id": event.id,
+                "type": event.type,
+                "source": str(event.source),
+                "at": instant(event.at),
+                "state": str(state if place == 0 else DeliveryState.READY),
+                "data": msgspec.json.decode(event.data),
+            }
+            for place, event in enumerate(events)
+        ],
+        "actions": [action_view(one) for one in actions if one.sink == cursor.sink],
+    }
+
+
+def action_view(one: Action) -> dict[str, Any]:
+    event = None if one.seq is None else f"{one.run_id}/{one.seq}/{one.number}"
+    said = {"at": instant(one.at), "actor": one.actor, "action": one.action, "sink": one.sink, "run": one.run_id}
+    return said | {"event": event, "reason": one.reason}
+
+
+async def waiting(transactor: Transactor, cursor: Delivery) -> list[OutgoingEvent]:
+    """The events that a cursor has not delivered, as its sink would get them."""
+    patterns: tuple[str, ...] = ANY
+    if cursor.sink != RUN_WEBHOOK:
+        rows = await transactor.store.deliveries.list_sinks(cursor.tenant)
+        patterns = next((one.patterns for one in rows if one.name == cursor.sink), ANY)
+    return (await pending(transactor, cursor, patterns)).events
+
+
+async def redrive(
+    transactor: Transactor, *, tenant: str, actor: str, reason: str, run_id: str | None = None, sink: str | None = None
+) -> dict[str, Any]:
+    """Send dead events again: of one run, of one sink, or of both. Order is kept, and nothing is passed over."""
+    if run_id is None and sink is None:
+        raise InvalidInput("say what is sent again: a run, a sink, or both")
+    said = _reason(reason)
+    store = transactor.store.deliveries
+    redriven = []
+    for cursor in await _dead(transactor, tenant, run_id, sink):
+        action = _action(cursor, actor, "redriven", said, await _first(transactor, cursor))
+        if await again_if_contended(lambda action=action: store.redrive(action)):  # type: ignore[misc]
+            redriven.append({"run": cursor.run_id, "sink": cursor.sink})
+    if not redriven:
+        raise NotFound("no delivery of these is dead. `stepkeep outbox list --state dead` shows those that are.")
+    return {"redriven": redriven}
+
+
+async def drop(
+    transactor: Transactor, run_id: str, sink: str, event: str, *, tenant: str, actor: str, reason: str
+) -> dict[str, Any]:
+    """Give up the one dead event of a run and sink for good; those after it are sent."""
+    said = _reason(reason)
+    cursor = await _cursor(transactor, run_id, sink, tenant)
+    place = await _first(transactor, cursor)
+    if cursor.dead_at is None or place is None:
+        raise Conflict(f"nothing that run {run_id} has for {sink} is dead; only a dead event can be dropped.")
+    named = f"{cursor.run_id}/{place[0]}/{place[1]}"
+    if validate.key("the id of the event", event) != named:
+        raise Conflict(f"the dead event of run {run_id} for {sink} is {named}, and not {event}.")
+    action = _action(cursor, actor, "dropped", said, place)
+    if not await again_if_contended(lambda: transactor.store.deliveries.drop(action)):
+        raise Conflict(f"the event {named} is not dead any more: somebody dropped it or sent it again.")
+    return {"dropped": named, "sink": cursor.sink}
+
+
+async def status(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
+    """How far each sink is behind: runs that wait, runs that are dead, and for how long the oldest has been due."""
+    now = await transactor.store.now()
+    rows = [
+        {
+            "sink": one.sink,
+            "waiting": one.waiting,
+            "dead": one.dead,
+            "lag_seconds": 0.0 if one.oldest_at is None else round(max(0, now - one.oldest_at) / 1_000_000, 3),
+        }
+        for one in await transactor.store.deliveries.count_cursors(tenant)
+    ]
+    known = {row["sink"] for row in rows}
+    rows += [
+        {"sink": sink.name, "waiting": 0, "dead": 0, "lag_seconds": 0.0}
+        for sink in await transactor.store.deliveries.list_sinks(tenant)
+        if sink.name not in known
+    ]
+    return {"sinks": sorted(rows, key=lambda row: str(row["sink"]))}
+
+
+async def history(transactor: Transactor, *, tenant: str, limit: int = 100) -> dict[str, Any]:
+    """What people did to sinks and deliveries, newest first."""
+    limit = whole_number("limit", limit, 1, MOST_LISTED)
+    found = await transactor.store.deliveries.read_actions(tenant, None, limit)
+    return {"actions": [action_view(one) for one in found]}
+
+
+async def _cursor(transactor: Transactor, run_id: str, sink: str, tenant: str) -> Delivery:
+    run_id, sink = validate.run_id(run_id), validate.key("the sink", sink)
+    for cursor in await transactor.store.deliveries.read_cursors(tenant, run_id):
+        if cursor.sink == sink:
+            return cursor
+    raise NotFound(f"run {run_id} has nothing for a sink {sink}.")
+
+
+async def _dead(transactor: Transactor, tenant: str, run_id: str | None, sink: str | None) -> list[Delivery]:
+    store, name = transactor.store.deliveries, "" if sink is None else validate.key("the sink", sink)
+    if run_id is not None:
+        cursors = await store.read_cursors(tenant, validate.run_id(run_id))
+        return [one for one in cursors if one.dead_at is not None and name in ("", one.sink)]
+    found: list[Delivery] = []
+    after = ("", "")
+    while page := await store.list_cursors(tenant, sink=name, dead=True, after=after, limit=MOST_LISTED):
+        found += page
+        after = (page[-1].sink, page[-1].run_id)
+    return found
+
+
+async def _first(transactor: Transactor, cursor: Delivery) -> Place | None:
+    """The place of the first event that is not delivered."""
+    events = await waiting(transactor, cursor)
+    return (events[0].seq, events[0].number) if events else None
+
+
+def _action(cursor: Delivery, actor: str, what: str, reason: str, place: Place | None) -> Action:
+    seq, number = place or (None, None)
+    return Action(
+        tenant=cursor.tenant,
+        at=0,
+        actor=validate.key("the actor", actor),
+        action=what,
+        sink=cursor.sink,
+        run_id=cursor.run_id,
+        seq=seq,
+        number=number,
+        reason=reason,
+    )
+
+
+def _reason(reason: str) -> str:
+    said = validate.words("the reason", reason)
+    if not said.strip():
+        raise InvalidInput("a reason is needed: it stays on record. --reason TEXT")
+    return said

@@ -1,0 +1,293 @@
+"""Sinks and the outbox, as the engine offers them: `engine.sinks` and `engine.outbox`.
+
+Each method checks its arguments and calls one operation. `sync_sending` has the same methods for programs without an
+event loop. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepkeep.definition import arguments
+from stepkeep.engine_arguments import optional_key
+from stepkeep.errors import InvalidInput, NotFound
+from stepkeep.operations import outbox, sinks, validate
+from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.outgoing import pending
+from stepkeep.operations.transact import Transactor
+from stepkeep.safe_text import exception_text, inert_line, type_name
+from stepkeep.sinks.event import OutgoingEvent, Source
+from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, SinkContext
+from stepkeep.sinks.registry import kind_of
+from stepkeep.store.deliveries import Report
+from stepkeep.store.delivery_rows import SinkRow
+from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.relay import MAX_ATTEMPTS, backoff_us
+from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
+
+MOST_TAKEN = 1000
+LONGEST_LEASE = 3600.0
+NO_RUN = "00000000-0000-0000-0000-000000000000"
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """Events of one run that a host program has taken, in order, and until when it holds them.
+
+    Nobody else gets them while the lease lasts. Acknowledge them, or they are given out again.
+    """
+
+    run_id: str
+    sink: str
+    events: tuple[OutgoingEvent, ...]
+    fence: int
+    attempts: int
+    from_: tuple[int, int]
+    upto: tuple[int, int]
+
+
+class _Sending:
+    """What both have in common: the database and its caller."""
+
+    def __init__(self, transactor: Transactor, access: Access) -> None:
+        self._transactor, self.access = transactor, access
+
+    @property
+    def _tenant(self) -> str:
+        return self.access.tenant
+
+    def _actor(self, by: str | None) -> str:
+        return self.access.acting(optional_key("by", by))["actor"]
+
+
+@guarded("sinks.")
+class AsyncSinks(_Sending):
+    """The sinks of the tenant: where events go."""
+
+    async def add(
+        self,
+        name: str,
+        kind: str,
+        *,
+        on: Iterable[str] = ("*",),
+        options: Mapping[str, Any] | None = None,
+        events: Iterable[str] = (Source.EMITTED.value,),
+        replace: bool = False,
+        by: str | None = None,
+    ) -> dict[str, Any]:
+        """Add a sink for events whose type matches one of the patterns; `replace` changes one that exists."""
+        return await sinks.add_sink(
+            self._transactor,
+            name,
+            kind,
+            on=on,
+            options=arguments.mapping("options", {} if options is None else options),
+            events=events,
+            replace=arguments.flag("add: replace", replace),
+            tenant=self._tenant,
+            actor=self._actor(by),
+        )
+
+    async def remove(
+        self, name: str, *, discard: bool = False, reason: str = "", by: str | None = None
+    ) -> dict[str, Any]:
+        """Remove a sink. If events for it are not delivered, it needs `discard=True` and a reason."""
+        return await sinks.remove_sink(
+            self._transactor,
+            name,
+            discard=arguments.flag("remove: discard", discard),
+            reason=reason,
+            tenant=self._tenant,
+            actor=self._actor(by),
+        )
+
+    async def list(self) -> dict[str, Any]:
+        """All sinks, with how many runs wait for each."""
+        return await sinks.list_sinks(self._transactor, tenant=self._tenant)
+
+    async def test(
+        self, name: str, *, http: HttpPolicy | None = None, secrets: Secrets | Given | None = None
+    ) -> dict[str, Any]:
+        """Send one event of type `stepkeep.test` to a sink, from this process, and say what became of it."""
+        row = await self._row(name)
+        kind = kind_of(row.kind)
+        reader = SecretReader(Secrets() if secrets is None else as_secrets(secrets))
+
+        async def secret(wanted: str) -> str:
+            return (await reader.read([wanted]))[wanted]
+
+        if http is not None and not isinstance(http, HttpPolicy):
+            raise InvalidInput(f"test: http takes a stepkeep.HttpPolicy, and not {type_name(http)}.")
+        reach = (http or HttpPolicy()).reach()
+        context = SinkContext(name=row.name, tenant=self._tenant, secret=secret, reach=reach)
+        event = OutgoingEvent(
+            tenant=self._tenant,
+            run_id=NO_RUN,
+            seq=0,
+            number=0,
+            type="stepkeep.test",
+            source=Source.EMITTED,
+            at=await self._transactor.store.now(),
+            data=b'{"test":true}',
+            workflow="stepkeep",
+            version=1,
+            correlation_id=NO_RUN,
+        )
+        try:
+            sink = await kind.open(kind.read(msgspec.json.decode(row.options)), context)
+            try:
+                async with asyncio.timeout(SEND_SECONDS):
+                    await sink.send(event)
+            finally:
+                await sink.close()
+        except Exception as problem:  # noqa: BLE001 - sinks and their libraries may raise anything
+            said = inert_line(str(problem) or exception_text(problem))[:MAX_REASON]
+            return {"sink": row.name, "delivered": False, "error": said}
+        return {"sink": row.name, "delivered": True, "error": None}
+
+    async def _row(self, name: object) -> SinkRow:
+        wanted = sinks.sink_name(name)
+        for row in await self._transactor.store.deliveries.list_sinks(self._tenant):
+            if row.name == wanted:
+                return row
+        raise NotFound(f"there is no sink {wanted}. `stepkeep sinks list` shows them.")
+
+
+@guarded("outbox.")
+class AsyncOutbox(_Sending):
+    """What was not delivered yet: to look at, to send again, to give up; and to take, for a host that relays itself."""
+
+    async def list(
+        self,
+        *,
+        state: str | None = None,
+        sink: str | None = None,
+        run_id: str | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> dict[str, Any]:
+        """Runs with events that are not delivered, by sink and run. `state` is `ready`, `sending` or `dead`."""
+        return await outbox.list_deliveries(
+            self._transactor, tenant=self._tenant, state=state, sink=sink, run_id=run_id, after=after, limit=limit
+        )
+
+    async def show(self, run_id: str, sink: str) -> dict[str, Any]:
+        """What one run has for one sink: the events that are not delivered, and what people did."""
+        return await outbox.show_delivery(self._transactor, run_id, sink, tenant=self._tenant)
+
+    async def redrive(
+        self, *, run_id: str | None = None, sink: str | None = None, reason: str, by: str | None = None
+    ) -> dict[str, Any]:
+        """Send dead events again: of one run, of one sink, or of both."""
+        return await outbox.redrive(
+            self._transactor, tenant=self._tenant, actor=self._actor(by), reason=reason, run_id=run_id, sink=sink
+        )
+
+    async def drop(self, run_id: str, sink: str, event: str, *, reason: str, by: str | None = None) -> dict[str, Any]:
+        """Give up the dead event of a run and sink for good; the ones after it are sent."""
+        return await outbox.drop(
+            self._transactor, run_id, sink, event, tenant=self._tenant, actor=self._actor(by), reason=reason
+        )
+
+    async def status(self) -> dict[str, Any]:
+        """How far each sink is behind."""
+        return await outbox.status(self._transactor, tenant=self._tenant)
+
+    async def history(self, *, limit: int = 100) -> dict[str, Any]:
+        """What people did to sinks and deliveries, newest first."""
+        return await outbox.history(self._transactor, tenant=self._tenant, limit=limit)
+
+    async def take(self, sink: str, *, limit: int = 100, lease: float = 60.0) -> tuple[Taken, ...]:
+        """Take due events of a sink of kind `host`, of up to `limit` runs, for `lease` seconds."""
+        limit = arguments.whole("take: limit", limit, 1, MOST_TAKEN)
+        lease_us = int(arguments.number("take: lease", lease, 1, LONGEST_LEASE) * 1_000_000)
+        store, name = self._transactor.store.deliveries, sinks.sink_name(sink)
+        row = next((one for one in await store.list_sinks(self._tenant) if one.name == name), None)
+        if row is None:
+            raise NotFound(f"there is no sink {name}. Add it: engine.sinks.add({name!r}, 'host')")
+        if kind_of(row.kind).is_relayed:
+            raise InvalidInput(f"the sink {name} is relayed by workers; only one of kind host is taken from.")
+        taken = []
+        for cursor in await store.claim(self._tenant, [(name, limit)], self.access.actor, lease_us):
+            found = await pending(self._transactor, cursor, row.patterns)
+            one = Taken(
+                run_id=cursor.run_id,
+                sink=name,
+                events=tuple(found.events),
+                fence=cursor.fence,
+                attempts=cursor.attempts,
+                from_=(cursor.sent, cursor.sent_number),
+                upto=found.upto,
+            )
+            if one.events:
+                taken.append(one)
+            else:
+                await store.report([_report(self._tenant, one, found.upto)])
+        return tuple(taken)
+
+    async def ack(self, taken: Taken, event: OutgoingEvent | None = None) -> bool:
+        """Acknowledge all events that were taken, or those up to `event`; the rest is due again.
+
+        Returns False if the lease ended and another program has taken them: they may be delivered twice.
+        """
+        place = _checked(taken).upto if event is None else _place_in(taken, event)
+        [accepted] = await self._transactor.store.deliveries.report([_report(self._tenant, taken, place)])
+        return accepted
+
+    async def fail(self, taken: Taken, error: str, event: OutgoingEvent | None = None) -> bool:
+        """Say that an event could not be delivered: the first one, or `event`; those before it are acknowledged.
+
+        It is due again after a pause that doubles, and dead after ten attempts.
+        """
+        failed = _checked(taken).events[0] if event is None else _event(event)
+        at = next((place for place, one in enumerate(taken.events) if one.id == failed.id), None)
+        if at is None:
+            raise InvalidInput("fail: the event is not one of those that were taken.")
+        before = taken.from_ if at == 0 else (taken.events[at - 1].seq, taken.events[at - 1].number)
+        attempts = (taken.attempts if at == 0 else 0) + 1
+        report = msgspec.structs.replace(
+            _report(self._tenant, taken, before),
+            attempts=attempts,
+            retry_us=backoff_us(attempts),
+            is_dead=attempts >= MAX_ATTEMPTS,
+            error=inert_line(validate.words("fail: error", error))[:MAX_REASON],
+        )
+        [accepted] = await self._transactor.store.deliveries.report([report])
+        return accepted
+
+    async def __call__(self, sink: str, *, limit: int = 100, lease: float = 60.0) -> tuple[Taken, ...]:
+        """The same as `take`."""
+        return await self.take(sink, limit=limit, lease=lease)
+
+
+def _checked(taken: object) -> Taken:
+    if not isinstance(taken, Taken):
+        raise InvalidInput("ack and fail take what `take` returned.")
+    return taken
+
+
+def _event(event: object) -> OutgoingEvent:
+    if not isinstance(event, OutgoingEvent):
+        raise InvalidInput(f"ack and fail take an event of what was taken, and not {type_name(event)}.")
+    return event
+
+
+def _place_in(taken: Taken, event: OutgoingEvent) -> tuple[int, int]:
+    if _event(event).id not in [one.id for one in _checked(taken).events]:
+        raise InvalidInput("ack: the event is not one of those that were taken.")
+    is_last = event.id == taken.events[-1].id
+    return taken.upto if is_last else (event.seq, event.number)
+
+
+def _report(tenant: str, taken: Taken, place: tuple[int, int]) -> Report:
+    return Report(
+        tenant=tenant,
+        run_id=taken.run_id,
+        sink=taken.sink,
+        fence=taken.fence,
+        sent=place[0],
+        sent_number=place[1],
+    )

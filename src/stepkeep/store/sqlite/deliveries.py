@@ -1,0 +1,37 @@
+"""Creates and advances delivery cursors inside the transaction of a change. `change` calls it after the rows of runs.
+
+A run without a sink costs one look at an empty index for each batch, and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from stepkeep.kernel.rows import OutboxEntry
+from stepkeep.store.change import NewRun, RunChange
+from stepkeep.store.statements import load_statements
+
+SQL = load_statements("stepkeep.store.sqlite")
+
+
+def advance(connection: apsw.Connection, changes: Sequence[RunChange], now: int) -> None:
+    """Advance the cursors of sinks that take more than what these runs emit."""
+    if changes and connection.execute(SQL.has_course_deliveries).get:
+        runs = (change.run for change in changes)
+        given = [(run.tenant, run.id, run.seq, now, run.ended_at is not None) for run in runs]
+        connection.executemany(SQL.advance_deliveries, given)
+
+
+def begin(connection: apsw.Connection, new: Sequence[NewRun], now: int) -> None:
+    """Create the cursors of new runs for such sinks."""
+    runs = (one.run for one in new)
+    given = [(run.tenant, run.id, run.seq, now, run.ended_at is not None) for run in runs]
+    connection.executemany(SQL.start_deliveries, given)
+
+
+def emit(connection: apsw.Connection, entries: Sequence[OutboxEntry], now: int) -> None:
+    """Advance or create the cursors of runs that emitted events."""
+    given = [(entry.tenant, entry.run_id, entry.seq, entry.name, now) for entry in entries]
+    connection.executemany(SQL.emit_deliveries, given)
