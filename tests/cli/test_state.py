@@ -59,3 +59,24 @@ def test_a_worker_keeps_the_state_files_current(process: Start, cli: Cli, home: 
     worker.send_signal(signal.SIGTERM)
     assert finish(worker).status == 0
     assert cli("state", "check", ".state").status == 0
+
+
+ARCHIVED = "archive: { keep: { failed: forever, completed: 90d } }\n"
+
+
+def test_a_worker_archives_what_declares_it_and_prune_keeps_it(process: Start, cli: Cli, home: Path) -> None:
+    (home / "ws.yaml").write_text(STREAM + ARCHIVED)
+    worker = process("worker")
+    run = cli("start", "ws.yaml", "--json").json["run"]["id"]
+    wait_until(lambda: cli("show", run, "--json").json["run"]["state"] == "succeeded")
+    worker.send_signal(signal.SIGTERM)
+    said = finish(worker)
+    assert f"run {run} (nightly, succeeded) is archived in .state/archive/nightly/{run}" in said.err
+    [manifest] = (home / ".state" / "archive" / "nightly" / run).glob("*.manifest.json")
+    assert cli("log", "verify", str(manifest)).status == 0
+    assert "0 runs archived" in cli("archive").out
+    [again] = cli("archive", run, "--json").json["archive"]["bundles"]
+    assert again["made"] is False
+    pruned = cli("prune", "--older-than", "0s", "--no-archive", "--json").json["prune"]
+    assert (pruned["deleted"], pruned["kept"]) == (0, 1)
+    assert "1 kept longer by their workflows" in cli("prune", "--older-than", "0s", "--dry-run").out

@@ -19,6 +19,7 @@ import typer.main
 from stepkeep.cli import light_help
 from stepkeep.cli.commands import (
     approvals,
+    archive,
     certify,
     check,
     complete,
@@ -123,6 +124,7 @@ app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
 app.command("serve", rich_help_panel=SYSTEM)(with_settings(serve.serve))
 app.command("dev", rich_help_panel=SYSTEM)(with_settings(with_policies(dev.dev)))
+app.command("archive", rich_help_panel=SYSTEM)(with_settings(archive.archive))
 app.command("prune", rich_help_panel=SYSTEM)(with_settings(prune.prune))
 app.command("quarantine", rich_help_panel=SYSTEM)(with_settings(quarantine.quarantine))
 app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.completion))

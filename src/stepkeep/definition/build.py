@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stepkeep.definition.archive_policy import about_archive
 from stepkeep.definition.attempts import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
@@ -98,6 +99,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         budget=msgspec.UNSET if written.budget is None else budget_of(written.budget),
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
+        about=about_archive(written.archive),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from stepkeep.definition import bounds
+from stepkeep.definition.archive_policy import ENDINGS, FOLDER, FOREVER, IN_OTHER_WORDS, Ending
 from stepkeep.definition.attempts import Attempts
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.validators import DurationText, duration, filled, given, within
@@ -310,6 +311,31 @@ class BudgetBlock(Block):
     approval: ApprovalBlock | None = None
 
 
+def _keep(value: Any) -> Any:
+    return value if value == FOREVER else duration(value, bounds.RETENTION)
+
+
+def _ending(value: Any) -> Any:
+    return IN_OTHER_WORDS.get(value, value) if isinstance(value, str) else value
+
+
+def _by_ending(value: Any) -> Any:
+    return {_ending(name): kept for name, kept in value.items()} if isinstance(value, dict) else value
+
+
+Kept = Annotated[int | Literal["forever"], BeforeValidator(_keep, json_schema_input_type=str)]
+
+
+class ArchiveBlock(Block):
+    """Archive each run when it has ended, and keep it in the database for some time."""
+
+    on: list[Annotated[Ending, BeforeValidator(_ending, json_schema_input_type=str)]] = Field(
+        default=list(ENDINGS), min_length=1, max_length=len(ENDINGS)
+    )
+    to: Text = FOLDER
+    keep: Annotated[dict[Ending, Kept], BeforeValidator(_by_ending, json_schema_input_type=dict[str, str])] = {}
+
+
 class WorkflowBlock(Block):
     """A workflow in Stepkeep's native format."""
 
@@ -334,4 +360,5 @@ class WorkflowBlock(Block):
     duties: list[DutyBlock] = []
     policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)
     budget: BudgetBlock | None = None
+    archive: Annotated[ArchiveBlock | None, given(ArchiveBlock)] = None
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from stepkeep.definition.archive_policy import policy_of
 from stepkeep.errors import InvalidInput, InvariantBroken, NotFound, Unreadable
 from stepkeep.operations import validate
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
@@ -49,9 +50,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True):
-    """Progress so far. `flawed` runs have a damaged journal and were not deleted."""
+    """Progress so far. `flawed` runs have a damaged journal and were not deleted; `kept` ones are kept longer by what
+    their workflow declares."""
 
     found: int = 0
+    kept: int = 0
     archived: int = 0
     deleted: int = 0
     keys: int = 0
@@ -139,10 +142,11 @@ async def _choose(transactor: Transactor, policy: Policy, tenant: str, batch: in
 
 async def _go_through(transactor: Transactor, chosen: FinishedFilter, work: _Pass, *, dry_run: bool) -> None:
     while run_ids := await transactor.store.find_finished(chosen):
+        free = await work.free_to_go(run_ids)
         if dry_run:
-            work.count(len(run_ids))
-        else:
-            await work.take(run_ids, chosen.limit)
+            work.count(len(free))
+        elif free:
+            await work.take(free, chosen.limit)
         chosen = replace(chosen, after=run_ids[-1])
     await work.finish(chosen.limit)
 
@@ -158,6 +162,28 @@ class _Pass:
 
     def count(self, found: int) -> None:
         self._tell(found=self.pruned.found + found)
+
+    async def free_to_go(self, run_ids: Sequence[str]) -> Sequence[str]:
+        """The runs that their workflows do not keep longer."""
+        states = await self._store.read_states([(self._tenant, run_id) for run_id in run_ids])
+        await self._learn_all({status.definition_id for status in states.values()})
+        policies = {}
+        for status in states.values():
+            plan = self._plans.get(status.definition_id)
+            policies[status.definition_id] = None if plan is None else policy_of(plan.definition)
+        now = await self._store.now() if any(policies.values()) else 0
+        free = []
+        for run_id in run_ids:
+            known = states.get((self._tenant, run_id))
+            policy = None if known is None else policies[known.definition_id]
+            if known is not None and policy is not None and str(known.state) in policy.keep:
+                record = await self._store.read_run(self._tenant, run_id)
+                if record is not None and policy.keeps(str(known.state), record.run.ended_at or now, now):
+                    continue
+            free.append(run_id)
+        if len(free) < len(run_ids):
+            self._tell(kept=self.pruned.kept + len(run_ids) - len(free))
+        return free
 
     async def take(self, run_ids: Sequence[str], batch: int) -> None:
         """Archive a batch of runs (and delete those of a sealed archive), or delete it if no archive is wanted."""
@@ -214,7 +240,9 @@ class _Pass:
 
     async def _learn(self, runs: Sequence[WholeRun]) -> None:
         """The definitions of the runs, which hold the step names."""
-        wanted = {whole.record.run.definition_id for whole in runs}
+        await self._learn_all({whole.record.run.definition_id for whole in runs})
+
+    async def _learn_all(self, wanted: set[int]) -> None:
         if unknown := [one for one in wanted if not self._plans.knows(one)]:
             self._plans.learn((await self._store.read_definitions(unknown)).values())
 

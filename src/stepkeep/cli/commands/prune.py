@@ -86,6 +86,7 @@ def _plain(pruned: Pruned) -> dict[str, Any]:
     flawed = [{"run": run_id, "why": why} for run_id, why in pruned.flawed]
     return {
         "found": pruned.found,
+        "kept": pruned.kept,
         "archived": pruned.archived,
         "deleted": pruned.deleted,
         "keys": pruned.keys,
@@ -95,10 +96,12 @@ def _plain(pruned: Pruned) -> dict[str, Any]:
 
 
 def _summary(pruned: Pruned, *, dry_run: bool) -> str:
+    kept = f", {pruned.kept:,} kept longer by their workflows" if pruned.kept else ""
     if dry_run:
-        return f"{pruned.found:,} finished runs would go"
+        return f"{pruned.found:,} finished runs would go{kept}"
     keys = f", {pruned.keys:,} idempotency keys forgotten" if pruned.keys else ""
-    return f"{pruned.archived:,} {'run' if pruned.archived == 1 else 'runs'} archived, {pruned.deleted:,} deleted{keys}"
+    noun = "run" if pruned.archived == 1 else "runs"
+    return f"{pruned.archived:,} {noun} archived, {pruned.deleted:,} deleted{keys}{kept}"
 
 
 def _progress() -> Told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ from stepkeep.cli.printer import answer, quiet_stdout, warn
 from stepkeep.cli.session import load_handlers, open_engine
 from stepkeep.cli.settings import Settings
 from stepkeep.cli.status import SUCCEEDED
+from stepkeep.errors import StepkeepError
 
 if TYPE_CHECKING:
     from stepkeep.engine import AsyncEngine
@@ -109,7 +110,7 @@ async def _serve(
                     f"worker of tenant {engine.tenant} serves with {places}; queues: {served}{skills}; "
                     f"handlers: {handlers}"
                 )
-                async with _state_files(engine, state_dir):
+                async with _state_files(engine, state_dir), _archives(engine):
                     await worker.serve(signals=True)
                 warn(f"worker {worker.id} has drained and stopped")
                 return worker.id
@@ -140,6 +141,34 @@ async def _state_files(engine: AsyncEngine, folder: str | None) -> AsyncIterator
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
         await files.write()
+
+
+@asynccontextmanager
+async def _archives(engine: AsyncEngine) -> AsyncIterator[None]:
+    """Archive ended runs of workflows that declare it meanwhile, and once more at the end."""
+    from stepkeep.cli.commands.archive import verified
+    from stepkeep.operations.run_archive import ArchiveSweeper, Swept
+
+    sweeper = ArchiveSweeper(engine.transactor, tenant=engine.tenant, verify=verified)
+
+    def tell(swept: Swept) -> None:
+        for one in swept.bundles:
+            warn(f"run {one.run_id} ({one.workflow}, {one.state}) is archived in {one.folder}")
+        for run_id, why in swept.problems:
+            warn(f"run {run_id} is not archived: {why}")
+
+    async def keep() -> None:
+        async for swept in sweeper.follow():
+            tell(swept)
+
+    keeping = asyncio.create_task(keep(), name="archives")
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        with suppress(StepkeepError):  # the database is away; another worker makes up for it
+            tell(await sweeper.sweep())
 
 
 @contextmanager

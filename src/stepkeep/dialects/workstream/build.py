@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from stepkeep.definition.archive_policy import about_archive
 from stepkeep.definition.rule_words import rule_capabilities
 from stepkeep.dialects.workstream.named_rules import Commands, final_rules, post_of, pre_of
 from stepkeep.dialects.workstream.repository import place, with_repository
@@ -61,6 +62,7 @@ def build(written: WorkstreamBlock) -> Definition:
                 name=written.name, schema_version=written.schema_version, schema_url=written.schema_url
             ),
             "tasks": {task.task_id: _about(task) for task in written.tasks},
+            **about_archive(written.archive),
         },
     )
 

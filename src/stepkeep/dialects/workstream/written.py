@@ -18,7 +18,7 @@ from stepkeep.definition.attempts import SeedRetries
 from stepkeep.definition.durations import format_duration
 from stepkeep.definition.template_text import OPENING, Embedded, Unclosed, split
 from stepkeep.definition.validators import given
-from stepkeep.definition.written import Block, Name, Text, Word
+from stepkeep.definition.written import ArchiveBlock, Block, Name, Text, Word
 
 TASK_STATES = Literal["pending", "queued", "running", "validating", "completed", "failed", "retrying", "cancelled"]
 
@@ -192,6 +192,7 @@ class WorkstreamBlock(Block):
     version: int = Field(default=1, ge=1, le=bounds.MAX_VERSION)
     max_duration_seconds: Annotated[int | None, _within(bounds.RUN_TIMEOUT)] = None
     repository: Annotated[RepositoryBlock | None, given(RepositoryBlock)] = None
+    archive: Annotated[ArchiveBlock | None, given(ArchiveBlock)] = None
     validation_rules: FinalRulesBlock = FinalRulesBlock()
     rule_commands: dict[
         Name,
