@@ -21,6 +21,9 @@ BUILT_IN = {
     "host": "stepkeep.sinks.host",
     "webhook": "stepkeep.sinks.webhook",
     "run_webhook": "stepkeep.sinks.run_webhook",
+    "redis": "stepkeep.sinks.redis",
+    "nats": "stepkeep.sinks.nats",
+    "kafka": "stepkeep.sinks.kafka",
 }
 """The modules of this package that hold a `KIND`, by its name."""
 
