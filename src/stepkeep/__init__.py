@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from stepkeep.sync_messages import Mailbox
     from stepkeep.sync_outside import Network
     from stepkeep.sync_sending import Outbox, Sinks
+    from stepkeep.sync_triggers import Triggers
+    from stepkeep.triggers import AsyncTriggers
     from stepkeep.worker.answers import StepError, fail, retry_in, wait_for
     from stepkeep.worker.context import Context
     from stepkeep.worker.executors.command import CommandPolicy
@@ -78,6 +80,7 @@ _HOMES = {
     "AsyncNetwork": "stepkeep.outside",
     "AsyncOutbox": "stepkeep.sending",
     "AsyncSinks": "stepkeep.sending",
+    "AsyncTriggers": "stepkeep.triggers",
     "AsyncTenants": "stepkeep.administration",
     "AsyncUsers": "stepkeep.administration",
     "Category": "stepkeep.kernel.states",
@@ -96,6 +99,7 @@ _HOMES = {
     "Keys": "stepkeep.sync_administration",
     "Mailbox": "stepkeep.sync_messages",
     "Network": "stepkeep.sync_outside",
+    "Triggers": "stepkeep.sync_triggers",
     "NotAllowed": "stepkeep.errors",
     "NotFound": "stepkeep.errors",
     "Outbox": "stepkeep.sync_sending",
@@ -145,6 +149,7 @@ __all__ = [
     "AsyncOutbox",
     "AsyncSinks",
     "AsyncTenants",
+    "AsyncTriggers",
     "AsyncUsers",
     "Category",
     "CommandPolicy",
@@ -187,6 +192,7 @@ __all__ = [
     "StoreUnavailable",
     "Taken",
     "Tenants",
+    "Triggers",
     "Users",
     "Workflow",
     "agent",

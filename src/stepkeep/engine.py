@@ -68,6 +68,8 @@ from stepkeep.operations.search import Terms, search_runs
 from stepkeep.operations.start import Started, StartedHere, Starter, StartRequest, start_idle
 from stepkeep.operations.status import list_workers, read_status
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.triggers.firing import Firer
+from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.waiting import RunWaiter
 from stepkeep.outside import AsyncNetwork
 from stepkeep.result import Result, settled_states
@@ -79,6 +81,7 @@ from stepkeep.store.connect import connect
 from stepkeep.store.migrations import require_migrated
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import RunFilter
+from stepkeep.triggers import AsyncTriggers
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.runtime import Runtime
@@ -186,6 +189,8 @@ class AsyncEngine:
         self.access = Access(store, self.tenant, self.actor, self._credential, monotonic)
         self.transactor = Transactor(store, monotonic=monotonic)
         self._starter = Starter(self.transactor)
+        self._firer = Firer(self.transactor, self._starter)
+        self._installed: set[int] = set()
         self._key_sender = KeySender(self.transactor, self._starter)
         self._waiting = RunWaiter(self.transactor)
         self._own = RunWorkers(
@@ -285,6 +290,11 @@ class AsyncEngine:
         """Events that are not delivered yet."""
         return AsyncOutbox(self.transactor, self.access)
 
+    @property
+    def triggers(self) -> AsyncTriggers:
+        """What starts runs by itself: schedules, events, and the ends of other runs."""
+        return AsyncTriggers(self._firer, self.access)
+
     async def publish(self, workflow: Runnable) -> Plan:
         """Publish a workflow, or return the published one; a plain name finds the highest published version."""
         return await self._publish(workflow)
@@ -299,7 +309,11 @@ class AsyncEngine:
         found = await self._definition(workflow)
         if isinstance(found, Plan):
             return found
-        return await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
+        plan = await publish(self.transactor, found, tenant=self.tenant, actor=self.actor)
+        if plan.definition_id not in self._installed:
+            await install(self._firer, plan.definition, tenant=self.tenant, actor=self.actor)
+            self._installed.add(plan.definition_id)
+        return plan
 
     async def publish_schema(self, ref: str, schema: Mapping[str, Any]) -> dict[str, Any]:
         """Publish a JSON Schema, to which definitions refer with `{ref: NAME}`. A published schema never changes."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from stepkeep.worker.executors.http import HttpPolicy
     from stepkeep.worker.pools.handler_loop import Lifespan
     from stepkeep.worker.secrets import Given, Secrets
+from stepkeep.sync_triggers import Triggers
 
 T = TypeVar("T")
 GRACE_AT_EXIT_SECONDS = 5.0
@@ -205,6 +206,11 @@ class Engine:
     def outbox(self) -> Outbox:
         """Events that are not delivered yet."""
         return Outbox(self._core.outbox, self._call)
+
+    @property
+    def triggers(self) -> Triggers:
+        """What starts runs by itself: schedules, events, and the ends of other runs."""
+        return Triggers(self._core.triggers, self._call)
 
     # -- definitions -------------------------------------------------------------------------------------------------
     def publish(self, workflow: Runnable) -> Plan:

@@ -55,6 +55,7 @@ GROUPS = {
     "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
     "The outside world": ("Network", "AsyncNetwork"),
     "Messages by key": ("Mailbox", "AsyncMailbox"),
+    "Triggers": ("Triggers", "AsyncTriggers"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
     "Handlers": ("step", "agent", "lifespan", "Context", "wait_for", "retry_in", "fail", "StepError", "Registry"),
     "Policies": ("CommandPolicy", "HttpPolicy"),
@@ -68,6 +69,7 @@ LIKE = {
     "AsyncKeys": "Keys",
     "AsyncNetwork": "Network",
     "AsyncMailbox": "Mailbox",
+    "AsyncTriggers": "Triggers",
 }
 """Classes whose methods are those of another one, with `await`."""
 

@@ -42,6 +42,7 @@ WITH_AN_ENGINE = (
     "stepkeep.sync_messages",
     "stepkeep.sync_outside",
     "stepkeep.sync_sending",
+    "stepkeep.sync_triggers",
     "stepkeep.hosted",
 )
 

@@ -241,6 +241,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "mailbox.": sk.AsyncMailbox,
         "sinks.": sk.AsyncSinks,
         "outbox.": sk.AsyncOutbox,
+        "triggers.": sk.AsyncTriggers,
     }
     found = {
         prefix + name

@@ -76,6 +76,7 @@ FACES = [
     (sk.Mailbox, sk.AsyncMailbox),
     (sk.Sinks, sk.AsyncSinks),
     (sk.Outbox, sk.AsyncOutbox),
+    (sk.Triggers, sk.AsyncTriggers),
 ]
 
 
@@ -94,7 +95,7 @@ def test_both_faces_have_the_same_methods_parameters_and_words(sync: type, core:
 
 
 def test_every_method_of_the_engine_has_an_example_and_is_listed() -> None:
-    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox, sk.Sinks, sk.Outbox):
+    for kind in (sk.Engine, sk.Tenants, sk.Users, sk.Keys, sk.Mailbox, sk.Sinks, sk.Outbox, sk.Triggers):
         for name in public(kind):
             assert ">>> " in (getattr(kind, name).__doc__ or ""), f"{kind.__name__}.{name} has no example"
             assert name in dir(kind)

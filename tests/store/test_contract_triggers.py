@@ -118,9 +118,9 @@ async def test_a_moment_that_fired_never_gets_another_run(store: Store) -> None:
         with pytest.raises(InvariantBroken):
             await write_triggers(store, firings=[wrong])
     await write_triggers(store, firings=[firing("m3", reason="late", depth=2, source=run_id(5))])
-    await write_triggers(store, firings=[firing("m3", STARTED, run_id=run_id(4), made_at=99)])
+    await write_triggers(store, firings=[firing("m3", STARTED, run_id=run_id(4), made_at=99, depth=3)])
     [fired] = await store.triggers.read_firings(*KEY, ["m3"])
-    assert (fired.run_id, fired.reason, fired.made_at, fired.depth, fired.source) == (run_id(4), None, 6, 2, run_id(5))
+    assert (fired.run_id, fired.reason, fired.made_at, fired.depth, fired.source) == (run_id(4), None, 6, 3, run_id(5))
 
 
 async def test_due_triggers_of_all_tenants_are_found_oldest_first(store: Store) -> None:

@@ -29,7 +29,8 @@ def micros(text: str) -> int:
 def hourly(**given: Any) -> TriggerSpec:
     """A trigger at the full hour."""
     schedule = given.pop("schedule", Schedule(cron="0 * * * *"))
-    plain: dict[str, Any] = {"name": NAME, "schedule": checked(schedule), "overlap": Overlap.ALLOW}
+    kept = None if schedule is None else checked(schedule)
+    plain: dict[str, Any] = {"name": NAME, "schedule": kept, "overlap": Overlap.ALLOW}
     return TriggerSpec(**(plain | {"catch_up": CatchUp()} | given))
 
 

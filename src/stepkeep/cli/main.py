@@ -53,6 +53,7 @@ from stepkeep.cli.commands import (
     state,
     status,
     tenants,
+    triggers,
     users,
     wait,
     worker,
@@ -119,6 +120,7 @@ app.command("decide", rich_help_panel=PEOPLE)(with_settings(decide.decide))
 app.command("complete", rich_help_panel=PEOPLE)(with_settings(complete.complete))
 app.command("token", rich_help_panel=PEOPLE)(with_settings(complete.token))
 app.command("send", rich_help_panel=PEOPLE)(with_settings(send.send))
+app.command("emit", rich_help_panel=PEOPLE)(with_settings(triggers.emit))
 app.command("cancel", rich_help_panel=PEOPLE)(with_settings(decide.cancel))
 app.command("delegate", rich_help_panel=PEOPLE)(with_settings(users.delegate))
 app.command("worker", rich_help_panel=SYSTEM)(with_settings(with_policies(worker.worker)))
@@ -137,6 +139,7 @@ app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)
 app.add_typer(mailbox.app, name="mailbox", rich_help_panel=SYSTEM)
 app.add_typer(sinks.app, name="sinks", rich_help_panel=SYSTEM)
 app.add_typer(outbox.app, name="outbox", rich_help_panel=SYSTEM)
+app.add_typer(triggers.app, name="triggers", rich_help_panel=SYSTEM)
 app.add_typer(log.app, name="log", rich_help_panel=SYSTEM)
 app.add_typer(state.app, name="state", rich_help_panel=SYSTEM)
 app.add_typer(db.app, name="db", rich_help_panel=SYSTEM)

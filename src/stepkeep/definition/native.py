@@ -25,6 +25,7 @@ from stepkeep.definition.lint import lint
 from stepkeep.definition.policy import check_policy
 from stepkeep.definition.references import check_expressions
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.triggers import check_triggers
 from stepkeep.definition.written import StepBlock, WorkflowBlock
 from stepkeep.errors import DefinitionError, Problem
 from stepkeep.kernel.definition import Definition
@@ -175,4 +176,5 @@ def _findings(
         yield from check_workflow(written)
         yield from check_duties(written.duties, steps)
         yield from check_policy(written)
+        yield from check_triggers(written.triggers, ("triggers",))
     yield from check_expressions(data, steps, ancestry, names)

@@ -138,6 +138,7 @@ class Workflow:
         policy: Sequence[Mapping[str, Any]] = (),
         budget: Mapping[str, Any] | None = None,
         archive: Mapping[str, Any] | None = None,
+        triggers: Sequence[Mapping[str, Any]] = (),
         registry: Registry | None = None,
     ) -> None:
         self.registry = registry_of(registry)
@@ -163,6 +164,7 @@ class Workflow:
             "labels": {} if labels is None else arguments.mapping("labels", labels),
             "duties": [arguments.mapping("duties", duty) for duty in arguments.items("duties", duties)],
             "policy": [arguments.mapping("a rule of policy", rule) for rule in arguments.items("policy", policy)],
+            "triggers": [arguments.mapping("a trigger", one) for one in arguments.items("triggers", triggers)],
             **({} if budget is None else {"budget": arguments.mapping("budget", budget)}),
             **({} if archive is None else {"archive": arguments.mapping("archive", archive)}),
             **{key: value for key, value in optional.items() if value is not None},

@@ -336,6 +336,45 @@ class ArchiveBlock(Block):
     keep: Annotated[dict[Ending, Kept], BeforeValidator(_by_ending, json_schema_input_type=dict[str, str])] = {}
 
 
+class CatchUpBlock(Block):
+    """Which moments that passed while no worker ran are fired: none, the last, or all up to `most` within `window`,
+    each `spread` after the one before."""
+
+    keep: Literal["none", "last", "all"] = "last"
+    most: int = Field(default=10, ge=1, le=20)
+    window: Annotated[int, within(bounds.CATCH_UP)] = bounds.DEFAULT_CATCH_UP
+    spread: Annotated[int, within(bounds.JITTER)] = 0
+
+
+class EndingBlock(Block):
+    """The end of a run of another workflow, in one of these states."""
+
+    workflow: Name
+    states: list[Literal["succeeded", "failed", "cancelled", "rolled_back"]] = Field(
+        default=["succeeded", "failed", "cancelled", "rolled_back"], min_length=1
+    )
+
+
+class TriggerBlock(Block):
+    """What starts a run by itself: a cron expression, an interval, an event, or the end of another run."""
+
+    name: Annotated[Name | None, given(Name)] = None
+    schedule: Annotated[Text | None, given(Text)] = None
+    every: Annotated[int | None, within(bounds.INTERVAL)] = None
+    zone: Word = "UTC"
+    gap: Annotated[Literal["shift", "skip"] | None, given(Literal["shift", "skip"])] = None
+    fold: Annotated[Literal["first", "both"] | None, given(Literal["first", "both"])] = None
+    jitter: Annotated[int, within(bounds.JITTER)] = 0
+    event: Annotated[Word | None, given(Word)] = None
+    ended: Annotated[EndingBlock | None, _short("workflow", EndingBlock)] = None
+    condition: Annotated[Text | None, given(Text)] = None
+    with_: Any = Field(default=None, alias="with")
+    overlap: Annotated[
+        Literal["skip", "queue", "cancel", "allow"] | None, given(Literal["skip", "queue", "cancel", "allow"])
+    ] = None
+    catch_up: Annotated[CatchUpBlock, _short("keep", CatchUpBlock)] = CatchUpBlock()
+
+
 class WorkflowBlock(Block):
     """A workflow in Stepkeep's native format."""
 
@@ -361,4 +400,5 @@ class WorkflowBlock(Block):
     policy: list[PolicyRuleBlock] = Field(default=[], max_length=bounds.MAX_POLICY_RULES)
     budget: BudgetBlock | None = None
     archive: Annotated[ArchiveBlock | None, given(ArchiveBlock)] = None
+    triggers: list[TriggerBlock] = Field(default=[], max_length=bounds.MAX_TRIGGERS)
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

@@ -59,7 +59,7 @@ class TriggerRows:
         for firing in what.firings:
             mine = self.firings.setdefault((firing.tenant, firing.trigger_name), {})
             kept = mine.get(firing.moment, firing)
-            mine[firing.moment] = replace(firing, made_at=kept.made_at, depth=kept.depth, source=kept.source)
+            mine[firing.moment] = replace(firing, made_at=kept.made_at, source=kept.source)
         for one in what.backfills:
             self.backfills[one.tenant, one.id] = one
 

@@ -15,6 +15,7 @@ from stepkeep.definition.build import GRACE, LEASE, STEP_TIMEOUT
 from stepkeep.definition.conditions import own_output
 from stepkeep.definition.registry import Registry
 from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.checks import is_gate, prompt_of
 from stepkeep.dialects.ioa.written import (
     CompensationBlock,
@@ -65,6 +66,7 @@ def build(written: WorkflowResource, handlers: Registry | None = None) -> kernel
         grace=GRACE,
         labels=dict(sorted(metadata.labels.items())),
         trigger=None if spec.trigger is None else spec.trigger.model_dump(exclude_none=True),
+        triggers=triggers.build(spec.trigger) or UNSET,
         about=_about(metadata, spec),
     )
 

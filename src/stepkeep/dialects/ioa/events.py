@@ -74,7 +74,13 @@ def _event_in(line: Line) -> str | None:
 
 
 def _started(told: Told, line: Line) -> dict[str, Any]:
-    return {"trigger": "manual", "domainsInvolved": told.definition.get("about", {}).get("domainsInvolved", [])}
+    return {"trigger": _trigger(told), "domainsInvolved": told.definition.get("about", {}).get("domainsInvolved", [])}
+
+
+def _trigger(told: Told) -> str:
+    """What started the run: the name of a trigger, or `manual` for a person or a program."""
+    actor = str(told.run.get("created_by", ""))
+    return actor.removeprefix("trigger:") if actor.startswith("trigger:") else "manual"
 
 
 def _executing(told: Told, line: Line) -> dict[str, Any]:

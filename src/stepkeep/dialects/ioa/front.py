@@ -10,12 +10,20 @@ from typing import Any
 
 from stepkeep.definition.findings import Finding, Path
 from stepkeep.definition.graph import check_graph
-from stepkeep.dialects.format import Format, Reading, outline, valid_blocks
+from stepkeep.dialects.format import Format, Reading, outline, valid, valid_blocks
+from stepkeep.dialects.ioa import triggers
 from stepkeep.dialects.ioa.build import build
 from stepkeep.dialects.ioa.checks import check_agents, check_compensation, check_policy, check_steps
 from stepkeep.dialects.ioa.keys import check_keys
 from stepkeep.dialects.ioa.lint import lint
-from stepkeep.dialects.ioa.written import API_VERSION, KIND, CompensationBlock, StepBlock, WorkflowResource
+from stepkeep.dialects.ioa.written import (
+    API_VERSION,
+    KIND,
+    CompensationBlock,
+    StepBlock,
+    TriggerBlock,
+    WorkflowResource,
+)
 from stepkeep.kernel.definition import Definition
 
 STEPS: Path = ("spec", "steps")
@@ -41,6 +49,7 @@ def _problems(reading: Reading[WorkflowResource]) -> Iterator[Finding]:
     yield from check_compensation(entries, steps, {node.name for node in nodes})
     spec = data.get("spec")
     yield from check_policy(spec.get("failurePolicy") if isinstance(spec, dict) else None)
+    yield from triggers.check(valid(TriggerBlock, spec.get("trigger")) if isinstance(spec, dict) else None)
     if handlers is not None:
         yield from check_agents(steps, entries, handlers)
 

@@ -41,7 +41,6 @@ def lint(written: WorkflowResource, definition: Definition) -> list[Finding]:
     spec = written.spec
     return [
         *_status(written),
-        *_trigger(spec),
         *_workflow_without_timeout(spec),
         *_step_without_timeout(spec, definition),
         *_timeout_that_never_comes(spec),
@@ -64,15 +63,6 @@ def _status(written: WorkflowResource) -> Iterator[Finding]:
     if "status" in written.model_fields_set:
         said = "`status` is written by the program that runs the workflow; it is ignored here."
         yield Finding(("status",), said, "Remove it.", key=True, ignored=True)
-
-
-def _trigger(spec: SpecBlock) -> Iterator[Finding]:
-    """A trigger is kept and shown; nothing fires it yet."""
-    for key in ("event", "condition", "schedule"):
-        if spec.trigger is not None and getattr(spec.trigger, key) is not None:
-            said = f"`{key}` of the trigger is shown, and starts nothing yet."
-            hint = "Start runs by `stepkeep start` or `engine.start`."
-            yield Finding(("spec", "trigger", key), said, hint, key=True, ignored=True)
 
 
 def _workflow_without_timeout(spec: SpecBlock) -> Iterator[Finding]:

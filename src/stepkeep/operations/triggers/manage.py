@@ -31,6 +31,7 @@ from stepkeep.operations.triggers.plan import (
     moment_text,
     new_firing,
     plan_firing,
+    skipped,
 )
 from stepkeep.schedules.moments import moments_after
 from stepkeep.store.triggers import Backfill, BackfillState, Firing, FiringState, TriggerRow
@@ -183,6 +184,8 @@ def _renewed(
         topic=topic,
         spec=encoded,
         removed_at=None,
+        created_at=now if was_removed else row.created_at,
+        created_by=actor if was_removed else row.created_by,
         cursor_at=row.cursor_at if same else now,
         paused_at=None if was_removed else row.paused_at,
         paused_by=None if was_removed else row.paused_by,
@@ -290,6 +293,22 @@ async def fire_once(
         if fresh is None or fresh.removed_at is not None:
             raise NotFound(f"the trigger {row.name} was removed.")
         row = fresh
+    raise Contended(f"the trigger {row.name} is changed by many processes at once: try again")
+
+
+async def record_once(
+    firer: Firer, row: TriggerRow, moment: str, reason: str, *, depth: int = 0, source: str | None = None
+) -> Firing:
+    """Record that a trigger starts nothing for an event; the firing on record if there is one."""
+    for _ in range(MAX_CONFLICT_RETRIES):
+        there = await firer.transactor.store.triggers.read_firings(row.tenant, row.name, [moment])
+        if there:
+            return there[0]
+        now = await firer.transactor.store.now()
+        firing = skipped(replace(new_firing(row, moment, now, now, depth), source=source), reason)
+        if await firer.carry_out(row, Planned(row=replace(row, seq=row.seq + 1), records=(firing,))) is not None:
+            return firing
+        row = await _row(firer.transactor, row.name, row.tenant)
     raise Contended(f"the trigger {row.name} is changed by many processes at once: try again")
 
 

@@ -70,8 +70,11 @@ def plan_sweep(
     watched: Sequence[Watched],
     backfill: Backfill | None = None,
     fired: frozenset[str] = frozenset(),
+    arrived: Sequence[Firing] = (),
+    noted: Sequence[Firing] = (),
 ) -> Planned:
-    """Decide about a trigger that is due. `fired` has the moments of the backfill's next batch that have a run."""
+    """Decide about a trigger that is due. `fired` has the moments of the backfill's next batch that have a run.
+    `arrived` are firings that runs which ended have caused; `noted` are only recorded."""
     settled = tuple(replace(one.firing, watched=0) for one in watched if _has_ended(one))
     live = [one.firing for one in watched if one.firing.run_id is not None and not _has_ended(one)]
     waiting = [one.firing for one in watched if one.firing.state is FiringState.WAITING]
@@ -79,6 +82,8 @@ def plan_sweep(
     line = _Line(spec, [one for one in live if one.backfill is None], waiting, is_paused=row.paused_at is not None)
     for moment in due:
         line.add(new_firing(row, moment_text(moment), moment, now))
+    for one in arrived:
+        line.add(one)
     line.release()
     filled = _fill(row, spec, backfill, live, fired, now) if backfill is not None else _Filled()
     starts = _spread(line.starts, spec.catch_up, now) + filled.starts
@@ -88,7 +93,7 @@ def plan_sweep(
     return Planned(
         row=replace(planned, due_at=due_at),
         starts=starts,
-        records=(*settled, *late, *line.records),
+        records=(*settled, *late, *noted, *line.records),
         cancels=tuple(line.cancels),
         backfill=filled.backfill,
     )

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from stepkeep.errors import StoreError
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Transactor
+from stepkeep.operations.triggers.events import endings
 from stepkeep.operations.triggers.firing import Firer, spec_of
 from stepkeep.operations.triggers.plan import Planned, backfill_batch, moment_text, plan_sweep
 from stepkeep.store.triggers import Backfill, BackfillState, FiringState, TriggerKey, TriggerRow
@@ -61,10 +62,12 @@ class TriggerSweep:
             batch = [moment_text(moment) for moment in backfill_batch(spec, job)]
             there = await triggers.read_firings(*key, batch)
             fired = frozenset(one.moment for one in there if one.run_id is not None)
-        planned = plan_sweep(row, spec, now, watched, job, fired)
+        found = await endings(self.firer, row, spec, now)
+        looked = row if found.cursor_at is None else replace(row, cursor_at=found.cursor_at)
+        planned = plan_sweep(looked, spec, now, watched, job, fired, found.arrived, found.noted)
         if await self.firer.cancel(planned):
             watched = await triggers.read_watched(*key)
-            planned = plan_sweep(row, spec, now, watched, job, fired)
+            planned = plan_sweep(looked, spec, now, watched, job, fired, found.arrived, found.noted)
         done = await self.firer.carry_out(row, planned)
         if done is None:
             return 0
