@@ -7,7 +7,9 @@
     │   ├── InvalidInput       the request itself is malformed or out of bounds
     │   ├── NotFound           no such thing (or it belongs to another tenant)
     │   ├── Conflict           another decision came first; carries the winner
-    │   │   └── WrongToken     the completion token does not match the open step
+    │   │   ├── WrongToken     the completion token does not match the open step
+    │   │   ├── TokenUsed      the completion token was used before, for another outcome
+    │   │   └── TokenExpired   the completion token came after the deadline of its step
     │   ├── NotAllowed         a rule about people forbids it; carries the rule and the person
     │   ├── KeyReused          an idempotency key came back with another body
     │   ├── Fenced             a worker's write came too late; its result is dropped
@@ -124,6 +126,18 @@ class WrongToken(Conflict):
     """The completion token is not the one of this activation of this step."""
 
     code = "wrong_token"
+
+
+class TokenUsed(Conflict):
+    """The step was completed with this token before, with another outcome; carries that completion."""
+
+    code = "token_used"
+
+
+class TokenExpired(Conflict):
+    """The deadline of the manual step has passed: its token completes nothing any more."""
+
+    code = "token_expired"
 
 
 class NotAllowed(Refused):

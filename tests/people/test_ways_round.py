@@ -7,6 +7,7 @@ import asyncio
 import stepkeep as sk
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotAllowed
+from stepkeep.operations import access
 from stepkeep.operations.access import parse_key
 from stepkeep.operations.expire import sweep
 from tests.people.stage import HOUR, PAYOUT, SECOND, TENANT, TOKENS, Stage, handlers, later, on_both_stores
@@ -117,6 +118,38 @@ async def test_a_revoked_key_of_an_open_program_decides_nothing(stage: Stage) ->
         await bea.show(run)
         await stage.engine.keys.revoke(parse_key(key).id)
         await stage.refused("key_revoked", run, bea.approve(run))
+
+
+@on_both_stores
+async def test_a_revoked_key_starts_no_run_a_second_later(stage: Stage) -> None:
+    """Also while another call reads the state of the key at that moment."""
+    await stage.engine.publish(PAYOUT)
+    key = await stage.key("bea", "start", "read")
+    async with stage.opened(key) as bea:
+        clock = [bea.access._read_at]
+        bea.access._monotonic = lambda: clock[0]
+        run = (await bea.start(PAYOUT)).run_id
+        await stage.engine.keys.revoke(parse_key(key).id)
+        clock[0] += 0.99
+        calls = (bea.start(PAYOUT), bea.rerun(run), bea.start(PAYOUT), bea.show(run))
+        told = await asyncio.gather(*calls, return_exceptions=True)
+        assert [getattr(one, "rule", one) for one in told] == ["key_revoked"] * 4
+    assert len((await stage.engine.runs())["runs"]) == 1
+
+
+@on_both_stores
+async def test_calls_within_the_grace_of_a_read_go_on_and_none_goes_on_for_a_second(stage: Stage) -> None:
+    assert access.FRESH_SECONDS + access.GRACE_SECONDS < 1
+    async with stage.opened(await stage.key("bea", "start", "read")) as bea:
+        began = bea.access._read_at
+        clock = [began]
+        bea.access._monotonic = lambda: clock[0]
+        bea.access._is_reading = True
+        for passed, reads in ((0.1, False), (0.6, False), (0.76, True)):
+            before = bea.access._read_at
+            clock[0] = began + passed
+            await bea.access.check()
+            assert (bea.access._read_at != before) is reads, passed
 
 
 @on_both_stores

@@ -57,6 +57,8 @@ PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
     (errors.InvalidInput,      Kind(400, "invalid_input",     "The request is not valid")),
     (errors.NotFound,          Kind(404, "not_found",         "Not found", NOTHING)),
     (errors.WrongToken,        Kind(409, "wrong_token",       "The completion token does not fit")),
+    (errors.TokenUsed,         Kind(409, "token_used",        "The completion token was used before")),
+    (errors.TokenExpired,      Kind(409, "token_expired",     "The completion token came too late")),
     (errors.Conflict,          Kind(409, "conflict",          "The state does not allow it")),
     (errors.NotAllowed,        Kind(403, "not_allowed",       "Not allowed")),
     (errors.KeyReused,         Kind(422, "key_reused",        "The idempotency key was used with another body")),

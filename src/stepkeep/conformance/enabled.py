@@ -394,6 +394,9 @@ def _recorded(hop: Hop) -> Iterator[Problem]:
 def _manual(wanted: str) -> Guard:
     def guard(hop: Hop) -> Iterator[Problem]:
         yield from _detail(hop, "outcome", wanted)
+        due_at = hop.step.due_at
+        if hop.step.is_timer_known and due_at is not None and hop.line.at >= due_at:
+            yield Code.TIMER, f"it is completed at {hop.line.at}, but its deadline passed at {due_at}"
 
     return guard
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Conflict, WrongToken
+from stepkeep.errors import Conflict, TokenExpired, TokenUsed, WrongToken
 from stepkeep.kernel.authority import Caller, MembershipKind
 from stepkeep.kernel.decision import Accepted, Reply
 from stepkeep.kernel.definition import OnExhausted, Standing
@@ -90,6 +90,9 @@ def complete_by_hand(draft: Draft, event: CompletionSignalled) -> Reply:
         raise WrongToken(f"the completion token does not match an open manual step {name} of run {event.run_id}")
     if step.state is not StepState.AWAITING_COMPLETION:
         return _completed_before(step, name, event)
+    if step.due_at is not None and step.due_at <= draft.now:
+        said = f"step {name} of run {event.run_id} was to be completed before its deadline, which has passed"
+        raise TokenExpired(said, {"step": name, "state": step.state})
     voice = check_duties(draft, step, Caller(event.tenant, event.actor, event.key), event.on_behalf_of or event.actor)
     record = _completion_record(draft, event, voice)
     draft.requested("completion_signalled", event, {"step": name, "outcome": event.outcome, **_proof(event, voice)})
@@ -162,9 +165,9 @@ def _completed_before(step: Step, name: str, event: CompletionSignalled) -> Repl
     record = record_of(step)
     if record.get("outcome") == event.outcome:
         return Accepted({"step": name, **record}, repeated=True)
-    how = f"was already {step.state}"
+    said, winner = f"step {name} of run {step.run_id} was", {"step": name, "state": step.state, **record}
     if record.get("outcome") == "expired":
-        how += ": it was not completed before its deadline"
-    elif "outcome" in record:
-        how = f"was completed as {record['outcome']} by {record['by']}"
-    raise Conflict(f"step {name} of run {step.run_id} {how}", {"step": name, "state": step.state, **record})
+        raise TokenExpired(f"{said} already {step.state}: it was not completed before its deadline", winner)
+    if "outcome" in record:
+        raise TokenUsed(f"{said} completed as {record['outcome']} by {record['by']}", winner)
+    raise Conflict(f"{said} already {step.state}", winner)

@@ -26,8 +26,11 @@ from stepkeep.store.protocol import Store
 
 K = TypeVar("K", bound=type)
 
-FRESH_SECONDS = 2.0
+FRESH_SECONDS = 0.5
 """For how long an engine goes by the key and the tenant's settings that it has read. A decision reads them anew."""
+
+GRACE_SECONDS = 0.25
+"""For how much longer other callers go by them while one caller reads them again. Together they are below a second."""
 
 NO_SECRET = "0" * 64
 """What the secret of an unknown key is compared with: as long as a hash, so that the comparison takes the same time."""
@@ -160,7 +163,8 @@ class Access:
         self.key: ApiKey | None = None
         self._store, self._credential, self._monotonic = store, credential, monotonic
         self._vouching = Vouching.ALLOWED
-        self._fresh_seconds, self._fresh_until = fresh_seconds, float("-inf")
+        self._fresh_seconds, self._read_at = fresh_seconds, float("-inf")
+        self._is_reading = False
 
     async def open(self) -> None:
         """Check the key, if there is one. It is refused with one answer, whichever part of it is wrong."""
@@ -203,7 +207,10 @@ class Access:
 
     async def check(self) -> None:
         """Refuse a key that has ended, as of at most `fresh_seconds` ago (`FRESH_SECONDS` by default)."""
-        if self._monotonic() >= self._fresh_until:
+        fresh = FRESH_SECONDS if self._fresh_seconds is None else self._fresh_seconds
+        age = self._monotonic() - self._read_at
+        # While one caller reads, the others go by what is known a little longer: each would read the same.
+        if age >= fresh and not (self._is_reading and age < fresh + GRACE_SECONDS):
             await self._refresh()
 
     def require(self, *needed: Scope, operation: str) -> None:
@@ -240,14 +247,19 @@ class Access:
 
     async def _refresh(self) -> None:
         """Read the key, or the tenant's settings, again."""
-        if self.key is None:
-            row = await self._store.people.read_tenant(self.tenant)
-            self._vouching = Vouching.ALLOWED if row is None else row.vouching
-        else:
-            caller = Caller(self.tenant, self.actor, self.key.id)
-            authorities = await self._store.people.read_authorities([caller])
-            admit(authorities[caller], caller, await self._store.now())
-        self._fresh_until = self._monotonic() + (FRESH_SECONDS if self._fresh_seconds is None else self._fresh_seconds)
+        began, is_good, self._is_reading = self._monotonic(), False, True
+        try:
+            if self.key is None:
+                row = await self._store.people.read_tenant(self.tenant)
+                self._vouching = Vouching.ALLOWED if row is None else row.vouching
+            else:
+                caller = Caller(self.tenant, self.actor, self.key.id)
+                authorities = await self._store.people.read_authorities([caller])
+                admit(authorities[caller], caller, await self._store.now())
+            is_good = True
+        finally:
+            self._is_reading = False
+            self._read_at = began if is_good else float("-inf")
 
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
