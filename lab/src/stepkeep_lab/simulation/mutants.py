@@ -490,6 +490,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "note.token is None",
     ),
     _in_kernel(
+        "late-token",
+        "a step is completed after its deadline, as long as no sweep has come",
+        "people:complete_by_hand",
+        "if step.due_at is not None and step.due_at <= draft.now:",
+        "if False:",
+    ),
+    _in_kernel(
         "old-token-stays",
         "the token before it fits after a new one was issued",
         "people:reissue_token",
