@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import stepkeep as sk
+from stepkeep.definition.registry import HandlerSpec
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import NotAllowed
 from stepkeep.operations import access
@@ -399,6 +400,32 @@ async def test_the_person_whose_worker_executed_a_step_does_not_sign_it(stage: S
         await bea.work_on(run)
     async with stage.opened(await stage.key("bea", "decide")) as bea:
         await stage.refused("maker_checker", run, bea.approve(run))
+    await stage.passes(run, "cyd")
+
+
+@on_both_stores
+async def test_the_person_whose_worker_executes_a_step_now_does_not_sign_it_meanwhile(stage: Stage) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def pay() -> str:
+        began.set()
+        await may_end.wait()
+        return "paid"
+
+    registry = handlers()
+    registry.register(HandlerSpec(name="people.slow", function=pay))
+    beside = sk.Workflow("beside", registry=registry)
+    beside.step("pay", "people.slow")
+    beside.approval("sign", after=[], roles=["finance"], not_=["executed:pay"])
+    run = (await stage.engine.start(beside, by="ann")).run_id
+    key = await stage.key("bea", "work", "read", "decide")
+    async with AsyncEngine(stage.url, key=key, registry=registry, loop="mine") as bea:
+        working = asyncio.create_task(bea.work_on(run))
+        await began.wait()
+        await stage.refused("maker_checker", run, bea.approve(run, "sign"))
+        may_end.set()
+        await working
+        await stage.refused("maker_checker", run, bea.approve(run, "sign"))
     await stage.passes(run, "cyd")
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.store.values import SECOND, TENANT, a_worker, an_entry
 
-from stepkeep.errors import Contended
+from stepkeep.errors import Contended, InvariantBroken
 from stepkeep.kernel.states import WorkerState
 from stepkeep.store.protocol import Store
 from stepkeep.store.records import WorkerChange
@@ -106,3 +106,14 @@ async def test_a_worker_is_found_by_its_id(store: Store) -> None:
     assert await store.find_worker(TENANT, "w-1") == worker
     assert await store.find_worker("another", "w-1") is None
     assert await store.find_worker(TENANT, "w-3") is None
+
+
+@pytest.mark.parametrize(("before", "after"), [("user:bea", "user:cyd"), ("user:bea", None), (None, "user:bea")])
+async def test_a_worker_keeps_its_owner(store: Store, before: str | None, after: str | None) -> None:
+    """The people behind attempts are found through the number of the worker: another owner would change them."""
+    worker = await store.add_worker(a_worker(owner=before), an_entry("w-1", 1))
+    entry = an_entry("w-1", 2, worker.head)
+    other = replace(worker, owner=after, seq=2, head=entry.hash)
+    with pytest.raises(InvariantBroken, match="keeps its owner"):
+        await store.change_workers([WorkerChange(was=1, worker=other, entry=entry)])
+    assert (await store.list_workers(TENANT))[0].owner == before

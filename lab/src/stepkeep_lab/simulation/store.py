@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.errors import Broken, Contended, Unreadable
+from stepkeep.errors import Broken, Contended, InvariantBroken, Unreadable
 from stepkeep.kernel.decision import Involved
 from stepkeep.kernel.definition import QueueSpec
 from stepkeep.kernel.journal import SealedEntry
@@ -684,6 +684,8 @@ class ModelStore:
         new = change.worker
         for no, row in self._tables.workers.items():
             if (row.tenant, row.id, row.seq) == (new.tenant, new.id, change.was):
+                if row.owner != new.owner:
+                    raise InvariantBroken("a worker keeps its owner: register another worker")
                 self._tables.workers[no] = replace(new, no=no, heard_at=max(row.heard_at, new.heard_at))
                 if change.entry is not None:
                     self._tables.worker_journal[row.tenant, row.id].append(change.entry)
