@@ -15,7 +15,7 @@ the event for certain. An event is sent again after a crash, with the same id.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -67,6 +67,21 @@ async def _no_handler(name: str, event: OutgoingEvent) -> None:
     raise SinkFailed(f"there is no handler {name} here")
 
 
+Run = Callable[[Sequence[str], str | None, bytes, Mapping[str, str]], Awaitable[None]]
+"""Runs a program: its arguments, its directory, its standard input, and variables about the event."""
+
+Message = Callable[[str, str, str, bytes], Awaitable[None]]
+"""Sends a message: business key, name, id, payload."""
+
+
+async def _no_program(argv: Sequence[str], cwd: str | None, given: bytes, about: Mapping[str, str]) -> None:
+    raise SinkFailed("no program can be run here")
+
+
+async def _no_message(key: str, name: str, message_id: str, payload: bytes) -> None:
+    raise SinkFailed("no message can be sent here")
+
+
 PUBLIC = Reach()
 
 
@@ -75,8 +90,9 @@ class SinkContext:
     """What the relay gives a sink besides its options.
 
     `secret` reads the value of a secret by its name, at each call, so that a rotated one is used. `call` runs a
-    function of this program that was registered with `@on`. `reach` is what the worker may connect to. `now` is the
-    time in seconds since 1970.
+    function of this program that was registered with `@on`. `reach` is what the worker may connect to. `run` runs a
+    program under the policy of the worker, and `message` sends a message to a business key. `now` is the time in
+    seconds since 1970.
     """
 
     name: str
@@ -84,6 +100,8 @@ class SinkContext:
     secret: Callable[[str], Awaitable[str]] = _no_secret
     call: Call = _no_handler
     reach: Reach = PUBLIC
+    run: Run = _no_program
+    message: Message = _no_message
     now: Callable[[], float] = time.time
 
 

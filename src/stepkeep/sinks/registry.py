@@ -19,6 +19,8 @@ BUILT_IN = {
     "jsonl": "stepkeep.sinks.jsonl",
     "handler": "stepkeep.sinks.handler",
     "host": "stepkeep.sinks.host",
+    "command": "stepkeep.sinks.command",
+    "message": "stepkeep.sinks.message",
     "webhook": "stepkeep.sinks.webhook",
     "run_webhook": "stepkeep.sinks.run_webhook",
     "redis": "stepkeep.sinks.redis",

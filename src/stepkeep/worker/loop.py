@@ -41,6 +41,7 @@ from stepkeep.worker.attempts import Attempts
 from stepkeep.worker.claiming import named
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
+from stepkeep.worker.hooks import Hooks
 from stepkeep.worker.listening import ListenerCalls, add_sinks
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
@@ -173,12 +174,14 @@ class Worker:
             for kind in Kind
         }
         self._calls = ListenerCalls(registry, self._home)
+        self._hooks = Hooks(transactor, tenant, self._settings.commands)
         self.relay = Relay(
             transactor,
             tenant,
             holder=lambda: self.id or "",
             context=self._sink_context,
             can_call=self._calls.has,
+            can_run=self._hooks.may_run,
             has_secret=self._shared.secrets.has,
             runtime=self._runtime,
         )
@@ -657,6 +660,8 @@ class Worker:
             secret=secret,
             call=self._calls.call,
             reach=self._settings.http.reach(),
+            run=self._hooks.run,
+            message=self._hooks.messages_of(name).send,
         )
 
     async def _maintain(self) -> None:

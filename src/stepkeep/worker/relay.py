@@ -69,8 +69,8 @@ MakeContext = Callable[[str], SinkContext]
 
 
 class Relay:
-    """The relay of one worker. `can_call` says whether this program has a function with `@on` of that name;
-    `has_secret` whether it can read a secret."""
+    """The relay of one worker. `can_call` says whether this program has a function with `@on` of that name,
+    `can_run` whether it may run a program, and `has_secret` whether it can read a secret."""
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class Relay:
         holder: Callable[[], str],
         context: MakeContext,
         can_call: Callable[[str], bool] = lambda name: False,
+        can_run: Callable[[str], bool] = lambda program: True,
         has_secret: Callable[[str], bool] = lambda name: True,
         runtime: Runtime | None = None,
         lease_us: int = LEASE_US,
@@ -87,7 +88,7 @@ class Relay:
     ) -> None:
         self._transactor, self._tenant = transactor, tenant
         self._holder, self._context = holder, context
-        self._can_call, self._has_secret = can_call, has_secret
+        self._can_call, self._can_run, self._has_secret = can_call, can_run, has_secret
         self._runtime = runtime or Runtime()
         self._lease_us, self._places = lease_us, places
         self._rows: dict[str, SinkRow] = {}
@@ -177,6 +178,8 @@ class Relay:
             self._trouble(name, str(problem))
             return False
         if not kind.is_relayed or not all(map(self._has_secret, kind.secrets(options))):
+            return False
+        if row.kind == "command" and not self._can_run(options.argv[0]):
             return False
         called = getattr(options, "handler", None)
         return row.kind != "handler" or (isinstance(called, str) and self._can_call(called))

@@ -14,7 +14,7 @@ import resource
 import shutil
 import signal
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -100,7 +100,26 @@ class CommandExecutor:
                 os.chown(private, self._policy.user, -1)
             return await self._attempt(job, command, given, private)
 
+    def may_run(self, program: str) -> bool:
+        """Whether the policy of this worker lets this program run."""
+        return self._policy.enabled and (self._programs is None or _found(program) in self._programs)
+
+    async def run_alone(self, command: Command, given: bytes, about: Mapping[str, str]) -> Any:
+        """Run a program that belongs to no attempt: its result, or the failure."""
+        if refusal := self._refusal(command):
+            return refusal
+        passed = {**_passed_on(self._policy.environment), **command.env, **about}
+        return await self._started_and_watched(command, given, command.cwd, passed, ())
+
     async def _attempt(self, job: Job, command: Command, given: bytes, cwd: str | None) -> Any:
+        secrets = (*secrets_of(_secret_environment(job, command)), *secrets_of_arguments(command.argv))
+        return await self._started_and_watched(
+            command, given, cwd, environment(job, command, self._policy.environment), secrets
+        )
+
+    async def _started_and_watched(
+        self, command: Command, given: bytes, cwd: str | None, variables: dict[str, str], secrets: tuple[str, ...]
+    ) -> Any:
         loop = asyncio.get_running_loop()
         starting = loop.subprocess_exec(
             lambda: Ends(CAPTURE, loop),
@@ -110,7 +129,7 @@ class CommandExecutor:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=cwd,
-            env=environment(job, command, self._policy.environment),
+            env=variables,
             start_new_session=True,
             user=self._policy.user,
         )
@@ -120,7 +139,6 @@ class CommandExecutor:
             return _unstarted(command, problem)
         try:
             self._limit(transport.get_pid())
-            secrets = (*secrets_of(_secret_environment(job, command)), *secrets_of_arguments(command.argv))
             return await _watch(transport, protocol, given, secrets)
         finally:
             await _end(transport, protocol)
@@ -240,8 +258,7 @@ def _signal(transport: asyncio.SubprocessTransport, which: signal.Signals) -> No
 
 def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> dict[str, str]:
     """A short allow-list of the worker's variables, the step's own, and the identity of this attempt."""
-    listed = {*PASSED_ON, *further}
-    passed = {name: value for name, value in os.environ.items() if name in listed or name.startswith("LC_")}
+    passed = _passed_on(further)
     context = job.make_context()
     about = {
         "STEPKEEP_RUN_ID": context.run_id,
@@ -252,6 +269,11 @@ def environment(job: Job, command: Command, further: tuple[str, ...] = ()) -> di
     if context.completion_token is not None:
         about["STEPKEEP_COMPLETION_TOKEN"] = context.completion_token
     return {**passed, **command.env, **about}
+
+
+def _passed_on(further: tuple[str, ...]) -> dict[str, str]:
+    listed = {*PASSED_ON, *further}
+    return {name: value for name, value in os.environ.items() if name in listed or name.startswith("LC_")}
 
 
 def _secret_environment(job: Job, command: Command) -> dict[str, str]:
