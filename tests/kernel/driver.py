@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 from tests.kernel import audit
 
+from stepkeep.definition.message_tests import compile_test
 from stepkeep.definition.policy import policies_of
 from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
@@ -86,12 +87,16 @@ def gate(name: str, *after: str | Dependency, deadline: int | None = None, **set
 
 
 def wait(
-    name: str, event: str, *after: str | Dependency, deadline: int | None = None, **settings: Any
+    name: str,
+    event: str,
+    *after: str | Dependency,
+    deadline: int | None = None,
+    takes: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> StepDefinition:
-    """A step that waits for a message."""
-    return StepDefinition(
-        name=name, order=0, wait=Wait(event=event, deadline=deadline), depends_on=edges(after), **settings
-    )
+    """A step that waits for a message; `takes` has its filter, or how many it takes."""
+    waits = Wait(event=event, deadline=deadline, **(takes or {}))
+    return StepDefinition(name=name, order=0, wait=waits, depends_on=edges(after), **settings)
 
 
 def edges(after: Iterable[str | Dependency]) -> tuple[Dependency, ...]:
@@ -135,6 +140,7 @@ def plan_of(definition: Definition, conditions: Mapping[str, When] | None = None
         digest=digest_of(encode_definition(definition)),
         queues=range(1, 2 * len(definition.steps) + 2),
         compile_condition=lambda text, _: (conditions or {})[text],
+        compile_test=compile_test,
         **({} if facts is None else {"compile_facts": lambda written, _: facts}),
         compile_policies=policies_of,
         document=encode_definition(definition),

@@ -141,6 +141,9 @@ class WaitRule(msgspec.Struct, frozen=True):
     sleeps: bool = False
     until: int | None = None
     length: str | None = None
+    accepts: str | None = None
+    count: int | None = None
+    enough: str | None = None
 
 
 class Executor(msgspec.Struct, frozen=True):

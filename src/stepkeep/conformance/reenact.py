@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stepkeep.conformance.ballots import People
-from stepkeep.conformance.contract import Contract, Place
+from stepkeep.conformance.contract import Contract, Place, WaitRule
 from stepkeep.conformance.details import check_detail
 from stepkeep.conformance.enabled import Hop, check_enabled, wrong_field
 from stepkeep.conformance.line import Line
@@ -165,6 +165,18 @@ class Reenactment:
             self.asked = {}
         self._cause = (*known, line.no)
 
+    def _check_refusals(self, say: Say) -> None:
+        """Only a step with a filter, or one that takes several messages, refuses a message that it waits for."""
+        filters = {
+            place.name
+            for place in self.contract.places.values()
+            if place.rule is not None and place.rule.wait is not None and _may_refuse(place.rule.wait)
+        }
+        refused = self.asked.get("refused_by", ())
+        for name in refused if isinstance(refused, list) else ():
+            if name not in filters:
+                say(Code.CAUSE, f"{quoted(name)} refuses a message, and the definition gives it no filter")
+
     def _check_asked(self, line: Line, say: Say) -> None:
         """The detail of a cause, as far as its event determines it."""
         for said in check_detail(line, self.asked):
@@ -175,6 +187,7 @@ class Reenactment:
             said = wrong_field("detail.vouched_by", line.actor, "another name", "a program vouches for others")
             say(Code.CAUSE, said)
         if line.event == "message_arrived":
+            self._check_refusals(say)
             place = line.seq, line.by
             if self.message_ids.setdefault(str(self.asked.get("id")), place) != place:
                 say(Code.CAUSE, f"message {quoted(self.asked.get('id'))} arrives again; a message is recorded once")
@@ -280,10 +293,13 @@ class Reenactment:
             tell(Code.CAUSE, wrong_field("detail.name", told, name, "its wait ends by that message"))
         if name is None or self._derives:
             return
+        needed = 1 if wait is None or wait.count is None else wait.count
         if not self.arrived[name]:
             tell(Code.CAUSE, f"its wait ends by a message {quoted(name)}, but every such message was consumed before")
-        else:
-            self.arrived[name] -= 1
+        elif self.arrived[name] < needed:
+            said = f"its wait ends after {self.arrived[name]} messages {quoted(name)}"
+            tell(Code.CAUSE, f"{said}, and the definition says that it takes {needed}")
+        self.arrived[name] = max(0, self.arrived[name] - needed)
 
     def _fail(self, place: Place, line: Line, run_state: str, tell: Say) -> None:
         """A step that holds when no attempt is left fails only in a stopping run, or as its handler says."""
@@ -601,3 +617,7 @@ def _is_hard(step: Step, line: Line, steps: Mapping[int, Step], contract: Contra
         reason = steps.get(contract.numbers.get(line.of or "", -1))
         return reason is not None and reason.is_hard
     return line.source == "awaiting_approval" and line.trigger in HARD_ENDS
+
+
+def _may_refuse(wait: WaitRule) -> bool:
+    return wait.accepts is not None or wait.count is not None or wait.enough is not None

@@ -337,7 +337,16 @@ def budget_of(block: BudgetBlock) -> kernel.Budget:
 
 
 def _wait(block: WaitBlock | None) -> kernel.Wait | None:
-    return None if block is None else kernel.Wait(event=block.event, deadline=block.deadline)
+    if block is None:
+        return None
+    unset = msgspec.UNSET
+    return kernel.Wait(
+        event=block.event,
+        deadline=block.deadline,
+        accepts=unset if block.if_ is None else block.if_,
+        count=unset if block.count is None else block.count,
+        enough=unset if block.until is None else block.until,
+    )
 
 
 def _sleep(block: SleepBlock) -> kernel.Wait:

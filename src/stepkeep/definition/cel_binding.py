@@ -16,6 +16,7 @@ VARIABLES: Final = (
     *("input", "steps", "run", "output"),
     *("step", "principal", "time", "labels", "cost", "spend"),
     *("trigger", "event", "payload"),
+    *("message", "messages"),
 )
 
 _ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))

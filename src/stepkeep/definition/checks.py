@@ -242,6 +242,9 @@ def _one_moment(step: StepBlock, path: Path) -> Iterator[Finding]:
 def _event_name(step: StepBlock, path: Path) -> Iterator[Finding]:
     if step.wait is not None and not step.wait.event.isprintable():
         yield Finding((*path, "wait", "event"), "The name of an event has printable characters only, on one line.")
+    if step.wait is not None and step.wait.count is not None and step.wait.until is not None:
+        said = "A wait has either `count` or `until`."
+        yield Finding((*path, "wait", "until"), said, "Write `until: size(messages) >= 3 && ...`.", key=True)
 
 
 def _plain(texts: Any, path: Path) -> Iterator[Finding]:

@@ -287,10 +287,22 @@ class Workflow:
         return self._add(name, {"approval": block}, options)
 
     def wait(
-        self, name: str, event: str, /, *, deadline: Duration | None = None, **options: Unpack[StepOptions]
+        self,
+        name: str,
+        event: str,
+        /,
+        *,
+        deadline: Duration | None = None,
+        where: str | None = None,
+        count: int | None = None,
+        until: str | None = None,
+        **options: Unpack[StepOptions],
     ) -> StepRef:
-        """Wait for a message of this name."""
-        block = {"event": event, **({} if deadline is None else {"deadline": deadline})}
+        """Wait for a message of this name; with `where`, for one that the expression over `message` accepts. With
+        `count`, wait for so many, and with `until`, until the expression over `messages` holds: the output is a list.
+        """
+        given = {"deadline": deadline, "if": where, "count": count, "until": until}
+        block = {"event": event, **{key: value for key, value in given.items() if value is not None}}
         return self._add(name, {"wait": block}, options)
 
     def sleep(

@@ -18,6 +18,7 @@ from stepkeep.definition.expressions import InvalidExpression, Scope, compile_te
 from stepkeep.definition.findings import MAX_PROBLEMS, Finding, Path, texts_in
 from stepkeep.definition.gates import gates_of
 from stepkeep.definition.graph import Ancestry
+from stepkeep.definition.message_tests import message_scope
 from stepkeep.definition.template_text import OPENING
 from stepkeep.definition.written import RuleBlock, StepBlock, UndoBlock
 
@@ -66,6 +67,11 @@ def _in_step(step: StepBlock, path: Path, scopes: Scopes, ancestry: Ancestry | N
         yield from _truth(step.if_, (*path, "if"), scopes.condition, who, earlier)
     if step.sleep is not None and isinstance(step.sleep.for_, str):
         yield from _template(step.sleep.for_, (*path, "sleep", "for"), scopes.condition, who, earlier)
+    if step.wait is not None:
+        for key, text in (("if", step.wait.if_), ("until", step.wait.until)):
+            if text is not None:
+                scope = message_scope(key == "until", scopes.condition.budget)
+                yield from _truth(text, (*path, "wait", key), scope, who, earlier)
     for key, gate in gates_of(step):
         yield from _template(gate.facts, (*path, key, "facts"), scopes.condition, who, earlier)
     yield from _work(step, path, scopes.inputs, who, earlier)

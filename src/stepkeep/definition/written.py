@@ -171,10 +171,14 @@ class DutyBlock(Block):
 
 
 class WaitBlock(Block):
-    """A wait for a message by name."""
+    """A wait for a message by name. `if` is a filter over `message`; a wait for several takes `count` of them, or takes
+    them `until` an expression over `messages` holds."""
 
     event: Word
     deadline: Annotated[int | None, within(bounds.DEADLINE)] = None
+    if_: Annotated[Text | None, given(Text)] = Field(default=None, alias="if")
+    count: Annotated[int | None, given(int)] = Field(default=None, ge=1, le=bounds.MAX_GATHERED)
+    until: Annotated[Text | None, given(Text)] = None
 
 
 class SleepBlock(Block):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from stepkeep.errors import Conflict, Refused
 from stepkeep.kernel.authority import admit
 from stepkeep.kernel.decision import Accepted, Claimer, Decision, Need, Reply, Snapshot
@@ -31,9 +33,9 @@ from stepkeep.kernel.events import (
 from stepkeep.kernel.execution import claim, report
 from stepkeep.kernel.invariants import check_decision
 from stepkeep.kernel.people import complete_by_hand, decide_hold, reissue_token
-from stepkeep.kernel.progress import begin, satisfy_wait, settle, wake
+from stepkeep.kernel.progress import begin, settle, wake
 from stepkeep.kernel.rollup import roll_up
-from stepkeep.kernel.rows import Message
+from stepkeep.kernel.rows import Message, Step
 from stepkeep.kernel.states import (
     RUN_TERMINAL,
     OnFailure,
@@ -45,6 +47,7 @@ from stepkeep.kernel.stopping import cancel_everything, fence_off, stop
 from stepkeep.kernel.tables import RunTrigger
 from stepkeep.kernel.timers import meet_deadline, time_came
 from stepkeep.kernel.votes import decide_gate
+from stepkeep.kernel.waits import accepts, take
 
 
 def decide(snapshot: Snapshot, events: Sequence[Event], now: int, claimer: Claimer | None = None) -> Decision | Need:
@@ -127,13 +130,11 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         return Accepted({"id": event.id}, repeated=True)
     if draft.state in RUN_TERMINAL:
         raise Conflict(f"run {event.run_id} is {draft.state}; it takes no more messages.")
-    listening = [
+    waiting = [
         step
         for step in (draft.waiting_steps(StepState.AWAITING_EVENT) if _listens(draft) else ())
         if step.note is not None and step.note.event == event.name and not draft.planned(step).sleeps
     ]
-    kept = {} if event.kept_at is None else {"kept_at": event.kept_at}
-    draft.requested("message_arrived", event, {"id": event.id, "name": event.name, **kept})
     arrived = Message(
         tenant=event.tenant,
         run_id=event.run_id,
@@ -143,16 +144,31 @@ def message(draft: Draft, event: MessageArrived) -> Reply:
         payload=event.payload,
         sender=event.actor,
         arrived_at=draft.now,
-        consumed_by=listening[0].no if listening else None,
     )
+    refusing: list[str] = []
+    taker = _taker(draft, waiting, arrived, refusing)
+    detail: dict[str, Any] = {"id": event.id, "name": event.name}
+    detail |= {} if event.kept_at is None else {"kept_at": event.kept_at}
+    draft.requested("message_arrived", event, detail | ({"refused_by": refusing} if refusing else {}))
+    if taker is None:
+        draft.keep_message(arrived)
+        return Accepted({"id": event.id, "consumed_by": None})
+    arrived = replace(arrived, consumed_by=taker.no)
     draft.keep_message(arrived)
-    if listening:
-        step = listening[0]
-        if draft.planned(step).definition.wait is not None:
-            settle(draft, satisfy_wait(draft, step, arrived))
-        else:
-            wake(draft, step, arrived)
+    if draft.planned(taker).definition.wait is not None:
+        settle(draft, take(draft, taker, arrived))
+    else:
+        wake(draft, taker, arrived)
     return Accepted({"id": event.id, "consumed_by": arrived.consumed_by})
+
+
+def _taker(draft: Draft, waiting: Sequence[Step], message: Message, refusing: list[str]) -> Step | None:
+    """The first of these steps that accepts the message; the names of those before it are added to `refusing`."""
+    for step in waiting:
+        if accepts(draft, step, message):
+            return step
+        refusing.append(draft.planned(step).name)
+    return None
 
 
 def _listens(draft: Draft) -> bool:

@@ -253,7 +253,8 @@ Duty = Distinct | FourEyes | Incompatible | RequiresRole
 class Wait(_Value, frozen=True, kw_only=True):
     """A step that only waits: for a message by name, or if it `sleeps` for its deadline, which is its success.
 
-    `until` is a moment that takes the place of a sleep's deadline, and `length` an expression that gives it.
+    `until` is a moment that takes the place of a sleep's deadline, and `length` an expression that gives it. A wait for
+    messages may have a filter (`accepts`), and take several: `count` of them, or until `enough` holds.
     """
 
     event: str
@@ -261,6 +262,9 @@ class Wait(_Value, frozen=True, kw_only=True):
     sleeps: bool | msgspec.UnsetType = msgspec.UNSET
     until: int | msgspec.UnsetType = msgspec.UNSET
     length: str | msgspec.UnsetType = msgspec.UNSET
+    accepts: str | msgspec.UnsetType = msgspec.UNSET
+    count: int | msgspec.UnsetType = msgspec.UNSET
+    enough: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Rule(_Value, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ the hop. Nothing else in the kernel assigns a state. A draft never changes its s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -463,14 +463,14 @@ class Draft:
         )
 
     # -- messages --------------------------------------------------------------------------------------------------
-    def take_message(self, name: str, no: int) -> Message | None:
-        """Consume the oldest unconsumed message of this name, if any."""
+    def take_message(self, name: str, no: int, accepts: Callable[[Message], bool] | None = None) -> Message | None:
+        """Consume the oldest unconsumed message of this name that is accepted, if any."""
         if self.inbox_count == 0:
             return None
         if self.inbox is None:
             raise Missing(Need(inbox=True))
         for message in self.inbox:
-            if message.name == name:
+            if message.name == name and (accepts is None or accepts(message)):
                 self.inbox.remove(message)
                 self.inbox_count -= 1
                 self.consumed.append(replace(message, consumed_by=no))

@@ -70,6 +70,15 @@ class SleepLength(Evaluated, Protocol):
     def microseconds(self, view: ConditionView) -> int: ...
 
 
+class MessageTest(Protocol):
+    """A compiled filter of a wait, or its `until`. `holds` raises ExpressionError if it cannot be evaluated."""
+
+    @property
+    def reads_input(self) -> bool: ...
+
+    def holds(self, view: ConditionView, messages: Sequence[bytes]) -> bool: ...
+
+
 class Facts(Evaluated, Protocol):
     """The compiled facts of a gate. `render` raises ExpressionError if one of them cannot be evaluated."""
 
@@ -79,11 +88,17 @@ class Facts(Evaluated, Protocol):
 CompileCondition = Callable[[str, Definition], Condition]
 CompileLength = Callable[[str, Definition], SleepLength]
 CompileFacts = Callable[[Mapping[str, str], Definition], Facts]
+CompileTest = Callable[[str, bool], MessageTest]
+"""Compiles an expression over one message, or with True over all that a wait has taken."""
 CompilePolicies = Callable[[Definition], tuple[Policy, ...]]
 
 
 def _no_length(text: str, definition: Definition) -> SleepLength:
     raise InvariantBroken(f"nothing evaluates the sleep {text} of {definition.name}")
+
+
+def _no_test(text: str, several: bool) -> MessageTest:
+    raise InvariantBroken(f"nothing evaluates the filter {text}")
 
 
 def _no_facts(facts: Mapping[str, str], definition: Definition) -> Facts:
@@ -112,6 +127,8 @@ class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     dependents: tuple[tuple[int, frozenset[StepState]], ...] = ()
     condition: Condition | None = None
     sleep_length: SleepLength | None = None
+    accepts: MessageTest | None = None
+    enough: MessageTest | None = None
     has_rules: bool = False
     has_pre: bool = False
     by_hand: bool = False
@@ -205,6 +222,7 @@ def build_plan(
     compile_length: CompileLength = _no_length,
     compile_facts: CompileFacts = _no_facts,
     compile_policies: CompilePolicies = _no_policies,
+    compile_test: CompileTest = _no_test,
     document: bytes = b"",
 ) -> Plan:
     """Build the plan of a definition. `queues` has one id per step number, as `queue_specs` lists them."""
@@ -236,6 +254,7 @@ def build_plan(
             sleeps=step.wait is not None and step.wait.sleeps is True,
             holds=step.on_exhausted in (OnExhausted.HOLD, OnExhausted.HOLD_REQUIRED),
             **_gate(step, definition, compile_facts),
+            **_tests(step, compile_test),
         )
         for no, step in enumerate(ordered)
     )
@@ -261,6 +280,16 @@ def build_plan(
 def _length(step: StepDefinition, definition: Definition, compile_length: CompileLength) -> SleepLength | None:
     length = msgspec.UNSET if step.wait is None else step.wait.length
     return None if length is msgspec.UNSET else compile_length(length, definition)
+
+
+def _tests(step: StepDefinition, compile_test: CompileTest) -> dict[str, Any]:
+    wait = step.wait
+    if wait is None:
+        return {}
+    return {
+        "accepts": None if wait.accepts is msgspec.UNSET else compile_test(wait.accepts, False),
+        "enough": None if wait.enough is msgspec.UNSET else compile_test(wait.enough, True),
+    }
 
 
 def _gate(step: StepDefinition, definition: Definition, compile_facts: CompileFacts) -> dict[str, Any]:

@@ -14,15 +14,15 @@ from msgspec.structs import replace
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.decision import Need
 from stepkeep.kernel.definition import Approval
-from stepkeep.kernel.draft import Draft, Missing, json_text
+from stepkeep.kernel.draft import Draft, Missing
 from stepkeep.kernel.failure import CONDITION, Settled, fail_for_good
 from stepkeep.kernel.gates import open_gate
-from stepkeep.kernel.journal import payload_digest
 from stepkeep.kernel.judging import Judged, judged
 from stepkeep.kernel.plan import ConditionView, Evaluated, PlannedStep
 from stepkeep.kernel.rows import Message, Note, Step
 from stepkeep.kernel.states import Category, Phase, RunState, StepState
 from stepkeep.kernel.tables import RunTrigger, StepTrigger
+from stepkeep.kernel.waits import accepts, message_record, take
 
 
 def begin(draft: Draft) -> None:
@@ -148,8 +148,14 @@ def _open_wait(draft: Draft, step: Step, planned: PlannedStep, of: int | None) -
         due_at=_in(draft, wait.deadline),
         note=replace(step.note or Note(), event=wait.event),
     )
-    message = draft.take_message(wait.event, step.no)
-    return None if message is None else satisfy_wait(draft, opened, message)
+    settled = None
+    while settled is None and (message := _next_message(draft, wait.event, opened.no)) is not None:
+        settled = take(draft, draft.step(opened.no), message)
+    return settled
+
+
+def _next_message(draft: Draft, event: str, no: int) -> Message | None:
+    return draft.take_message(event, no, lambda message: accepts(draft, draft.step(no), message))
 
 
 def wake_up(draft: Draft, step: Step) -> Settled:
@@ -158,21 +164,10 @@ def wake_up(draft: Draft, step: Step) -> Settled:
     return Settled(step.no, StepState.SUCCEEDED)
 
 
-def satisfy_wait(draft: Draft, step: Step, message: Message) -> Settled:
-    """A `wait:` step has its message: the payload becomes its output."""
-    note = replace(step.note or Note(), output=message.payload.decode(), record=_message_record(message))
-    draft.move(step, StepTrigger.WAIT_SATISFIED, digest=payload_digest(message.payload), note=note)
-    return Settled(step.no, StepState.SUCCEEDED)
-
-
 def wake(draft: Draft, step: Step, message: Message) -> None:
     """A handler's wait is over: the same step runs again and learns which message ended the wait."""
-    note = replace(step.note or Note(), event=None, woken_by=_message_record(message))
+    note = replace(step.note or Note(), event=None, woken_by=message_record(message))
     draft.make_ready(step, StepTrigger.MESSAGE_ARRIVED, note=note)
-
-
-def _message_record(message: Message) -> str:
-    return json_text({"message": {"id": message.id, "name": message.name, "payload": msgspec.Raw(message.payload)}})
 
 
 def _require_read(draft: Draft, numbers: list[int]) -> None:

@@ -126,7 +126,8 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     retry by a person; the retry policy counts from there. `began_at`: when the first failed attempt since then began,
     where the policy limits the time. `opening`: the open gate of a step that waits for approval. `deciders`: every
     person whose decision about this step counted. `terms`: the gate of a step that a policy
-    holds. `permit`: the rule that holds it, or that people have approved for it.
+    holds. `permit`: the rule that holds it, or that people have approved for it. `gathered`: the payloads that a wait
+    for several messages has taken so far.
     """
 
     event: str | None = None
@@ -145,6 +146,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
     deciders: tuple[str, ...] = ()
     terms: Approval | None = None
     permit: str | None = None
+    gathered: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):

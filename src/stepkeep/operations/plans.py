@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
+from stepkeep.definition.message_tests import compile_test
 from stepkeep.definition.policy import policies_of
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
@@ -54,6 +55,7 @@ class PlanCache:
                 compile_length=partial(compile_length, opened=self.opened),
                 compile_facts=partial(compile_facts, opened=self.opened, sealed=self.sealed),
                 compile_policies=partial(policies_of, opened=self.opened),
+                compile_test=partial(compile_test, opened=self.opened),
                 document=stored.document,
             )
             self._plans[stored.id] = plan
