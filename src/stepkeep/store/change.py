@@ -164,8 +164,9 @@ class Loaded(msgspec.Struct, kw_only=True):
     `origins` comes with `inputs`, and `costs` has what each ended attempt reported. `seen` has the ids of messages
     asked for by `Want.messages` that are in the inbox already (consumed or not). `proposed` is in claim order; its runs
     and steps are locked and loaded. `authorities` has what the callers of `Want.people` bring. `mailboxes` has what was
-    found under the locks of `More.keys`. `barred` has existing runs that must not be changed, with the reason:
-    Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed because their run is barred.
+    found under the locks of `More.keys`, after which `now` is read again. `barred` has existing runs that must not be
+    changed, with the reason: Unreadable or Quarantined. `passed_over` counts claimable steps that are not proposed
+    because their run is barred.
     """
 
     now: int

@@ -213,11 +213,12 @@ class Session(Owner):
             loaded.spend[tenant, per] = tables.spent(tenant, loaded.now - per)
         loaded.business_keys.update({key: tables.business[key] for key in more.business_keys if key in tables.business})
 
-    async def lock_keys(self, wants: Sequence[KeyWant]) -> None:
-        """Lock business keys, in one order."""
+    async def lock_keys(self, wants: Sequence[KeyWant]) -> int:
+        """Lock business keys, in one order; returns the clock."""
         self._live()
         for key in sorted({want.business_key for want in wants}):
             await self._database.locks.take(self, ("key", key))
+        return self._database.clock()
 
     def load_mailboxes(self, wants: Sequence[KeyWant], loaded: Loaded) -> None:
         """Read what is known about locked business keys."""

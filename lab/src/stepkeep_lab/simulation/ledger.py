@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from typing import Any, NamedTuple
 
 from stepkeep.kernel.events import StepReported
+from stepkeep.operations.by_key import Sent
 from stepkeep.operations.people import token_hash
 
 Attempted = tuple[str, int, int]
@@ -54,6 +55,7 @@ class Ledger:
         self.delayed: dict[str, int] = {}
         self.begun: set[str] = set()
         self.sent: dict[tuple[str, str], str] = {}
+        self.by_key: list[tuple[str, str, Sent]] = []
         self.accepted: dict[Attempted, list[str]] = defaultdict(list)
         self.refusals: Counter[str] = Counter()
         self.met: Counter[str] = Counter()

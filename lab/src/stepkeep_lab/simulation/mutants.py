@@ -299,6 +299,42 @@ MUTANTS: tuple[Mutant, ...] = (
         "for emitted in outcome.emit:",
         "for emitted in outcome.emit[:1]:",
     ),
+    # -- messages by key
+    _one(
+        "key-unlocked",
+        "sends and starts do not lock their business key: a message between a look and a start is kept for ever",
+        "simulation.database:Session.lock_keys",
+        'await self._database.locks.take(self, ("key", key))',
+        "await asyncio.sleep(0)",
+    ),
+    _one(
+        "key-forgets-ids",
+        "a duplicate of a delivered message reaches the next run with the key",
+        "operations.by_key:KeyBatch._new",
+        "known is not None and known.forget_at > now and not (starts and known.is_kept(now))",
+        "known is not None and known.is_kept(now) and not starts",
+    ),
+    _one(
+        "kept-not-delivered",
+        "a start with a key does not look into the mailbox",
+        "operations.start:Starting._deliver",
+        "self._kept.get(place, [])",
+        "[]",
+    ),
+    _one(
+        "expired-delivered",
+        "a kept message is delivered after its time to live",
+        "store.mailbox:MailboxMessage.is_kept",
+        "self.payload is not None and self.expires_at > now",
+        "self.payload is not None",
+    ),
+    _one(
+        "kept-twice",
+        "a delivered message stays in the mailbox for the next run",
+        "operations.start:Starting._deliver",
+        "self.write.mailbox += [delivered(one, request.run_id, self._loaded.now) for one in kept if one.id in taken]",
+        "pass",
+    ),
     # -- sleeps and delayed starts
     _in_kernel(
         "sleep-ends-early",

@@ -371,6 +371,38 @@ class People:
             f"message {message}",
         )
 
+    # -- messages by key ---------------------------------------------------------------------------------------------
+    async def write_by_key(self) -> None:
+        """Send messages to business keys, whether a run has them or not, until the chaos is over: some start a run,
+        some are sent again, some are kept for a moment only."""
+        random, number = self._stage.random("by key"), 0
+        while self._stage.chaos:
+            await asyncio.sleep(random.choice((0.05, 0.5, 2.0)) * random.random())
+            if not maybe(random, 0.5):
+                continue
+            number += 1
+            key, name, message = f"order-{random.randint(0, self._fourth)}", random.choice(EVENTS), f"k{number}"
+            starts, ttl = maybe(random, 0.15), random.choice((None, None, 2 * SECOND))
+            plan = random.choice(self._plans) if starts else None
+            copies = random.randint(2, 3) if maybe(random, max(0.2, self._stage.scenario.duplicate)) else 1
+            for copy in range(copies):
+                delay = 0.0 if not copy else random.random() * random.choice((0.0, 3.0, 10.0))
+                self._spawn(self._write_one(key, name, message, plan, None if starts else ttl, delay))
+
+    async def _write_one(
+        self, key: str, name: str, message: str, plan: Plan | None, ttl: int | None, delay: float
+    ) -> None:
+        await asyncio.sleep(delay)
+        start = None if plan is None else StartRequest(plan=plan, tenant=TENANT, actor="ann", input=b'{"n":1}')
+        sent = await self._ask(
+            lambda server: server.key_sender.send(
+                key, name, b'{"m":1}', tenant=TENANT, actor="outside", message_id=message, ttl=ttl, start=start
+            ),
+            again=True,
+        )
+        if sent is not None:
+            self._ledger.by_key.append((key, message, sent))
+
     async def write_letters(self, count: int) -> None:
         """Send the first run one message after the other, of a kind that nothing waits for: each is an entry."""
         runs = self._stage.database.tables.runs

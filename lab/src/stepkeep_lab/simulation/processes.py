@@ -16,6 +16,7 @@ from stepkeep.errors import Refused, StoreUnavailable
 from stepkeep.kernel.decision import Accepted, Claimer
 from stepkeep.kernel.events import StepReported
 from stepkeep.operations.batch import Answer
+from stepkeep.operations.by_key import KeySender
 from stepkeep.operations.start import Starter
 from stepkeep.operations.transact import Claim, Transactor
 from stepkeep.worker.loop import Worker
@@ -190,6 +191,7 @@ class Server:
         self._stage.on_death[process] = self._died
         self.transactor = Transactor(self._stage.store(process), monotonic=self._stage.loop.time)
         self.starter = Starter(self.transactor)
+        self.key_sender = KeySender(self.transactor, self.starter)
 
     def _died(self) -> None:
         self.process = None

@@ -27,7 +27,7 @@ from stepkeep.operations import people, principals, start, workers
 from stepkeep.operations.publish import publish
 from stepkeep.operations.transact import Transactor
 from stepkeep_lab.simulation.audit import Auditor
-from stepkeep_lab.simulation.definitions import correspondence, draw_definition
+from stepkeep_lab.simulation.definitions import correspondence, draw_definition, maybe
 from stepkeep_lab.simulation.documents import DRAWERS, draw_in_dialect
 from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.handlers import make_registry
@@ -99,6 +99,10 @@ def run_seed(scenario: Scenario, *, after: After | None = None) -> Result:
         return drama.result()
 
 
+SENT_BY_KEY = 0.35
+"""The share of seeds in which messages are sent by business key."""
+
+
 class Overrun(Exception):
     """The seed took more callbacks than any sensible one."""
 
@@ -124,6 +128,8 @@ class _Simulation:
         work.append(Staff(stage, server).change())
         if scenario.letters:
             work.append(people.write_letters(scenario.letters))
+        if maybe(stage.random("messages by key"), SENT_BY_KEY):
+            work.append(people.write_by_key())
         acts = [asyncio.ensure_future(act) for act in work]
         await asyncio.sleep(scenario.chaos)
         stage.chaos = False

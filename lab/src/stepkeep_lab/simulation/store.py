@@ -207,7 +207,8 @@ class _Change:
             if self._holds_keys:
                 raise Broken("a change asked for business keys twice")
             self._holds_keys = True
-            await self._wait("lock keys", lambda: self._session.lock_keys(more.keys))
+            now = await self._wait("lock keys", lambda: self._session.lock_keys(more.keys))
+            self.loaded.now = now + self._store.clock_offset
             await self._ask("load mailboxes", lambda: self._session.load_mailboxes(more.keys, self.loaded))
 
 

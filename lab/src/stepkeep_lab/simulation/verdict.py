@@ -25,6 +25,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import canonical_machines, export_run, export_worker
 from stepkeep.operations.people import token_hash
 from stepkeep.operations.transact import Transactor
+from stepkeep.store.mailbox import MailboxMessage
 from stepkeep_lab.simulation import queries
 from stepkeep_lab.simulation.definitions import NEVER_HOLDS
 from stepkeep_lab.simulation.ledger import Ack, Ledger
@@ -69,6 +70,7 @@ class Verdict:
         self._answers_are_true()
         self._delays_are_kept()
         self._keys_are_kept()
+        self._messages_by_key_arrived()
         self._outcomes_are_what_handlers_said()
         self._effects_have_their_key()
         self._exactly_once()
@@ -101,6 +103,39 @@ class Verdict:
                 continue
             waited = run.started_at - self._tables.details[TENANT, run_id].created_at
             self._must(waited >= delay, f"run {run_id} was to start after {delay}, and started after {waited}")
+
+    # -- messages by key ---------------------------------------------------------------------------------------------
+    def _messages_by_key_arrived(self) -> None:
+        """Each acknowledged message is in one run's inbox, or kept, or expired; none is in two, none came too late."""
+        runs: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for (tenant, run_id), messages in self._tables.messages.items():
+            key = self._tables.details[tenant, run_id].business_key
+            for message in messages:
+                if key is not None and message.startswith("k"):
+                    runs[key, message].append(run_id)
+        for (key, message), found in runs.items():
+            self._must(len(found) == 1, f"promise 5: message {message} for {key} reached {len(found)} runs")
+        for key, message, sent in self._ledger.by_key:
+            found, row = runs.get((key, message), []), self._tables.mailbox.get((TENANT, key, message))
+            title = f"promise 5: message {message} for {key} was acknowledged"
+            if sent.run_id is not None:
+                self._must(found == [sent.run_id], f"{title} for run {sent.run_id}, and it is in {found}")
+            if row is None:
+                self._ledger.violation(f"{title}, and it is not there")
+            elif row.payload is None:
+                self._must(found == [row.run_id], f"{title}, its row names run {row.run_id}, and it is in {found}")
+            else:
+                self._must(not found, f"{title}, is kept, and is in {found}")
+                self._was_offered(row)
+
+    def _was_offered(self, row: MailboxMessage) -> None:
+        """A kept message was offered to every run that was created after it, unless that ended at once."""
+        for details in self._tables.details.values():
+            if details.business_key != row.key or not row.arrived_at < details.created_at < row.expires_at:
+                continue
+            ended_at = self._tables.runs[details.tenant, details.run_id].ended_at
+            said = f"promise 5: message {row.id} is kept for {row.key}, and run {details.run_id} did not get it"
+            self._must(ended_at == details.created_at, said)
 
     # -- acknowledged means durable ----------------------------------------------------------------------------------
     def _answers_are_true(self) -> None:

@@ -123,7 +123,8 @@ class Loading:
             raise Broken("a change asked for business keys twice")
         self._holds_keys = True
         keys = tuple(zip(*(want.business_key for want in wants), strict=True))
-        await fetch(self.connection, SQL.lock_business_keys, *keys)
+        locked = await fetch(self.connection, SQL.lock_business_keys, *keys, self.clock_offset)
+        self.loaded.now = locked[-1][1]
         found = self.loaded.mailboxes
         found.update({want.business_key: Mailbox(known={}) for want in wants})
         for tenant, key, run_id in await fetch(self.connection, SQL.load_business_keys, *keys):
