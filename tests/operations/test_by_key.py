@@ -174,6 +174,31 @@ def test_a_kept_message_that_is_sent_again_with_a_start_is_delivered_once(databa
     on(database_url, act)
 
 
+def test_a_send_whose_run_is_ended_by_a_kept_message_starts_another(database_url: str) -> None:
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(JUST)
+        for number in range(2):
+            await bench.send_by_key("order-1", "paid", message_id=f"m-{number}")
+        sent = await bench.send_by_key("order-1", "paid", b'"own"', message_id="own", plan=plan)
+        assert (sent.started, sent.consumed_by) == (True, 0)
+        assert await bench.store.count_runs(TENANT) == {RunState.SUCCEEDED: 3}, "one run for each message, in order"
+        assert await bench.store.list_mailbox(TENANT) == []
+
+    on(database_url, act)
+
+
+def test_a_run_that_ends_at_once_takes_no_message_and_the_sender_is_told(database_url: str) -> None:
+    never = Definition(name="never", version=1, steps=(task("not", condition="false"),))
+
+    async def act(bench: Bench) -> None:
+        plan = await bench.publish(never)
+        with pytest.raises(Conflict, match="ended at once"):
+            await bench.send_by_key("order-1", "paid", plan=plan)
+        assert sum((await bench.store.count_runs(TENANT)).values()) == 1
+
+    on(database_url, act)
+
+
 def test_a_send_with_a_start_follows_the_rules_of_idempotency_keys(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         plan = await bench.publish(JUST)

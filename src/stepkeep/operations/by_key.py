@@ -28,7 +28,7 @@ from stepkeep.operations.instants import instant
 from stepkeep.operations.live_policies import LivePolicies
 from stepkeep.operations.people import check_message_size
 from stepkeep.operations.plans import PlanCache
-from stepkeep.operations.start import MAX_KEYS, Started, Starter, Starting, StartRequest, Templates
+from stepkeep.operations.start import MAX_KEYS, Started, Starter, Starting, StartRequest, Templates, for_another_run
 from stepkeep.operations.transact import Transactor
 from stepkeep.store.change import Basis, Loaded, More, Want, Write
 from stepkeep.store.mailbox import NO_RUN, BusinessKey, KeyWant, Mailbox, MailboxMessage
@@ -127,7 +127,7 @@ class KeySender:
 
     async def _send_together(self, sendings: list[Sending]) -> list[Sent | Exception]:
         """Send these. A message whose run ended in this very transaction is sent again, in the next one."""
-        transactor, answers = self._transactor, dict[int, Sent | Exception]()
+        transactor, answers, sendings = self._transactor, dict[int, Sent | Exception](), list(sendings)
         while left := [place for place in range(len(sendings)) if place not in answers]:
             asked = [sendings[place] for place in left]
             batch = await transactor.run(
@@ -136,6 +136,10 @@ class KeySender:
             )
             transactor.unreadable.note_all(batch.barred)
             answers.update({left[place]: answer for place, answer in batch.answers.items()})
+            for place in left:
+                start = sendings[place].start
+                if place not in answers and start is not None:
+                    sendings[place] = replace(sendings[place], start=for_another_run(start))
         return [answers[place] for place in range(len(sendings))]
 
 
@@ -344,8 +348,14 @@ class KeyBatch:
         for place in new:
             sending = self._sendings[place]
             reply: Reply | None = starting.replies.get(sending.message.id)
-            if place in self.answers or not isinstance(reply, Accepted):
-                # It is sent again: the run ended before it could take the message.
+            if place in self.answers:
+                continue
+            if not isinstance(reply, Accepted):
+                # The run ended before it could take the message, which is sent again. A run that took no message at all
+                # ends as soon as it is created, and so would the next one.
+                if place == by and not any(isinstance(one, Accepted) for one in starting.replies.values()):
+                    said = f"run {started.run_id} was started and ended at once, before it could take a message"
+                    self.answers[place] = Conflict(f"{said}.", {"run_id": started.run_id})
                 continue
             if sending.message.id not in kept:
                 starting.write.mailbox.append(_row(sending, now, run_id=started.run_id))

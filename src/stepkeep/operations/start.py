@@ -280,6 +280,13 @@ def accept(request: StartRequest) -> StartRequest:
     return msgspec.structs.replace(request, run_id=request.run_id or str(uuid7()))
 
 
+def for_another_run(request: StartRequest) -> StartRequest:
+    """The same request for another run: that of the first one may exist by now."""
+    run_id, payload = str(uuid7()), request.payload
+    own = None if payload is None else msgspec.structs.replace(payload, run_id=run_id)
+    return msgspec.structs.replace(request, run_id=run_id, payload=own)
+
+
 class StartBatch:
     """The starts of one transaction: which are new, which exist already, which are refused.
 
