@@ -728,6 +728,7 @@ class AsyncEngine:
         `payloads`, inputs and outputs are left out; their digests in the journal remain.
         """
         from stepkeep.evidence.collect import collect
+        from stepkeep.evidence.heads import pack_line
         from stepkeep.evidence.pack import pack_files, zipped
         from stepkeep.evidence.signing import pack_signatures, read_key
         from stepkeep.evidence.verifier import MANIFEST
@@ -739,8 +740,22 @@ class AsyncEngine:
         found = await collect(self.transactor, run_id, tenant=self.tenant)
         made = pack_files(await found.contents(payloads=payloads))
         now = await self.store.now()
-        signatures = () if key is None else pack_signatures(key, found.whole.record.run, made[MANIFEST], now)
-        return zipped(made, signatures)
+        signatures = [] if key is None else pack_signatures(key, found.whole.record.run, made[MANIFEST], now)
+        kept = await self.store.read_signed_heads(self.tenant, found.whole.record.run.id)
+        return zipped(made, [*signatures, *(pack_line(one) for one in kept)])
+
+    async def sign_heads(self, signing_key: str | Path, *, limit: int = 10_000) -> dict[str, Any]:
+        """Sign the end of the journal of each finished run that the key has not signed; a pack has these signatures.
+
+        It is called on a timer, soon after runs end, where only operators have the key. No run waits for it.
+        """
+        from stepkeep.evidence.heads import sign_heads
+        from stepkeep.evidence.signing import read_key
+
+        if not isinstance(signing_key, str | os.PathLike):
+            raise InvalidInput(f"sign_heads: signing_key is the path of a file, not a {type_name(signing_key)}.")
+        arguments.whole("sign_heads: limit", limit, 1, 10**9)
+        return await sign_heads(self.transactor, read_key(Path(signing_key)), tenant=self.tenant, limit=limit)
 
     async def prune(
         self,

@@ -604,6 +604,20 @@ class Engine:
         """
         return self._call(self._core.evidence(run_id, signing_key=signing_key, payloads=payloads))
 
+    def sign_heads(self, signing_key: str | Path, *, limit: int = 10_000) -> dict[str, Any]:
+        """Sign the end of the journal of each finished run that the key has not signed; a pack has these signatures.
+
+        It is called on a timer, soon after runs end, where only operators have the key. No run waits for it.
+
+        >>> from stepkeep.evidence.signing import new_key, write_key
+        >>> write_key(Path("heads.key"), new_key())
+        >>> engine.run(hello, {"name": "Ada"}).state
+        'succeeded'
+        >>> engine.sign_heads("heads.key")["is_complete"]
+        True
+        """
+        return self._call(self._core.sign_heads(signing_key, limit=limit))
+
     def prune(
         self,
         *,

@@ -205,6 +205,7 @@ def cases() -> dict[tuple[str, ...], list[list[str]]]:
             [HOSTILE],
             ["--verify", HOSTILE],
             ["--new-key", f"{HOSTILE}/key"],
+            ["--sign-heads", "--sign-with", HOSTILE],
             [runs["fail"], HOSTILE],
         ],
         ("definitions",): [[], [HOSTILE]],

@@ -268,6 +268,27 @@ def test_a_signing_key_is_never_replaced_and_is_its_owners_alone(tmp_path: Path)
     assert "sk_live_secret" not in str(refused.value)
 
 
+def test_a_head_that_was_signed_at_the_end_of_its_run_is_in_every_pack_and_refuses_a_rewrite(
+    database_url: str, tmp_path: Path
+) -> None:
+    """Everything was rewritten after the end, chain, certificate and manifest included. The pack is not signed."""
+    key = new_key()
+    write_key(tmp_path / "heads.key", key)
+    with sk.open(database_url) as engine:
+        run = finished(engine, tmp_path)
+        done = engine.sign_heads(tmp_path / "heads.key")
+        assert (done["signed"] >= 1, done["is_complete"], done["key_id"]) == (True, True, key.id)
+        assert engine.sign_heads(tmp_path / "heads.key")["signed"] == 0, "a head is signed once"
+        files = unzipped(engine.evidence(run))
+    trusted = frozenset({key.public.hex()})
+    assert verify(Pack(dict(files)), trusted).findings == []
+    files["decisions.jsonl"] = files["decisions.jsonl"].replace(b'"person":"bo"', b'"person":"al"')
+    rewrite(files, b'"actor":"bo"', b'"actor":"al"')
+    assert set(rules(verify(Pack(dict(files)), trusted))) == {"signature_invalid", "signature_missing"}
+    del files[SIGNATURES]
+    assert rules(verify(Pack(files), trusted)) == ["signature_missing"]
+
+
 # -- policies ----------------------------------------------------------------------------------------------------------
 JUDGED = """
 workflow: judged

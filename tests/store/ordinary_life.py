@@ -37,7 +37,7 @@ from stepkeep.store.change import Lease, Payload, Propose, Write
 from stepkeep.store.deliveries import WHOLE, Action, Report, Takes
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.principals import SubjectKind, TenantRow, Vouching
-from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter
+from stepkeep.store.records import FIRST_ID, Evidence, FinishedFilter, RunFilter, SignedHead
 
 BACKLOG = 200
 WAITING = 50
@@ -108,6 +108,7 @@ async def live(bench: Bench, folder: Path) -> None:
     await _principals(bench)
     await _policies(bench)
     await _settings(bench)
+    await _signatures(bench)
     await _triggers(bench)
     await _deliveries(bench)
     for _ in range(AGAIN):
@@ -210,6 +211,24 @@ async def _policies(bench: Bench) -> None:
         assert await bench.store.list_policies(TENANT)
     await _shared_budget(bench)
     await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
+
+
+async def _signatures(bench: Bench) -> None:
+    """The heads of finished runs are found, signed and read."""
+    for _ in range(AGAIN):
+        [found] = await bench.store.find_unsigned(TENANT, "k" * 16, FIRST_ID, 1)
+        kept = SignedHead(
+            tenant=TENANT,
+            run_id=found.run_id,
+            key_id="k" * 16,
+            entries=found.entries,
+            head=found.head,
+            public_key="p" * 64,
+            signature="s" * 128,
+            signed_at=1,
+        )
+        await bench.store.add_signed_heads([kept])
+        assert await bench.store.read_signed_heads(TENANT, found.run_id) == [kept]
 
 
 async def _settings(bench: Bench) -> None:

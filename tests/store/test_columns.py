@@ -31,6 +31,7 @@ from stepkeep.store.connect import migrate
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
+from stepkeep.store.records import SignedHead
 from stepkeep.store.statements import load_statements
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
@@ -90,6 +91,7 @@ ALIKE = {
     Gate: ("read_gates", "read_gates_of", "list_open_gates"),
     Vote: ("read_decisions", "read_decisions_of"),
     SealedEntry: ("read_journal", "read_journal_of"),
+    SignedHead: ("read_signed_heads",),
     Details: ("read_details",),
     IdempotencyKey: ("load_idempotency_keys",),
     StoredSetting: ("read_setting", "list_settings"),

@@ -205,6 +205,8 @@ COPIED = {
     ("attempt_evidence", "no"),
     ("attempt_evidence", "fence"),
     ("worker_reports", "worker"),
+    ("signed_heads", "entries"),
+    ("signed_heads", "signed_at"),
 }
 """Keys of rows that hold them within their bounds already."""
 TRIGGERS = ("triggers", "firings", "backfills")

@@ -76,7 +76,7 @@ OPERATIONS: dict[str, frozenset[Scope]] = {
     **dict.fromkeys(("complete", "reissue_token", "send"), C),
     "mailbox.list": R,
     "mailbox.drop": O,
-    **dict.fromkeys(("publish", "publish_schema", "cancel", "quarantine", "release", "prune"), O),
+    **dict.fromkeys(("publish", "publish_schema", "sign_heads", "cancel", "quarantine", "release", "prune"), O),
     **dict.fromkeys(("list_policies", "show_policy", "replay_policy"), R),
     **dict.fromkeys(("publish_policy", "policy_off"), A),
     **dict.fromkeys(("triggers.list", "triggers.show", "triggers.next"), R),

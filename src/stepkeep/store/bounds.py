@@ -122,6 +122,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "attempt_evidence": {"no": STEP_NO, "fence": COUNT},
     "payload_chunks": {"no": COUNT},
     "policies": {"revision": ID, "published_at": TIME},
+    "signed_heads": {"entries": SEQ, "signed_at": TIME},
     "settings": {"revision": ID, "saved_at": TIME},
     "tenants": {"created_at": TIME},
     "principals": {"created_at": TIME, "disabled_at": TIME},

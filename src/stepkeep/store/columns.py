@@ -24,7 +24,7 @@ from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
 from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
-from stepkeep.store.records import RunRecord, RunStatus
+from stepkeep.store.records import RunRecord, RunStatus, SignedHead
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
 
 R = TypeVar("R", bound=msgspec.Struct)
@@ -40,6 +40,7 @@ DELETE_ORDER = (
     "delete_deliveries",
     "delete_gates",
     "delete_decisions",
+    "delete_signed_heads",
     "delete_run_details",
     "delete_runs",
 )
@@ -56,6 +57,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "outbox": OutboxEntry,
     "gates": Gate,
     "decisions": Vote,
+    "signed_heads": SignedHead,
     "workers": Worker,
     "definitions": StoredDefinition,
     "schemas": StoredSchema,
@@ -160,6 +162,7 @@ mailbox_from = reader(MailboxMessage)
 outbox_from = reader(OutboxEntry)
 gate_from = reader(Gate)
 vote_from = reader(Vote)
+signed_head_from = reader(SignedHead)
 idempotency_from = reader(IdempotencyKey)
 unchecked_definition = reader(StoredDefinition)
 schema_from = reader(StoredSchema)

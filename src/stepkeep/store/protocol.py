@@ -52,6 +52,8 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    SignedHead,
+    UnsignedHead,
     WholeRun,
     WorkerChange,
     WorkerReport,
@@ -244,6 +246,15 @@ class Store(Protocol):
     async def read_setting(
         self, tenant: str, kind: str, name: str, revision: int | None = None
     ) -> StoredSetting | None: ...
+    async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
+        """Keep signatures over the heads of finished runs; one that is there already stays as it is."""
+        ...
+
+    async def find_unsigned(self, tenant: str, key_id: str, after: str, limit: int) -> list[UnsignedHead]:
+        """Finished runs after an id that a key has not signed, by id."""
+        ...
+
+    async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]: ...
     async def list_settings(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[StoredSetting]:
         """The newest revision of each setting of a kind, removed ones too, by name."""
         ...

@@ -31,6 +31,8 @@ from stepkeep.store.records import (
     FinishedFilter,
     Quarantine,
     RunRecord,
+    SignedHead,
+    UnsignedHead,
     WorkerReport,
 )
 
@@ -138,6 +140,14 @@ class SharedReads(ABC):
 
     async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
         return await self._read_of_run("decisions", columns.vote_from, self.sql.read_decisions, tenant, run_id)
+
+    async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]:
+        statement = self.sql.read_signed_heads
+        return await self._read_of_run("signed_heads", columns.signed_head_from, statement, tenant, run_id)
+
+    async def find_unsigned(self, tenant: str, key_id: str, after: str, limit: int) -> list[UnsignedHead]:
+        found = await self._read(lambda row: UnsignedHead(*row), self.sql.find_unsigned, tenant, key_id, after, limit)
+        return [one._replace(head=bytes(one.head)) for one in found]
 
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         return await self._read(columns.gate_from, self.sql.list_open_gates, tenant, *after, limit)

@@ -5,6 +5,8 @@ Plain values without behaviour. Operations and workers read them; both stores ma
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from stepkeep.kernel.journal import SealedEntry
@@ -108,6 +110,27 @@ class WorkerReport(msgspec.Struct, frozen=True, gc=False):
     worker: int
     reported_at: int
     body: bytes
+
+
+class SignedHead(msgspec.Struct, frozen=True, kw_only=True):
+    """An Ed25519 signature over the end of a finished run's journal. Keys and signatures are in hexadecimal."""
+
+    tenant: str
+    run_id: str
+    key_id: str
+    entries: int
+    head: bytes
+    public_key: str
+    signature: str
+    signed_at: int
+
+
+class UnsignedHead(NamedTuple):
+    """The end of the journal of a finished run that a key has not signed yet."""
+
+    run_id: str
+    entries: int
+    head: bytes
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):

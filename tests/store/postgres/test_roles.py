@@ -34,7 +34,7 @@ TABLES = {
     *("worker_reports", "attempt_evidence", "payload_chunks", "schemas", "gates", "decisions", "policies"),
     *("sinks", "deliveries", "delivery_actions"),
     *("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal"),
-    *("triggers", "firings", "backfills", "settings", "mailbox"),
+    *("triggers", "firings", "backfills", "settings", "mailbox", "signed_heads"),
 }
 
 

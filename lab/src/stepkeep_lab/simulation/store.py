@@ -57,6 +57,8 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    SignedHead,
+    UnsignedHead,
     WholeRun,
     WorkerChange,
     WorkerReport,
@@ -526,6 +528,26 @@ class ModelStore:
 
     async def read_votes(self, tenant: str, run_id: str) -> list[Vote]:
         return await self._read("read", lambda: self._tables.votes_of((tenant, run_id)))
+
+    async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
+        def work() -> None:
+            for one in signed:
+                self._tables.signed_heads.setdefault((one.tenant, one.run_id), {}).setdefault(one.key_id, one)
+
+        await self.wire.ask("sign", work)
+
+    async def read_signed_heads(self, tenant: str, run_id: str) -> list[SignedHead]:
+        rows = self._tables.signed_heads
+        return await self._read("read", lambda: [one for _, one in sorted(rows.get((tenant, run_id), {}).items())])
+
+    async def find_unsigned(self, tenant: str, key_id: str, after: str, limit: int) -> list[UnsignedHead]:
+        def look() -> list[UnsignedHead]:
+            signed = self._tables.signed_heads
+            runs = [run for key, run in sorted(self._tables.runs.items()) if key[0] == tenant and key[1] > after]
+            ended = [run for run in runs if run.ended_at is not None and key_id not in signed.get((tenant, run.id), {})]
+            return [UnsignedHead(run.id, run.seq, run.head) for run in ended[:limit]]
+
+        return await self._read("read", look)
 
     async def list_open_gates(self, tenant: str, after: tuple[str, int] = FIRST_GATE, limit: int = 100) -> list[Gate]:
         def work() -> list[Gate]:

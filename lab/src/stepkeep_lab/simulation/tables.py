@@ -27,7 +27,7 @@ from stepkeep.store.change import (
     Write,
 )
 from stepkeep.store.mailbox import BusinessKey, KeyWant, Mailbox, MailboxMessage
-from stepkeep.store.records import Evidence, Quarantine, WorkerReport
+from stepkeep.store.records import Evidence, Quarantine, SignedHead, WorkerReport
 from stepkeep_lab.simulation.delivery_tables import DeliveryRows
 from stepkeep_lab.simulation.people_tables import PeopleRows
 from stepkeep_lab.simulation.schema import refuse_run, refuse_step
@@ -64,6 +64,7 @@ class Tables:
         self.quarantine: list[Quarantine] = []
         self.people = PeopleRows()
         self.deliveries = DeliveryRows()
+        self.signed_heads: dict[RunKey, dict[str, SignedHead]] = {}
         self.policies: dict[str, list[StoredPolicy]] = {}
         self.settings: dict[tuple[str, str, str], list[StoredSetting]] = {}
         self.triggers = TriggerRows()
@@ -300,6 +301,7 @@ class Tables:
         for rows in (self.runs, self.details, self.steps, self.attempts, self.journal, self.messages, self.outbox):
             rows.pop(key)
         self.gates.pop(key)
+        self.signed_heads.pop(key, None)
         self.votes.pop(key)
         self.evidence.pop(key, None)
         self.payloads.pop(key, None)

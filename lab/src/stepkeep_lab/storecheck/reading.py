@@ -18,7 +18,7 @@ from stepkeep.kernel.states import RunState
 from stepkeep.operations.transact import Claim
 from stepkeep.store.change import Loaded, StoredDefinition
 from stepkeep.store.protocol import Store
-from stepkeep.store.records import Due, FinishedFilter, RunFilter, RunRecord, WholeRun
+from stepkeep.store.records import FIRST_ID, Due, FinishedFilter, RunFilter, RunRecord, WholeRun
 
 SILENCE = 30 * SECOND
 CLOSELY = 3
@@ -64,6 +64,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
     seen: dict[str, Any] = {
         "definitions": await store.list_definitions(tenant),
         "settings": await store.list_settings(tenant, "network"),
+        "unsigned": await store.find_unsigned(tenant, "k", FIRST_ID, 1000),
         "queues": sorted(msgspec.json.encode(spec) for _, spec in await store.list_queues(tenant)),
         "runs": records,
         "unfinished runs": await store.list_runs(RunFilter(tenant=tenant, states=UNFINISHED)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,14 +40,19 @@ def evidence(
     new_key: Annotated[
         Path | None, typer.Option("--new-key", metavar="FILE", help="Make a signing key in this new file instead.")
     ] = None,
+    sign_heads: Annotated[
+        bool, typer.Option("--sign-heads", help="Sign the heads of all finished runs that the key has not signed.")
+    ] = False,
 ) -> int:
     """Write one archive that an auditor can check without Stepkeep: definition, journal, decisions, payloads.
 
     The archive holds its own verifier: python verify.py PACK.zip. A signed pack also proves that nothing was rewritten
     as a whole, to an auditor who has the public key from another source.
     """
-    if sum((run is not None, verify is not None, new_key is not None)) != 1:
-        raise InvalidInput("Say what to do: name a RUN, or give --verify PACK, or --new-key FILE.")
+    if sum((run is not None, verify is not None, new_key is not None, sign_heads)) != 1:
+        raise InvalidInput("Say what to do: name a RUN, or give --verify PACK, --new-key FILE or --sign-heads.")
+    if sign_heads:
+        return _sign_heads(settings, sign_with)
     if public_key and verify is None:
         raise InvalidInput("--public-key goes with --verify.")
     if verify is not None:
@@ -77,6 +82,24 @@ def _write(settings: Settings, run: str, output: Path | None, sign_with: Path | 
         return SUCCEEDED
     say(f"{path}: the evidence of run {found}, {len(pack):,} bytes, {'signed' if sign_with else 'not signed'}")
     say(f"Verify it: stepkeep evidence --verify {path}, or without Stepkeep: python verify.py {path}")
+    return SUCCEEDED
+
+
+def _sign_heads(settings: Settings, sign_with: Path | None) -> int:
+    if sign_with is None:
+        raise InvalidInput("--sign-heads needs a key: --sign-with FILE, or STEPKEEP_SIGNING_KEY_FILE.")
+
+    async def sign() -> dict[str, Any]:
+        async with open_engine(settings) as engine:
+            return await engine.sign_heads(sign_with)
+
+    done = asyncio.run(sign())
+    if settings.json:
+        answer({"signed_heads": done})
+        return SUCCEEDED
+    rest = "" if done["is_complete"] else " There are more: call it again."
+    say(f"{done['signed']:,} heads of finished runs are signed with key {done['key_id']}.{rest}")
+    say("A pack of each of these runs has the signature. Call this on a timer, soon after runs end.")
     return SUCCEEDED
 
 

@@ -74,6 +74,7 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    SignedHead,
     WholeRun,
     WorkerChange,
 )
@@ -343,6 +344,11 @@ class PostgresStore(SharedReads):
 
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._find_ids(which))
+
+    async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
+        async with self._transaction() as connection:
+            for one in signed:
+                await execute(connection, SQL.insert_signed_head, *msgspec.structs.astuple(one))
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         async with self._transaction() as connection:

@@ -59,6 +59,7 @@ from stepkeep.store.records import (
     RunRecord,
     RunStatus,
     SchemaStatus,
+    SignedHead,
     WholeRun,
     WorkerChange,
 )
@@ -318,6 +319,10 @@ class SqliteStore(SharedReads):
 
     async def count_found(self, which: RunFilter) -> int:
         return len(await self._look(lambda c: _find(c, which)))
+
+    async def add_signed_heads(self, signed: Sequence[SignedHead]) -> None:
+        given = [msgspec.structs.astuple(one) for one in signed]
+        await self._write(lambda c: c.executemany(SQL.insert_signed_head, given).fetchall())
 
     async def add_evidence(self, evidence: Sequence[Evidence]) -> None:
         given = [(one.tenant, one.run_id, one.no, one.fence, one.body.decode()) for one in evidence]
