@@ -611,8 +611,7 @@ class Engine:
 
         >>> from stepkeep.evidence.signing import new_key, write_key
         >>> write_key(Path("heads.key"), new_key())
-        >>> engine.run(hello, {"name": "Ada"}).state
-        'succeeded'
+        >>> done = engine.run(hello, {"name": "Ada"})
         >>> engine.sign_heads("heads.key")["is_complete"]
         True
         """

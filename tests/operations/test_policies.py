@@ -328,12 +328,22 @@ def test_a_rule_of_a_tenant_reads_a_budget_before_it_is_spent(database_url: str)
     on(database_url, act)
 
 
+async def pin_of(bench: Bench, run_id: str) -> int | None:
+    found = await bench.store.read_run(TENANT, run_id)
+    assert found is not None
+    return found.details.policy_revision
+
+
 # -- pinned revisions --------------------------------------------------------------------------------------------------
 def test_a_run_keeps_the_revision_that_it_started_under_if_that_says_so(database_url: str) -> None:
     async def act(bench: Bench) -> None:
         pinned = {"policy": "p", "runs": "pinned", "rules": [{"name": "watch", "then": "allow"}]}
         await policies.publish_policy(bench.transactor, publishable_policy(pinned), tenant=TENANT, actor=ACTOR)
+        early = await bench.start(TWO)
+        bench.store.clock_offset += 2 * FRESH_US
         old = await bench.start(TWO)
+        assert (await pin_of(bench, early), await pin_of(bench, old)) == (None, 1), "all processes know of pins by then"
+        await bench.cancel(early)
         await publish(bench, {"name": "never", "then": "deny"})
         bench.store.clock_offset += FRESH_US
         young = await bench.start(TWO)
@@ -360,6 +370,7 @@ def test_a_live_revision_after_a_pinned_one_counts_for_runs_that_are_not_pinned(
         assert await bench.work_off() == 1
         assert await bench.state(old) is RunState.FAILED
         assert await replayed(bench, old) == [("s00000", "allow", "watch"), ("s00001", "deny", "never")]
+        bench.store.clock_offset += FRESH_US
         kept = await bench.start(TWO)
         await policies.publish_policy(bench.transactor, policies.OFF, tenant=TENANT, actor=ACTOR)
         bench.store.clock_offset += FRESH_US

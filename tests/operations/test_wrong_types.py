@@ -168,6 +168,7 @@ def test_no_method_of_an_engine_fails_on_a_wrong_type(name: str, bench: tuple[En
         "decide": {"run_id": run, "step": "only", "choice": "retry"},
         "reissue_token": {"run_id": run, "step": "only", "reason": "lost"},
         "quarantine": {"run_id": run, "reason": "why"},
+        "sign_heads": {"signing_key": "absent.key"},
         "quarantined": {},
         "explain": {"what": run},
         "status": {},

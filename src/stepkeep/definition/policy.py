@@ -93,7 +93,8 @@ class PolicyBlock(Block):
 class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A policy as it is published: its name, its rules in order, and its shared budgets.
 
-    With `pins`, a run that starts under this revision keeps it. `after_pins` says that an earlier revision had it.
+    With `pins`, a run that starts under this revision keeps it. `pins_since` is when the first revision
+    with it was published, if that was an earlier one.
     """
 
     name: str
@@ -101,7 +102,7 @@ class PolicyDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     description: str = ""
     budgets: tuple[SharedBudget, ...] = ()
     pins: bool = False
-    after_pins: bool = False
+    pins_since: int | None = None
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,6 +47,7 @@ def create_run(
     labels: bytes | None = None,
     policy: Policy | None = None,
     spend: Mapping[str, Mapping[str, float]] | None = None,
+    pin: int | None = None,
     authorities: Mapping[Caller, Authority] | None = None,
     asked_before: bytes | None = None,
 ) -> Decision:
@@ -81,8 +82,8 @@ def create_run(
     draft = Draft(snapshot, now)
     is_later = start_at is not None and start_at > now
     origin = origin_of(plan, given, asked_before) | ({"start_at": start_at} if is_later else {})
-    if policy is not None and policy.is_pinned:
-        origin |= {"policy_revision": policy.revision}
+    if pin is not None:
+        origin |= {"policy_revision": pin}
     draft.caused_by("run_created", actor, vouched(origin, vouched_by, key))
     draft.move_run(RunTrigger.CREATED)
     for planned in plan.steps:

@@ -55,7 +55,7 @@ class LivePolicies:
         self._read_at: dict[str, int] = {}
         self._policies: dict[str, Policy] = {}
         self._pinned: dict[Pin, Policy | None] = {}
-        self._have_pins: set[str] = set()
+        self._pinning_since: dict[str, int] = {}
         self._spend: dict[str, dict[int, tuple[Spent, ...]]] = {}
         self.opened = opened
 
@@ -79,7 +79,18 @@ class LivePolicies:
 
     def has_pins(self, tenant: str) -> bool:
         """Whether runs of this tenant may be pinned to a revision."""
-        return tenant in self._have_pins
+        return tenant in self._pinning_since
+
+    def pin_for(self, tenant: str, now: int) -> int | None:
+        """The revision that a run is pinned to that is created now.
+
+        After the first revision that pins, none is for a while: a process that has not read that revision yet would not
+        look for the pin.
+        """
+        policy = self.get(tenant)
+        if policy is None or not policy.is_pinned or now < self._pinning_since[tenant] + 2 * FRESH_US:
+            return None
+        return policy.revision
 
     def knows(self, pin: Pin) -> bool:
         """Whether this process has read the revision that a run is pinned to. Revisions never change."""
@@ -131,21 +142,21 @@ class LivePolicies:
             self._policies.pop(tenant, None)
         elif known is None or known.revision != stored.revision:
             policy = compiled(stored, self.opened)
-            if leaves_pins(stored):
-                self._have_pins.add(tenant)
+            if (since := pinning_since(stored)) is not None:
+                self._pinning_since[tenant] = since
             if policy is None:
                 self._policies.pop(tenant, None)
             else:
                 self._policies[tenant] = policy
 
 
-def leaves_pins(stored: StoredPolicy) -> bool:
-    """Whether runs may be pinned to this revision or an earlier one. One that cannot be read may."""
+def pinning_since(stored: StoredPolicy) -> int | None:
+    """Since when runs may be pinned to this revision or an earlier one. To one that cannot be read they may."""
     try:
         document = _decode(stored.document)
     except msgspec.MsgspecError:
-        return True
-    return document.pins or document.after_pins
+        return stored.published_at
+    return stored.published_at if document.pins and document.pins_since is None else document.pins_since
 
 
 def spent_of(budget: SharedBudget, spent: Iterable[Spent], workflow: str) -> dict[str, float]:

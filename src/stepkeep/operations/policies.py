@@ -19,7 +19,7 @@ from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.policy import Policy
 from stepkeep.operations import validate
 from stepkeep.operations.instants import instant
-from stepkeep.operations.live_policies import compiled, leaves_pins
+from stepkeep.operations.live_policies import compiled, pinning_since
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.bounds import INT
@@ -41,8 +41,7 @@ async def publish_policy(
     async def add() -> StoredPolicy:
         newest = await store.read_policy(tenant)
         number = 1 if newest is None else newest.revision + 1
-        after_pins = newest is not None and leaves_pins(newest)
-        body = _encode(msgspec.structs.replace(document, after_pins=after_pins))
+        body = _encode(msgspec.structs.replace(document, pins_since=None if newest is None else pinning_since(newest)))
         return await store.publish_policy(tenant, number, document.name, digest_of(body), body, who)
 
     stored = await again_if_contended(add)

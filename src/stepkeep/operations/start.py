@@ -481,7 +481,8 @@ def _create(
     definition, labels = request.plan.definition, _labels(request)
     policy = live.get(request.tenant)
     spend = live.spend_of(policy, request.tenant, definition.name)
-    decision = _decide(request, loaded, labels, template, policy, spend)
+    pin = live.pin_for(request.tenant, loaded.now)
+    decision = _decide(request, loaded, labels, template, policy, spend, pin)
     assert decision.entry is not None
     return NewRun(
         run=decision.run,
@@ -499,7 +500,7 @@ def _create(
             rerun_of=request.rerun_of,
             labels=labels,
             asked_before=request.asked_before,
-            policy_revision=policy.revision if policy is not None and policy.is_pinned else None,
+            policy_revision=pin,
         ),
         steps=decision.added,
         entries=(decision.entry,),
@@ -526,6 +527,7 @@ def _decide(
     template: StartTemplate | None,
     policy: Policy | None,
     spend: Mapping[str, Mapping[str, float]],
+    pin: int | None,
 ) -> Decision:
     plan, priority, now = request.plan, request.priority, loaded.now
     priority = plan.definition.priority if priority is None else priority
@@ -558,6 +560,7 @@ def _decide(
         labels=labels,
         policy=policy,
         spend=spend,
+        pin=pin,
         authorities=loaded.authorities,
         asked_before=request.asked_before,
     )
