@@ -22,14 +22,15 @@ from stepkeep.engine import AsyncEngine
 from stepkeep.errors import Conflict, Refused
 from stepkeep.kernel.decide import HANDLERS
 from stepkeep.kernel.decision import Accepted
-from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo
+from stepkeep.kernel.definition import Approval, Definition, Handler, Retry, StepDefinition, Undo, Wait
 from stepkeep.kernel.draft import Draft
 from stepkeep.kernel.events import TimeCame
 from stepkeep.kernel.outcomes import Completed, Outcome, Waiting
 from stepkeep.kernel.plan import Plan
-from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.kernel.states import RUN_TERMINAL, StepState
 from stepkeep.kernel.timers import time_came
 from stepkeep.operations import people
+from stepkeep.operations.by_key import Sent
 from stepkeep.operations.expire import sweep
 from stepkeep.operations.start import Started, StartRequest
 from stepkeep.operations.transact import Claim, Transactor
@@ -60,6 +61,9 @@ GATED = Definition(
 PARKING = Definition(
     name="parking", version=1, steps=(StepDefinition(name="p", order=0, executor=Handler(name="noop"), retry=Retry()),)
 )
+
+
+MAILED = Definition(name="mailed", version=1, steps=(gate("w", wait=Wait(event="paid")), task("x", 1, ["w"])))
 
 
 class Stage:
@@ -196,6 +200,21 @@ async def complete_and_start_under_its_business_key(stage: Stage) -> Any:
     return run, lambda: _report(stage.left, claim), _starting(stage.right, plan, business_key=key)
 
 
+async def start_and_send_by_key(stage: Stage) -> Any:
+    """The message is delivered by the send or by the start: it is never kept beside the run."""
+    plan, key = await stage.plan(MAILED), stage.new_key()
+    sending = lambda: stage.right.send_by_key(key, "paid", b"1", message_id="m")  # noqa: E731
+    return "", _starting(stage.left, plan, business_key=key), sending
+
+
+async def send_and_send_with_a_start(stage: Stage) -> Any:
+    plan, key = await stage.plan(MAILED), stage.new_key()
+    return "", *(
+        (lambda bench=bench: bench.send_by_key(key, "paid", b"1", message_id="m", plan=plan))
+        for bench in (stage.left, stage.right)
+    )
+
+
 def _starting(bench: Bench, plan: Plan, **keys: Any) -> Callable[[], Awaitable[Any]]:
     request = StartRequest(plan=plan, tenant=TENANT, actor=ACTOR, input=b"{}", **keys)
     return lambda: bench.starter.start(request)
@@ -214,8 +233,18 @@ PAIRS: tuple[Pair, ...] = (
     start_and_start,
     start_and_start_under_a_business_key,
     complete_and_start_under_its_business_key,
+    start_and_send_by_key,
+    send_and_send_with_a_start,
 )
-MANY = frozenset({start_and_start, start_and_start_under_a_business_key, complete_and_start_under_its_business_key})
+MANY = frozenset(
+    {
+        start_and_start,
+        start_and_start_under_a_business_key,
+        complete_and_start_under_its_business_key,
+        start_and_send_by_key,
+        send_and_send_with_a_start,
+    }
+)
 """Nothing is locked before their inserts: they have too many orders to run every one."""
 
 
@@ -312,10 +341,15 @@ async def told(
 
 def _only_run(played: Played) -> str:
     """The run that one of the two has made; the other was told of it."""
-    made = [answer.run_id for answer in played.answers if isinstance(answer, Started) and answer.created]
+    made = [answer.run_id for answer in played.answers if _has_started(answer)]
     assert len(made) == 1, f"one key made {played.answers}"
-    [run] = {_run_named(answer) for answer in played.answers}
+    # A message that is kept names no run: the start that comes after it delivers it.
+    [run] = {_run_named(answer) for answer in played.answers if not isinstance(answer, Sent) or answer.run_id}
     return run
+
+
+def _has_started(answer: Any) -> bool:
+    return answer.created if isinstance(answer, Started) else isinstance(answer, Sent) and answer.started
 
 
 def _run_named(answer: Any) -> str:
@@ -332,6 +366,8 @@ def _said(answer: Any) -> str:
         return f"{len(answer)} given"
     if isinstance(answer, Started):
         return "started" if answer.created else "found"
+    if isinstance(answer, Sent):
+        return "sent again" if answer.repeated else "sent"
     assert isinstance(answer, int), answer
     return "swept"
 
@@ -360,7 +396,8 @@ async def bring_home(stage: Stage, run: str) -> None:
         for claim in await watcher.claim(10):
             await watcher.report(claim, Completed(output=b"1"))
         _, state = await state_of(stage, run)
-        if any(row.note is not None and row.note.event == "paid" for row in state.rows.values()):
+        waiting = [row for row in state.rows.values() if row.state is StepState.AWAITING_EVENT]
+        if any(row.note is not None and row.note.event == "paid" for row in waiting):
             to = {"tenant": TENANT, "actor": ACTOR, "message_id": f"home{turn}"}
             await people.send(watcher.transactor, run, "paid", b"{}", **to)
     raise AssertionError(f"run {run} never ends")
