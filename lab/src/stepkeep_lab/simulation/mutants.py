@@ -621,7 +621,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "key-for-any-body",
         "an idempotency key answers for another body",
-        "operations.start:_answer",
+        "operations.start:Starting.start",
         "if earlier.fingerprint != key.fingerprint:",
         "if False:",
     ),
