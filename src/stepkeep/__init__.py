@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from stepkeep.operations.codec import PayloadCodec
     from stepkeep.operations.payloads import DirectoryStore, PayloadStore
     from stepkeep.operations.start import Started
-    from stepkeep.outside import AsyncNetwork
+    from stepkeep.outside import AsyncHooks, AsyncNetwork
     from stepkeep.result import Result
     from stepkeep.sending import AsyncOutbox, AsyncSinks, Taken
     from stepkeep.sinks.event import OutgoingEvent
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from stepkeep.sync_engine import Engine
     from stepkeep.sync_engine import open as open  # noqa: A004 - sk.open reads best
     from stepkeep.sync_messages import Mailbox
-    from stepkeep.sync_outside import Network
+    from stepkeep.sync_outside import Hooks, Network
     from stepkeep.sync_sending import Outbox, Sinks
     from stepkeep.sync_triggers import Triggers
     from stepkeep.triggers import AsyncTriggers
@@ -74,6 +74,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncEngine": "stepkeep.engine",
+    "AsyncHooks": "stepkeep.outside",
     "AsyncHostedWorker": "stepkeep.hosted",
     "AsyncKeys": "stepkeep.administration",
     "AsyncMailbox": "stepkeep.messages",
@@ -92,6 +93,7 @@ _HOMES = {
     "Engine": "stepkeep.sync_engine",
     "Expr": "stepkeep.definition.expression_objects",
     "ExpressionError": "stepkeep.errors",
+    "Hooks": "stepkeep.sync_outside",
     "HostedWorker": "stepkeep.hosted",
     "HttpPolicy": "stepkeep.worker.executors.http",
     "InvalidInput": "stepkeep.errors",
@@ -142,6 +144,7 @@ _HOMES = {
 # `open` is left out: `from stepkeep import *` must not replace Python's own.
 __all__ = [
     "AsyncEngine",
+    "AsyncHooks",
     "AsyncHostedWorker",
     "AsyncKeys",
     "AsyncMailbox",
@@ -160,6 +163,7 @@ __all__ = [
     "Engine",
     "Expr",
     "ExpressionError",
+    "Hooks",
     "HostedWorker",
     "HttpPolicy",
     "InvalidInput",

@@ -24,6 +24,7 @@ from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
 from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
+from stepkeep.definition.hooks import Decision, ToSend, ToStart
 from stepkeep.definition.policy import publishable_policy
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
@@ -71,7 +72,7 @@ from stepkeep.operations.transact import Transactor
 from stepkeep.operations.triggers.firing import Firer
 from stepkeep.operations.triggers.manage import install
 from stepkeep.operations.waiting import RunWaiter
-from stepkeep.outside import AsyncNetwork
+from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.result import Result, settled_states
 from stepkeep.run_workers import Ability, Begin, RunWorkers
 from stepkeep.safe_text import type_name
@@ -85,7 +86,7 @@ from stepkeep.triggers import AsyncTriggers
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.pools.handler_loop import HandlerLoop, Lifespan, handler_loop
 from stepkeep.worker.runtime import Runtime
-from stepkeep.worker.secrets import Given, Secrets, as_secrets
+from stepkeep.worker.secrets import Given, SecretReader, Secrets, as_secrets
 from stepkeep.worker.settings import Settings as WorkerSettings
 from stepkeep.worker.shared import NO_RUN
 
@@ -274,6 +275,35 @@ class AsyncEngine:
     def network(self) -> AsyncNetwork:
         """What HTTP steps of the tenant may reach on the internal network."""
         return AsyncNetwork(self.store, self.access)
+
+    @property
+    def hooks(self) -> AsyncHooks:
+        """Inbound webhooks that become messages or starts of runs."""
+        reader = SecretReader(self.policies.get("secrets", Secrets()))
+
+        async def secret(name: str) -> str:
+            return (await reader.read([name]))[name]
+
+        return AsyncHooks(self.store, self.access, secret, self._deliver)
+
+    async def _deliver(self, decision: Decision, by: str | None) -> dict[str, Any]:
+        """Do what a delivery to a hook asks for; the same delivery again changes nothing."""
+        if isinstance(decision, ToSend):
+            starts = {} if decision.start is None else {"start": decision.start, "idempotency_key": decision.id}
+            if decision.start is not None:
+                starts["input"] = decision.input
+            return await self.send(
+                None, decision.name, decision.payload, key=decision.key, message_id=decision.id, by=by, **starts
+            )
+        assert isinstance(decision, ToStart)
+        started = await self.start(
+            decision.workflow,
+            decision.input,
+            idempotency_key=decision.id,
+            business_key=decision.business_key,
+            by=by,
+        )
+        return {"run_id": started.run_id, "created": started.created}
 
     @property
     def mailbox(self) -> AsyncMailbox:

@@ -33,7 +33,7 @@ from stepkeep.result import Result
 from stepkeep.store.callers import run_here
 from stepkeep.sync_administration import Keys, Tenants, Users
 from stepkeep.sync_messages import Mailbox
-from stepkeep.sync_outside import Network
+from stepkeep.sync_outside import Hooks, Network
 from stepkeep.sync_sending import Outbox, Sinks
 
 if TYPE_CHECKING:
@@ -191,6 +191,11 @@ class Engine:
     def network(self) -> Network:
         """What HTTP steps of the tenant may reach on the internal network."""
         return Network(self._core.network, self._call)
+
+    @property
+    def hooks(self) -> Hooks:
+        """Inbound webhooks that become messages or starts of runs."""
+        return Hooks(self._core.hooks, self._call)
 
     @property
     def mailbox(self) -> Mailbox:

@@ -5,9 +5,11 @@ It has no logic of its own: each method calls the one of the same name. `sync_en
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from stepkeep.outside import AsyncNetwork
+from stepkeep.network.signatures import Headers
+from stepkeep.outside import AsyncHooks, AsyncNetwork
 from stepkeep.sync_administration import Call
 
 
@@ -48,3 +50,55 @@ class Network:
         ['ann']
         """
         return self._call(self._core.list(history=history))
+
+
+class Hooks:
+    """Inbound webhooks: endpoints whose signed deliveries become messages or starts of runs, each once.
+
+    >>> engine.hooks.list()["hooks"]
+    []
+    """
+
+    def __init__(self, core: AsyncHooks, call: Call) -> None:
+        self._core, self._call = core, call
+
+    def add(self, document: Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
+        """Save an endpoint: its name, scheme, names of secrets, and how a delivery becomes a message or a start.
+
+        >>> paid = {"name": "${{ body.type }}", "key": "${{ body.order }}"}
+        >>> hook = {"hook": "billing", "scheme": "standard", "secrets": ["BILLING"], "message": paid}
+        >>> engine.hooks.add(hook)["hook"]["hook"]
+        'billing'
+        """
+        return self._call(self._core.add(document, by=by))
+
+    def remove(self, name: str, *, by: str | None = None) -> dict[str, Any]:
+        """Remove an endpoint. Its revisions stay on record.
+
+        >>> start = {"workflow": "hello"}
+        >>> _ = engine.hooks.add({"hook": "deploys", "scheme": "github", "secrets": ["GITHUB"], "start": start})
+        >>> engine.hooks.remove("deploys")
+        {'removed': 'deploys'}
+        """
+        return self._call(self._core.remove(name, by=by))
+
+    def list(self) -> dict[str, Any]:
+        """The endpoints, by name.
+
+        >>> [hook["hook"] for hook in engine.hooks.list()["hooks"]]
+        []
+        """
+        return self._call(self._core.list())
+
+    def receive(
+        self, name: str, headers: Headers, body: bytes, *, dry_run: bool = False, by: str | None = None
+    ) -> dict[str, Any]:
+        """Verify a delivery and do what its endpoint says: `result` is sent, started, ignored or refused.
+
+        `body` is what came over the line, byte for byte. With `dry_run` nothing is sent or started.
+
+        >>> engine.hooks.receive("billing", {}, b"{}")
+        Traceback (most recent call last):
+        stepkeep.errors.NotFound: there is no hook billing. `stepkeep hooks list` lists what there is.
+        """
+        return self._call(self._core.receive(name, headers, body, dry_run=dry_run, by=by))

@@ -53,7 +53,7 @@ engine = sk.open("sqlite:///examples.db")
 GROUPS = {
     "Engines": ("open", "Engine", "AsyncEngine", "HostedWorker", "AsyncHostedWorker", "Result", "Started"),
     "People": ("Tenants", "Users", "Keys", "AsyncTenants", "AsyncUsers", "AsyncKeys"),
-    "The outside world": ("Network", "AsyncNetwork"),
+    "The outside world": ("Network", "AsyncNetwork", "Hooks", "AsyncHooks"),
     "Messages by key": ("Mailbox", "AsyncMailbox"),
     "Triggers": ("Triggers", "AsyncTriggers"),
     "Workflows": ("Workflow", "Expr", "Retry", "load_file"),
@@ -68,6 +68,7 @@ LIKE = {
     "AsyncUsers": "Users",
     "AsyncKeys": "Keys",
     "AsyncNetwork": "Network",
+    "AsyncHooks": "Hooks",
     "AsyncMailbox": "Mailbox",
     "AsyncTriggers": "Triggers",
 }

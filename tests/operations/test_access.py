@@ -238,6 +238,7 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
         "users.": sk.AsyncUsers,
         "keys.": sk.AsyncKeys,
         "network.": sk.AsyncNetwork,
+        "hooks.": sk.AsyncHooks,
         "mailbox.": sk.AsyncMailbox,
         "sinks.": sk.AsyncSinks,
         "outbox.": sk.AsyncOutbox,

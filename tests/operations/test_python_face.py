@@ -73,6 +73,7 @@ FACES = [
     (sk.Users, sk.AsyncUsers),
     (sk.Keys, sk.AsyncKeys),
     (sk.Network, sk.AsyncNetwork),
+    (sk.Hooks, sk.AsyncHooks),
     (sk.Mailbox, sk.AsyncMailbox),
     (sk.Sinks, sk.AsyncSinks),
     (sk.Outbox, sk.AsyncOutbox),

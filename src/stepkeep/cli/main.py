@@ -32,6 +32,7 @@ from stepkeep.cli.commands import (
     dialects,
     evidence,
     explain,
+    hooks,
     keys,
     log,
     mailbox,
@@ -133,6 +134,7 @@ app.command("completion", rich_help_panel=SYSTEM)(with_settings(completion.compl
 app.add_typer(users.app, name="users", rich_help_panel=SYSTEM)
 app.add_typer(keys.app, name="keys", rich_help_panel=SYSTEM)
 app.add_typer(tenants.app, name="tenants", rich_help_panel=SYSTEM)
+app.add_typer(hooks.app, name="hooks", rich_help_panel=SYSTEM)
 app.add_typer(network.app, name="network", rich_help_panel=SYSTEM)
 app.add_typer(schemas.app, name="schemas", rich_help_panel=SYSTEM)
 app.add_typer(policy.app, name="policy", rich_help_panel=SYSTEM)

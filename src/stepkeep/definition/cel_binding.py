@@ -17,6 +17,7 @@ VARIABLES: Final = (
     *("step", "principal", "time", "labels", "cost", "spend"),
     *("trigger", "event", "payload"),
     *("message", "messages"),
+    *("body", "delivery"),
 )
 
 _ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
