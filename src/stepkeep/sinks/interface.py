@@ -99,6 +99,8 @@ class SinkContext:
     tenant: str
     secret: Callable[[str], Awaitable[str]] = _no_secret
     call: Call = _no_handler
+    fire: Callable[[OutgoingEvent], Awaitable[None]] | None = None
+    """Fires the triggers that an event concerns."""
     reach: Reach = PUBLIC
     run: Run = _no_program
     message: Message = _no_message

@@ -23,6 +23,7 @@ BUILT_IN = {
     "message": "stepkeep.sinks.message",
     "webhook": "stepkeep.sinks.webhook",
     "run_webhook": "stepkeep.sinks.run_webhook",
+    "triggers": "stepkeep.sinks.triggers",
     "redis": "stepkeep.sinks.redis",
     "nats": "stepkeep.sinks.nats",
     "kafka": "stepkeep.sinks.kafka",
@@ -32,7 +33,7 @@ BUILT_IN = {
 
 def kind_names() -> tuple[str, ...]:
     """The names of all kinds."""
-    return tuple(sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))} - {"run_webhook"}))
+    return tuple(sorted({*BUILT_IN, *(one.name for one in entry_points(group=GROUP))} - {"run_webhook", "triggers"}))
 
 
 @cache

@@ -32,6 +32,7 @@ from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.services import Service
 from stepkeep.operations.start import StartedHere
 from stepkeep.operations.transact import Claim, Transactor
+from stepkeep.operations.triggers.events import consume
 from stepkeep.operations.triggers.sweep import TriggerSweep
 from stepkeep.operations.workers import retire_silent
 from stepkeep.sinks.interface import SEND_SECONDS, SinkContext
@@ -662,6 +663,7 @@ class Worker:
             reach=self._settings.http.reach(),
             run=self._hooks.run,
             message=self._hooks.messages_of(name).send,
+            fire=partial(consume, self._triggers.firer),
         )
 
     async def _maintain(self) -> None:

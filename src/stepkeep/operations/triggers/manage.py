@@ -17,10 +17,11 @@ from uuid_utils import uuid7
 
 from stepkeep.errors import Conflict, Contended, InvalidInput, NotFound
 from stepkeep.kernel.definition import Definition
-from stepkeep.kernel.triggers import TriggerSpec
+from stepkeep.kernel.triggers import TriggerKind, TriggerSpec
 from stepkeep.operations import validate
 from stepkeep.operations.access import Acting
 from stepkeep.operations.publish import find_plan
+from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import MAX_CONFLICT_RETRIES, Transactor
 from stepkeep.operations.triggers import views
 from stepkeep.operations.triggers.firing import Caused, Firer, FiringBatch, encode_spec, spec_of
@@ -34,6 +35,8 @@ from stepkeep.operations.triggers.plan import (
     skipped,
 )
 from stepkeep.schedules.moments import moments_after
+from stepkeep.sinks.pattern import MAX_PATTERNS
+from stepkeep.sinks.triggers import NAME as SINK
 from stepkeep.store.triggers import Backfill, BackfillState, Firing, FiringState, TriggerRow
 
 LONGEST_NAME = 100
@@ -109,7 +112,21 @@ async def add_trigger(firer: Firer, spec: TriggerSpec, workflow: str, *, tenant:
         return Planned(row=_renewed(row, spec, workflow, None, tenant, actor, now))
 
     done = await _change(firer, tenant, name, plan)
+    if spec.event is not None:
+        await listen(firer, tenant, actor)
     return views.trigger_view(done, spec)
+
+
+async def listen(firer: Firer, tenant: str, actor: str) -> None:
+    """Have the relay hand in the events that triggers are about, and no others: runs that emit none of them cost
+    nothing more."""
+    rows = await firer.transactor.store.triggers.list_of_kind(tenant, TriggerKind.EVENT)
+    topics = sorted({row.topic for row in rows if row.topic is not None})
+    wanted = topics if len(topics) <= MAX_PATTERNS else ["*"]
+    known = {one.name: one for one in await firer.transactor.store.deliveries.list_sinks(tenant)}
+    if wanted and (SINK not in known or sorted(known[SINK].patterns) != wanted):
+        chosen: dict[str, Any] = {"on": wanted, "options": {}, "replace": True}
+        await add_sink(firer.transactor, SINK, SINK, **chosen, tenant=tenant, actor=actor)
 
 
 async def install(firer: Firer, definition: Definition, *, tenant: str, actor: str) -> None:
@@ -138,6 +155,8 @@ async def install(firer: Firer, definition: Definition, *, tenant: str, actor: s
             return Planned(row=_renewed(row, spec, definition.name, version, tenant, actor, now, name=name))
 
         await _change(firer, tenant, name, plan)
+    if any(spec.event is not None for spec in declared.values()):
+        await listen(firer, tenant, actor)
 
 
 def _renewed(
