@@ -75,6 +75,7 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
         "involved": await store.read_involved([(tenant, run) for run in ids[::2]]),
         "workers": await store.list_workers(tenant),
         "live workers": await store.list_workers(tenant, live_only=True),
+        "mailbox": await store.list_mailbox(tenant),
         "quarantined": await store.list_quarantined(tenant),
         "quarantines": await store.read_quarantines(tenant),
         "the last quarantine": await store.read_quarantines(tenant, limit=1),
