@@ -185,6 +185,7 @@ class Worker:
             can_run=self._hooks.may_run,
             has_secret=self._shared.secrets.has,
             runtime=self._runtime,
+            lease_us=int(self._settings.relay_lease_seconds * 1_000_000),
         )
         self._has_blocking = asyncio.Event()
         self._progress = asyncio.Event()

@@ -32,7 +32,6 @@ from stepkeep.worker.secrets import MissingSecret
 log = logging.getLogger("stepkeep.relay")
 
 LEASE_US = 30_000_000
-LEASE_SECONDS = LEASE_US / 1_000_000
 MAX_ATTEMPTS = 10
 FIRST_BACKOFF_US, MAX_BACKOFF_US = 1_000_000, 300_000_000
 PLACES = 32
@@ -228,7 +227,7 @@ class Relay:
             sink = await self._sink(cursor)
             begun = self._runtime.monotonic()
             for event in todo.events:
-                if self._runtime.monotonic() - begun > LEASE_SECONDS / 3:
+                if self._runtime.monotonic() - begun > self._lease_us / 3_000_000:
                     if not await self._report(work.report(lease_us=self._lease_us)):
                         return
                     begun = self._runtime.monotonic()

@@ -32,6 +32,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - `log_lines`: how many of the last lines of `ctx.logger` are kept with each attempt.
     - `idle_poll_seconds`: the longest pause between two polls; `rare_poll_seconds`: while notifications arrive.
     - `relay_seconds`: pause between two looks for events to send; 0 leaves them to other workers.
+    - `relay_lease_seconds`: for how long events are claimed; another relay sends them after that. One request must end
+      within half of it.
     - `process_memory_bytes`: limit of each handler process.
     """
 
@@ -50,6 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     maintain_seconds: float = 3600.0
     first_publish_seconds: float = 0.5
     relay_seconds: float = 1.0
+    relay_lease_seconds: float = 30.0
     grace_seconds: float = 30.0
     log_lines: int = 0
     closing_seconds: float = 10.0
