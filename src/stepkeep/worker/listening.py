@@ -9,7 +9,7 @@ import asyncio
 import inspect
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from stepkeep.definition.listeners import Listener
 from stepkeep.definition.registry import Registry
@@ -53,6 +53,14 @@ async def add_sinks(transactor: Transactor, registry: Registry, tenant: str, act
             )
             added += 1
     return added
+
+
+class Calls(Protocol):
+    """What the worker needs to call functions with `@on`; the simulator has another implementation."""
+
+    def has(self, name: str) -> bool: ...
+    async def call(self, name: str, event: OutgoingEvent) -> None: ...
+    def close(self) -> None: ...
 
 
 class ListenerCalls:

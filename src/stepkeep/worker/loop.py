@@ -43,7 +43,7 @@ from stepkeep.worker.claiming import named
 from stepkeep.worker.executors.command import CommandPolicy
 from stepkeep.worker.executors.http import HttpPolicy
 from stepkeep.worker.hooks import Hooks
-from stepkeep.worker.listening import ListenerCalls, add_sinks
+from stepkeep.worker.listening import Calls, ListenerCalls, add_sinks
 from stepkeep.worker.membership import Membership
 from stepkeep.worker.outage import Outage
 from stepkeep.worker.polling import LocalTimers, QueuePoller
@@ -123,6 +123,7 @@ class Worker:
         loop: Literal["own", "mine"] = "own",
         only_run: str | None = None,
         owner: str | None = None,
+        calls: Calls | None = None,
     ) -> None:
         asked = {"concurrency": concurrency, "threads": threads}
         policies = {
@@ -174,7 +175,7 @@ class Worker:
             kind: QueuePoller(self._settings, self._runtime, lambda: transactor.store.notifier.is_connected)
             for kind in Kind
         }
-        self._calls = ListenerCalls(registry, self._home)
+        self._calls = calls or ListenerCalls(registry, self._home)
         self._hooks = Hooks(transactor, tenant, self._settings.commands)
         self.relay = Relay(
             transactor,

@@ -270,7 +270,7 @@ class Relay:
         self.tally.failed += 1
         self.tally.dead += is_dead
         cursor, why = work.cursor, inert_line(said)[:MAX_REASON]
-        level = logging.ERROR if is_dead else logging.INFO
+        level = logging.WARNING if is_dead else logging.INFO
         what = "is dead" if is_dead else f"is tried again in {retry_us / 1_000_000:g} s"
         log.log(level, "attempt %d for %s, run %s, failed and %s: %s", attempts, cursor.sink, cursor.run_id, what, why)
         await self._report(work.report(attempts=attempts, retry_us=retry_us, is_dead=is_dead, error=why))

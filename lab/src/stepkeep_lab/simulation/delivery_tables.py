@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from stepkeep.errors import InvariantBroken, StoreUnavailable
 from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.store.change import RunKey, Write
 from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Action, Lag, Report, Takes
@@ -206,6 +207,8 @@ class ModelDeliveries:
         def change(row: Delivery, now: int) -> Delivery | None:
             if row.fence != one.fence or row.lease_until is None:
                 return None
+            if (one.sent, one.sent_number) < (row.sent, row.sent_number):
+                raise InvariantBroken("what was delivered stays delivered")
             is_left = row.last > one.sent or (row.last == one.sent and one.sent_number < WHOLE)
             until = None if one.lease_us is None or one.is_dead else now + one.lease_us
             return replace(
@@ -232,6 +235,8 @@ class ModelDeliveries:
         session = self._database.begin()
 
         async def work() -> bool:
+            if not session.is_open:
+                raise StoreUnavailable("the connection is gone, and its transaction with it")
             await self._database.locks.take(session, ("delivery", *key))
             row = self._rows.cursors.get(key)
             changed = None if row is None or not session.is_open else change(row, self._clock())

@@ -27,6 +27,7 @@ from stepkeep_lab.simulation.faults import Fault
 from stepkeep_lab.simulation.handlers import SimulatedRunner
 from stepkeep_lab.simulation.ledger import Ledger
 from stepkeep_lab.simulation.loop import Process
+from stepkeep_lab.simulation.receivers import ModelCalls
 from stepkeep_lab.simulation.stage import TENANT, Stage
 
 T = TypeVar("T")
@@ -145,10 +146,11 @@ class Workplace:
             full_scan_seconds=random.choice((1.0, 4.0)),
             grace_seconds=random.choice((0.5, 4.0)),
             closing_seconds=3.0,
-            relay_seconds=0.0,
+            relay_seconds=0.5 if scenario.sinks else 0.0,
         )
         runtime = SimulatedRuntime(self._stage, random)
         runner = SimulatedRunner(self._stage, process, settings, self._capabilities)
+        calls = ModelCalls(self._stage, process)
         worker = self.worker = Worker(
             WatchedTransactor(self._stage, process),
             self._registry,
@@ -158,7 +160,9 @@ class Workplace:
             settings=settings,
             runtime=runtime,
             runner=runner,
+            calls=calls,
         )
+        calls.worker_id = lambda: worker.id
         runner.held = lambda: worker.held
         runtime.look = runner.check_slots
         await worker.serve()

@@ -122,6 +122,9 @@ class _Simulation:
         server = Server(stage)
         people = People(stage, server, plans)
         places = [Workplace(stage, registry, place) for place in range(scenario.workers)]
+        receivers = stage.receivers
+        if receivers is not None:
+            await receivers.add(Transactor(ModelStore(stage.database), monotonic=stage.loop.time))
         for place in places:
             place.open()
         work = [people.start_all(), people.meddle(), people.set_aside(), self._harm(places, server)]
@@ -130,11 +133,15 @@ class _Simulation:
             work.append(people.write_letters(scenario.letters))
         if maybe(stage.random("messages by key"), SENT_BY_KEY):
             work.append(people.write_by_key())
+        if receivers is not None:
+            work.append(receivers.operate())
         acts = [asyncio.ensure_future(act) for act in work]
         await asyncio.sleep(scenario.chaos)
         stage.chaos = False
         await asyncio.gather(*acts)
         await self._until_all_ended(people)
+        if receivers is not None:
+            await receivers.until_settled()
         if stage.ledger.violations:
             # What has gone wrong may never end, and what would be said of the rest says nothing new.
             return
@@ -143,6 +150,8 @@ class _Simulation:
             transactor = Transactor(ModelStore(stage.database), monotonic=stage.loop.time)
             await self._after(transactor, [run for _, run in stage.database.tables.runs])
         await Verdict(stage, self._plans).give()
+        if receivers is not None:
+            await receivers.check()
 
     async def _publish(self) -> list[Plan]:
         transactor, scenario = (

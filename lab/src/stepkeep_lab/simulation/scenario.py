@@ -20,6 +20,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     `shape` and `bias` say what definitions look like where that is not left to chance, `dialects` which share of them
     is written in one of the dialects, `work` how much longer than usual handlers take. `slow_at` and `pause_at` name
     the only statement at which that happens (then often), `standstill` is how long a process stands still at most.
+    `sinks` is how many sinks there are; with any, workers relay events to them.
     `letters` is how many messages the first run is sent one by one before it may go on: each is a journal entry.
     """
 
@@ -78,6 +79,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     skew: float = 0.0
     letters: int = 0
     long: bool = False
+    sinks: int = 0
 
 
 FAULTS = {
@@ -341,6 +343,11 @@ def draw(seed: int) -> Scenario:
     return Scenario(
         **{**drawn, **_threads(seed), **_operator(seed), **_staff(seed), **random.choice(THEMES), **_corner(seed)}
     )
+
+
+def with_sinks(seed: int) -> Scenario:
+    """A scenario of this seed whose runs emit events to sinks. The others have none, and are the same as ever."""
+    return msgspec.structs.replace(draw(seed), sinks=1 + seed % 3, emit=0.7)
 
 
 def _threads(seed: int) -> dict[str, Any]:

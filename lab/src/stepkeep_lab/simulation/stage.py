@@ -16,6 +16,7 @@ from stepkeep_lab.simulation.database import Database
 from stepkeep_lab.simulation.faults import Fault, FaultLog, FaultyWire
 from stepkeep_lab.simulation.ledger import Effect, Ledger
 from stepkeep_lab.simulation.loop import Process, VirtualLoop, current
+from stepkeep_lab.simulation.receivers import Receivers
 from stepkeep_lab.simulation.scenario import Scenario
 from stepkeep_lab.simulation.store import ModelStore
 
@@ -36,6 +37,7 @@ class Stage:
         self.database.tables.people.clock = self.now
         self.log = FaultLog(self.loop.time)
         self.ledger = Ledger()
+        self.receivers: Receivers | None = Receivers(self, TENANT) if scenario.sinks else None
         self.chaos = True
         self.is_down = False
         self.trouble_at = float("-inf")

@@ -272,8 +272,10 @@ class Tables:
         if (gate := mine.get((change.no, change.activation))) is not None:
             if gate.closed_at is not None:
                 raise InvariantBroken("a gate is closed once")
+            # A database gives back text, and not the member of an enumeration.
+            outcome = None if change.outcome is None else str(change.outcome)
             mine[change.no, change.activation] = replace(
-                gate, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=change.outcome
+                gate, level=change.level, due_at=change.due_at, closed_at=change.closed_at, outcome=outcome
             )
 
     def _write_new(self, new: NewRun) -> None:
