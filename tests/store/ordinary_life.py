@@ -271,6 +271,7 @@ async def _shared_budget(bench: Bench) -> None:
     budget = {"name": "daily", "per": "1m", "attempts": 10**6}
     document = publishable_policy({"policy": "p", "runs": "pinned", "budgets": [budget]})
     await policies.publish_policy(bench.transactor, document, tenant=TENANT, actor=ACTOR)
+    bench.store.clock_offset += 5 * SECOND
     for _ in range(AGAIN):
         await bench.start(THRIFTY, b"{}", priority=100)
         bench.transactor.plans.live = LivePolicies()
