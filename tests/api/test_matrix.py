@@ -164,7 +164,7 @@ async def _furnish(stage: Stage) -> dict[str, str]:
         await host.publish(GATED)
         run = (await host.start("gated")).run_id
         await host.publish_schema("order", {"type": "object"})
-        await host.publish_policy({"policy": "p", "rules": []})
+        await host.publish_policy({"policy": "p", "rules": [{"name": "r", "then": "allow"}]})
         await host.users.create("ann")
         key = await host.keys.create("ann", scopes=["read"])
     return {

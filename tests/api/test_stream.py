@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from stepkeep.api import stream
+from stepkeep.operations import tailing
+from stepkeep.operations.tailing import Listener, TenantTail
 from tests.api.sse import all_of, listening
 from tests.api.stage import GATED, HELLO, RIVAL, Stage, on, told
 from tests.suites import first_on
@@ -122,3 +125,126 @@ def test_many_listeners_of_one_run_share_one_poll(database_url: str) -> None:
             assert set(asked) == {1}
 
     on(database_url, act)
+
+
+def test_the_stream_of_a_tenant_tells_its_runs_in_order_and_resumes(database_url: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(GATED, tenant="default")
+        await stage.publish(HELLO, tenant=RIVAL)
+        await stage.engine.start_worker()
+        key, foreign = await stage.key(tenant="default"), await stage.key(tenant=RIVAL)
+        async with stage.serving(key) as client, listening(client, "/stream") as events:
+            begin = await anext(events)
+            assert (begin.event, begin.data) == ("begin", {"tenant": "default"})
+            # Of another tenant nothing is told.
+            theirs = {"Authorization": f"Bearer {foreign}"}
+            assert (await client.post("/runs", json={"workflow": "hello"}, headers=theirs)).status_code == 201
+            runs = [(await client.post("/runs", json={"workflow": "gated"})).json()["run_id"] for _ in range(3)]
+            for run in runs:
+                await client.post(f"/runs/{run}/approve")
+                await client.get(f"/runs/{run}/result?wait=30")
+            journals = {run: (await client.get(f"/runs/{run}/journal")).json()["entries"] for run in runs}
+            count = sum(map(len, journals.values()))
+            got = [await anext(events) for _ in range(count)]
+            for run, entries in journals.items():
+                mine = [one.data for one in got if one.data["run_id"] == run]
+                assert [one["seq"] for one in mine] == [one["seq"] for one in entries]
+                assert [one["hash"] for one in mine] == [one["hash"] for one in entries]
+                assert mine[-1]["lines"][-1]["to_state"] == "succeeded"
+            # From every id on, exactly what follows is told.
+            for place, known in enumerate([begin, *got]):
+                async with listening(client, "/stream", Last_Event_ID=known.id) as again:
+                    assert (await anext(again)).event == "begin"
+                    rest = [await anext(again) for _ in range(count - place)]
+                    assert [one.data for one in rest] == [one.data for one in got[place:]]
+            told(await client.get("/stream", headers={"Last-Event-ID": "yesterday"}), 400, "invalid_input")
+
+    on(database_url, act)
+
+
+@first_on("sqlite")
+def test_a_listener_that_does_not_keep_up_is_cut_off_and_holds_up_no_other(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailing, "MOST_QUEUED", 3)
+    slow, quick = Listener(), Listener()
+    for number in range(5):
+        slow.put({"seq": number})
+        quick.put({"seq": number})
+        assert quick.queue.get_nowait() == {"seq": number}
+    assert slow.is_cut
+    assert not quick.is_cut
+    assert [slow.queue.get_nowait() for _ in range(3)] == [{"seq": 1}, {"seq": 2}, None]
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        async with stage.client(await stage.key()) as client:
+            listening_ = stage.app.service.tailer.listening("acme")
+            async with listening_ as (listener, _):
+                cut, put = asyncio.Event(), listener.put
+
+                def noted(entry: dict[str, object]) -> None:
+                    put(entry)
+                    if listener.is_cut:
+                        cut.set()
+
+                listener.put = noted  # type: ignore[method-assign]
+                for _ in range(5):
+                    await client.post("/runs", json={"workflow": "hello"})
+                async with asyncio.timeout(30):
+                    await cut.wait()
+        await stage.app.service.close()
+
+    on(database_url, act)
+
+
+@pytest.mark.postgres
+def test_an_entry_that_has_overtaken_the_one_before_it_is_told_after_it(postgres_dsn: str) -> None:
+    """A transaction has its number from its first lock, and may write to a run after one with a later number."""
+    other = "019b7e2c-5a10-7c3e-9d7b-2f6f0a4c81d5"
+
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO, tenant="default")
+        await stage.engine.start_worker()
+        run = (await stage.engine.start("hello")).run_id
+        await stage.engine.wait(run)
+        assert len(await stage.engine.store.read_journal("default", run)) >= 3
+        server = await asyncpg.connect(postgres_dsn)
+        early, late = [await server.fetchval("select pg_current_xact_id()::text::bigint") for _ in range(2)]
+        await server.execute(
+            "insert into stepkeep.journal (tenant, run_id, seq, at, body, hash, xact) "
+            "select tenant, $2::text::uuid, seq, at, body, hash, case seq when 3 then $3::bigint else $4::bigint end "
+            "from stepkeep.journal where run_id = $1::text::uuid and seq <= 3 and seq > 1",
+            run,
+            other,
+            early,
+            late,
+        )
+        await server.close()
+        found = [one for one in await stage.engine.store.read_tail("default", str(early)) if one.entry.run_id == other]
+        assert [(one.entry.seq, one.overtakes) for one in found] == [(3, True), (2, False)]
+        tail = TenantTail(stage.engine.transactor, "default", str(early))
+        assert [one["seq"] for one in await tail.read() if one["run_id"] == other] == [2, 3]
+
+    on(postgres_dsn, act)
+
+
+@pytest.mark.postgres
+def test_nothing_is_told_before_an_older_transaction_has_ended(postgres_dsn: str) -> None:
+    async def act(stage: Stage) -> None:
+        await stage.publish(HELLO)
+        store = stage.engine.store
+        begin = await store.tail_position()
+        server = await asyncpg.connect(postgres_dsn)
+        older = server.transaction()
+        await older.start()
+        await server.fetchval("select pg_current_xact_id()")
+        async with stage.client(await stage.key()) as client:
+            await client.post("/runs", json={"workflow": "hello"})
+        assert await store.read_tail("acme", begin) == []
+        assert await store.read_tail("acme", await store.tail_position()) == []
+        await older.rollback()
+        await server.close()
+        assert len(await store.read_tail("acme", begin)) == 1
+
+    on(postgres_dsn, act)

@@ -95,6 +95,9 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _people(tour, tokens)
             await _administration(tour)
             await _seed_001(tour)
+            # A stream of a tenant has no end of its own.
+            stage.app.service.stopping.set()
+            assert b"event: begin" in await tour("GET", "/stream")
             assert sorted(tour.left) == []
 
     on(database_url, act)
@@ -262,7 +265,7 @@ async def _administration(tour: Tour) -> None:
     told(other, 409, "conflict")
     assert (await tour("GET", "/schemas"))["schemas"][0]["ref"] == "shop/order-v1"
     assert (await tour("GET", "/schemas/shop/order-v1"))["schema"]["document"]["type"] == "object"
-    await tour("POST", "/policies", {"policy": {"policy": "p", "rules": []}}, 201)
+    await tour("POST", "/policies", {"policy": {"policy": "p", "rules": [{"name": "r", "then": "allow"}]}}, 201)
     assert (await tour("POST", "/policies/off", status=201))["revision"] == 2
     assert len((await tour("GET", "/policies"))["policies"]) == 2
     await tour("GET", "/policies/1")

@@ -44,6 +44,8 @@ WATCHED = {
 }
 WATCH = "call a new statement in tests/store/ordinary_life.py, or give a reason in NOT_WATCHED"
 NOT_WATCHED = {
+    "read_tail": "a BRIN index reads whole ranges of pages; one follower per process and tenant asks it",
+    "tail_position": "reads no table on PostgreSQL, and the last row on SQLite",
     "insert_migration": "once per migration, into a table of its own",
     "list_workers": "lists all workers there ever were, for whoever asks for all",
     "count_runs": "counts all runs of a tenant by its nature: campaigns and benchmarks ask it, nobody else",

@@ -56,6 +56,7 @@ ROUTES: dict[str, str] = {
     "GET /runs/{run_id}/evidence": "evidence",
     "GET /runs/{run_id}/policy": "replay_policy",
     "GET /runs/{run_id}/stream": "log",
+    "GET /stream": "log",
     "GET /approvals": "approvals",
     "POST /messages": "send",
     "GET /mailbox": "mailbox.list",

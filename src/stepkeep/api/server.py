@@ -54,7 +54,7 @@ class Server(uvicorn.Server):
         while self.server_state.connections and loop.time() < ends and not self.force_exit:  # noqa: ASYNC110 - the server keeps a set
             await asyncio.sleep(POLL_SECONDS)
         await super().shutdown(sockets)
-        await self._application.service.watch.close()
+        await self._application.service.close()
 
 
 def listen(host: str, port: int, fd: int | None = None) -> socket.socket:

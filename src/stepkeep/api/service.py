@@ -10,6 +10,7 @@ import asyncio
 
 from stepkeep.api.access import Callers
 from stepkeep.engine import AsyncEngine
+from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch
 
 
@@ -20,7 +21,13 @@ class Service:
         self.engine = engine
         self.callers = Callers(engine)
         self.watch = JournalWatch(engine.store)
+        self.tailer = Tailer(engine.transactor)
         self.in_flight: set[tuple[str, str, str]] = set()
         """Tenant, operation and idempotency key of the requests under way."""
         self.stopping = asyncio.Event()
         """Set when the process is asked to stop: it is not ready, and streams end so that clients resume elsewhere."""
+
+    async def close(self) -> None:
+        """Stop what reads for streams. The engine is closed by its owner."""
+        await self.watch.close()
+        await self.tailer.close()

@@ -22,6 +22,7 @@ from stepkeep.api.routing import Engine, router, service_of
 from stepkeep.api.runs import RunId
 from stepkeep.errors import InvalidInput, NotAllowed, StepkeepError
 from stepkeep.operations.following import JournalFollower
+from stepkeep.operations.tailing import Listener, TenantTail
 
 log = logging.getLogger("stepkeep.api")
 
@@ -131,6 +132,76 @@ async def follow(
             except StepkeepError as problem:
                 log.warning("the stream of run %s ends: %s", follower.run_id, problem)
                 return
+
+
+@routes.get(
+    "/stream",
+    operation_id="stream_tenant",
+    summary="Follow the journals of all runs",
+    response_model=None,
+    responses=SSE,
+)
+async def stream_tenant(request: Request, engine: Engine, last_event_id: LastEventId = None) -> StreamingResponse:
+    """One event `entry` per journal entry of the tenant, in order per run, from now on or after `Last-Event-ID`. After
+    a resumption an entry may be told again: ignore a `seq` that is not higher than the last one of its run."""
+    tail = None
+    if last_event_id is not None:
+        tail = TenantTail(engine.transactor, engine.tenant, last_event_id)
+        await engine.store.read_tail(engine.tenant, last_event_id, 1)  # refuses what is no position
+    return event_stream(_follow_tenant(request, engine, tail))
+
+
+async def _follow_tenant(request: Request, engine: Engine, tail: TenantTail | None) -> AsyncIterator[bytes]:
+    service = service_of(request)
+    clock = asyncio.get_running_loop().time
+    spoke_at = checked_at = clock()
+    try:
+        async with service.tailer.listening(engine.tenant) as (listener, position):
+            # The first event tells where the stream begins, so that a client that gets nothing else can resume, too.
+            told: dict[str, Any] | None = {"tenant": engine.tenant}
+            begins = position if tail is None else tail.position
+            yield b"retry: %d\n\n" % RETRY_MILLISECONDS + Event(begins, "begin", told).encode()
+            known: dict[str, int] = {}
+            while tail is not None and (missed := await tail.read()):
+                for one in missed:
+                    known[one["run_id"]] = one["seq"]
+                    yield _entry(one)
+            while not service.stopping.is_set():
+                told = await _next(service.stopping, listener)
+                if listener.is_cut:
+                    log.warning("a stream of tenant %s is cut off: its client does not keep up", engine.tenant)
+                    return
+                if told is not None and told["seq"] > known.get(told["run_id"], 0):
+                    spoke_at = clock()
+                    yield _entry(told)
+                if clock() - checked_at >= CHECK_SECONDS:
+                    checked_at = clock()
+                    await engine.access.admit("log")
+                if clock() - spoke_at >= HEARTBEAT_SECONDS:
+                    spoke_at = clock()
+                    yield b": still there\n\n"
+    except NotAllowed:
+        return  # the client comes back, and is told why it is refused
+    except StepkeepError as problem:
+        log.warning("a stream of tenant %s ends: %s", engine.tenant, problem)
+
+
+def _entry(told: dict[str, Any]) -> bytes:
+    return Event(told["position"], "entry", {name: told[name] for name in told if name != "position"}).encode()
+
+
+async def _next(stopping: asyncio.Event, listener: Listener) -> dict[str, Any] | None:
+    """The next entry; None if none came for a while, or the service stops."""
+    if not listener.queue.empty():
+        return listener.queue.get_nowait()
+    got = asyncio.ensure_future(listener.queue.get())
+    stops = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({got, stops}, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        return got.result() if got.done() else None
+    finally:
+        got.cancel()
+        stops.cancel()
 
 
 async def _wait(stopping: asyncio.Event, change: Coroutine[Any, Any, bool]) -> None:

@@ -53,6 +53,7 @@ from stepkeep.store.records import (
     RunStatus,
     SchemaStatus,
     SignedHead,
+    TailEntry,
     UnsignedHead,
     WholeRun,
     WorkerChange,
@@ -265,6 +266,15 @@ class Store(Protocol):
     async def read_attempts(self, tenant: str, run_id: str) -> list[Attempt]: ...
     async def read_messages(self, tenant: str, run_id: str) -> list[Message]: ...
     async def read_journal(self, tenant: str, run_id: str, after: int = 0, limit: int = 1000) -> list[SealedEntry]: ...
+    async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
+        """Entries of all runs of a tenant after a position, in the order of positions. No entry that is committed
+        later has a position before one that was read."""
+        ...
+
+    async def tail_position(self) -> str:
+        """The position behind all entries that `read_tail` can read now."""
+        ...
+
     async def read_outbox(self, tenant: str, run_id: str) -> list[OutboxEntry]: ...
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         """Every opening of a gate of a run."""

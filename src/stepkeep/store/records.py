@@ -24,6 +24,17 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
 
 
+class TailEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of the journal of a tenant, and its position among those of all runs.
+
+    `overtakes` says that the entry before it in its own run has a later position: it is told first.
+    """
+
+    position: str
+    entry: SealedEntry
+    overtakes: bool = False
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A run as it is read: the hot row and its details."""
 

@@ -41,6 +41,7 @@ from stepkeep.store.change import (
 )
 from stepkeep.store.mailbox import NO_RUN, MailboxMessage
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
+from stepkeep.store.positions import position_number
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import quarantined
 from stepkeep.store.records import (
@@ -58,6 +59,7 @@ from stepkeep.store.records import (
     RunStatus,
     SchemaStatus,
     SignedHead,
+    TailEntry,
     UnsignedHead,
     WholeRun,
     WorkerChange,
@@ -521,6 +523,20 @@ class ModelStore:
             return [entries[seq] for seq in sorted(entries) if seq > after][:limit]
 
         return await self._read("read", work)
+
+    async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
+        first = position_number(after)
+
+        def work() -> list[TailEntry]:
+            tables = self._tables
+            ordered = sorted((place, key) for key, place in tables.positions.items() if key[0] == tenant)
+            found = [(place, tables.journal.get(key[:2], {}).get(key[2])) for place, key in ordered if place > first]
+            return [TailEntry(position=str(place), entry=entry) for place, entry in found if entry is not None][:limit]
+
+        return await self._read("read", work)
+
+    async def tail_position(self) -> str:
+        return await self._read("read", lambda: str(len(self._tables.positions)))
 
     async def read_gates(self, tenant: str, run_id: str) -> list[Gate]:
         rows = self._tables.gates

@@ -48,6 +48,8 @@ class Tables:
         self.steps: dict[RunKey, dict[int, Step]] = {}
         self.attempts: dict[RunKey, dict[tuple[int, int], Attempt]] = {}
         self.journal: dict[RunKey, dict[int, SealedEntry]] = {}
+        self.positions: dict[tuple[str, str, int], int] = {}
+        """The order in which journal entries were committed."""
         self.messages: dict[RunKey, dict[str, Message]] = {}
         self.outbox: dict[RunKey, dict[tuple[int, int], OutboxEntry]] = {}
         self.gates: dict[RunKey, dict[tuple[int, int], Gate]] = {}
@@ -228,6 +230,9 @@ class Tables:
             if (sent.run_id is not None and sent.payload is not None) or sent.forget_at < sent.expires_at:
                 raise InvariantBroken(f"the schema refused a message that contradicts itself: {sent}")
 
+    def _place(self, entry: SealedEntry) -> None:
+        self.positions[entry.tenant, entry.run_id, entry.seq] = len(self.positions) + 1
+
     # -- write -------------------------------------------------------------------------------------------------------
     def write(self, what: Write) -> None:
         """Make it so; it was checked."""
@@ -243,6 +248,7 @@ class Tables:
             self.attempts[attempt.tenant, attempt.run_id][attempt.no, attempt.fence] = attempt
         for entry in what.entries:
             self.journal[entry.tenant, entry.run_id][entry.seq] = entry
+            self._place(entry)
         for message in (*what.messages, *what.consumed):
             self.messages[message.tenant, message.run_id][message.id] = message
         for sent in what.mailbox:
@@ -285,6 +291,8 @@ class Tables:
         self.steps[key] = {step.no: step for step in new.steps}
         self.attempts[key] = {}
         self.journal[key] = {entry.seq: entry for entry in new.entries}
+        for entry in new.entries:
+            self._place(entry)
         self.messages[key] = {message.id: message for message in new.messages}
         self.outbox[key] = {(told.seq, told.number): told for told in new.outbox}
         self.gates[key] = {(gate.no, gate.activation): gate for gate in new.gates}

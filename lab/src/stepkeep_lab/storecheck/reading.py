@@ -96,6 +96,8 @@ async def _of_tenant(store: Store, tenant: str, records: Sequence[RunRecord], ke
     for name in ("people", "small", "nothing"):
         seen[f"newest {name}"] = await store.read_definition(tenant, name, None)
     seen["outputs"] = await store.read_outputs([(tenant, run, no) for run in ids for no in PLACES])
+    tail = await store.read_tail(tenant, "0")
+    seen["tail"] = {(one.entry.run_id, one.entry.seq) for one in tail}
     for worker in seen["workers"]:
         seen[f"journal of {worker.id}"] = await store.read_worker_journal(tenant, worker.id)
     return seen

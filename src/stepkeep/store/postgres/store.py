@@ -42,6 +42,7 @@ from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
+from stepkeep.store.positions import read_position
 from stepkeep.store.postgres import retention, schema
 from stepkeep.store.postgres.arrays import ids, names, numbers
 from stepkeep.store.postgres.change import StartAgain, change
@@ -75,6 +76,7 @@ from stepkeep.store.records import (
     RunStatus,
     SchemaStatus,
     SignedHead,
+    TailEntry,
     WholeRun,
     WorkerChange,
 )
@@ -286,6 +288,20 @@ class PostgresStore(SharedReads):
         asked = [key for key in dict.fromkeys(keys) if is_run_id(key[1])]
         tenants, run_ids = [key[0] for key in asked], ids([key[1] for key in asked])
         return dict(await self._read(columns.state_from, SQL.read_states, tenants, run_ids))
+
+    async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
+        xact, run_id, seq = read_position(after)
+
+        def entry(row: Sequence[Any]) -> TailEntry:
+            sealed, number, overtakes = columns.entry_from(row[:6]), row[6], row[7]
+            position = f"{number}.{sealed.run_id}.{sealed.seq}"
+            return TailEntry(position=position, entry=sealed, overtakes=overtakes)
+
+        return await self._read(entry, SQL.read_tail, tenant, xact, run_id, seq, limit)
+
+    async def tail_position(self) -> str:
+        [position] = await self._read(lambda row: str(row[0]), SQL.tail_position)
+        return position
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         def step(row: Sequence[Any]) -> Step:

@@ -45,6 +45,7 @@ from stepkeep.store.deliveries import DeliveryTables, Rows, Statement
 from stepkeep.store.listing import TAKES, arguments, finder
 from stepkeep.store.notifications import TopicRecorder, notification_of, notify_after_commit
 from stepkeep.store.people import PeopleTables
+from stepkeep.store.positions import position_number
 from stepkeep.store.principals import PeopleChange
 from stepkeep.store.protocol import Transaction
 from stepkeep.store.reading import read_row, tally_from
@@ -60,6 +61,7 @@ from stepkeep.store.records import (
     RunStatus,
     SchemaStatus,
     SignedHead,
+    TailEntry,
     WholeRun,
     WorkerChange,
 )
@@ -279,6 +281,16 @@ class SqliteStore(SharedReads):
     async def read_states(self, keys: Sequence[RunKey]) -> dict[RunKey, RunStatus]:
         asked = json_text(list(keys))
         return dict(await self._read(columns.state_from, SQL.read_states, asked))
+
+    async def read_tail(self, tenant: str, after: str, limit: int = 1000) -> list[TailEntry]:
+        def entry(row: Sequence[Any]) -> TailEntry:
+            return TailEntry(position=str(row[6]), entry=columns.entry_from(row[:6]))
+
+        return await self._read(entry, SQL.read_tail, tenant, position_number(after), limit)
+
+    async def tail_position(self) -> str:
+        [position] = await self._read(lambda row: str(row[0]), SQL.tail_position)
+        return position
 
     async def read_steps(self, tenant: str, run_id: str) -> list[Step]:
         return await self._read_of_run("steps", columns.step_from, SQL.read_steps, tenant, run_id)
