@@ -30,12 +30,11 @@ STREAM: dict[str, Any] = {
 RESOURCE: dict[str, Any] = {
     "apiVersion": "ioa.dev/v0.2",
     "kind": "Workflow",
-    "metadata": {"name": "triggered"},
+    "metadata": {"name": "resource"},
     "spec": {
         "description": "d",
         "domainsInvolved": ["x"],
         "timeout": "1h",
-        "trigger": {"event": "paid", "condition": "always", "schedule": "daily"},
         "steps": [
             {
                 "name": "g",
@@ -83,7 +82,7 @@ TEMPLATE: dict[str, Any] = {
 }
 SAID = {
     "stream.json": ["`min_version`", "`resource_requirements`", "`context_requirements`", "`status`"],
-    "triggered.json": ["`event`", "`condition`", "`schedule`", "`retryPolicy`", "no key `colour`", "`status`"],
+    "resource.json": ["`retryPolicy`", "no key `colour`", "`status`"],
     "actions.json": [
         "`supportsDryRun`",
         "`supportsRollback`",
@@ -96,7 +95,7 @@ SAID = {
 
 @pytest.fixture
 def files(home: Path) -> None:
-    for name, data in (("stream", STREAM), ("triggered", RESOURCE), ("actions", ACTIONS), ("template", TEMPLATE)):
+    for name, data in (("stream", STREAM), ("resource", RESOURCE), ("actions", ACTIONS), ("template", TEMPLATE)):
         (home / f"{name}.json").write_text(json.dumps(data))
 
 

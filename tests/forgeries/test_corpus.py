@@ -47,8 +47,8 @@ def test_true_logs_give_no_finding_and_recomputing_their_chain_changes_nothing(l
 
 
 def test_an_attempt_in_doubt_after_a_wait_is_no_finding_where_claims_are_hidden() -> None:
-    """Seed 20347: the dialect hides the wait and both claims; the doubt tells that a handler ran."""
-    logs = [log for log in true_logs([20347], in_all_words=True) if log.words in ("ioa", "action")]
+    """Seed 912: the dialect hides the wait and both claims; the doubt tells that a handler ran."""
+    logs = [log for log in true_logs([912], in_all_words=True) if log.words in ("ioa", "action")]
     assert any(b"IN_DOUBT" in raw for log in logs for raw in log.lines)
     assert [found for log in logs for found in findings_in(log.words, log.lines)] == []
 
@@ -110,14 +110,14 @@ def test_a_run_does_not_wait_before_it_has_begun() -> None:
 
 
 def test_a_wait_does_not_carry_the_detail_of_a_message() -> None:
-    """Seed 901: ioa shows the wait on the run's line only."""
+    """Seed 905: ioa shows the wait on the run's line only."""
 
     def tell(line: dict[str, Any]) -> bool:
         waits = line["metadata"].get("because") == "waited" and "of" in line["metadata"]
         line["metadata"] |= {"detail": {"id": "m18", "name": "shipped"}} if waits else {}
         return waits
 
-    log = next(log for log in true_logs([901]) if log.words == "ioa" and b'"waited"' in b"".join(log.lines))
+    log = next(log for log in true_logs([905]) if log.words == "ioa" and b'"waited"' in b"".join(log.lines))
     assert any("'waited' comes with one" in found for found in _changed(log, "detail", tell))
 
 

@@ -456,6 +456,9 @@ def _serve(world: World, row: Step, turn: int) -> Event | None:
         world.now = max(world.now, row.due_at or 0)
         return TimeCame(no=row.no, **who)
     if row.state is S.AWAITING_APPROVAL and row.note is not None and row.note.exhausted:
+        # A duty of the run may require a role of the person who decides; this one has every role.
+        who["actor"] = f"home{turn}"
+        world.people[who["actor"]] = authority(who["actor"])
         return HoldDecided(no=row.no, choice=HoldChoice.RETRY, **who)
     if row.state is S.AWAITING_APPROVAL:
         # Each time another person, who has every role: they reach any quorum. No fitting one means the deadline.

@@ -62,7 +62,7 @@ def _sweeps_believe_what_they_found(patch: Patch) -> None:
 
 
 def _parking_does_not_look_into_the_inbox(patch: Patch) -> None:
-    patch.setattr(Draft, "take_message", lambda self, name, no: None)
+    patch.setattr(Draft, "take_message", lambda self, name, no, verdict=None: None)
 
 
 def _messages_wake_nobody(patch: Patch) -> None:

@@ -61,7 +61,6 @@ def test_what_no_run_is_called_is_not_found_by_anything(database_url: str) -> No
             engine.reject,
             engine.cancel,
             engine.rerun,
-            lambda run_id: engine.send(run_id, "name"),
             lambda run_id: engine.complete(run_id, "only", token="t"),
             lambda run_id: engine.approve(run_id, "only"),
         ]
@@ -69,6 +68,9 @@ def test_what_no_run_is_called_is_not_found_by_anything(database_url: str) -> No
             for way in ways:
                 with pytest.raises(NotFound):
                     way(run_id)
+            # Without a run id, a message must name a key.
+            with pytest.raises(InvalidInput if run_id is None else NotFound):
+                engine.send(run_id, "name")
 
 
 def test_values_that_cannot_be_stored_are_refused_before_anything_happens(database_url: str) -> None:

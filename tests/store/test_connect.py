@@ -143,7 +143,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
         "postgres": postgres - sqlite,
     }
     # One statement there writes what eleven write here; the server's clock and size have to be asked for; its journal
-    # has parts, and its tables a schema.
+    # has parts, its tables a schema, and a business key a lock of its own.
     assert differ == {
         "sqlite": {
             "advance_deliveries",
@@ -163,6 +163,7 @@ def test_both_stores_use_the_same_names_for_the_same_statements() -> None:
             "extend_journal",
             "find_claimable",
             "find_installations",
+            "lock_business_keys",
             "read_clock",
             "read_status",
             "read_weeks",

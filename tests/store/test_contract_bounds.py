@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.store.test_contract_gates import a_gate, a_vote
+from tests.store.test_contract_mailbox import sent
 from tests.store.test_contract_rows import FULL_ATTEMPT, FULL_OUTBOX
 from tests.store.values import (
     TENANT,
@@ -129,6 +130,12 @@ def in_the_inbox(**columns: Any) -> tuple[Write, Reading]:
     return brought(messages=(message,)), first(lambda store: store.read_messages(*key(1)))
 
 
+def in_the_mailbox(**columns: Any) -> tuple[Write, Reading]:
+    """A kept message; it is forgotten no earlier than it expires."""
+    message = sent("m-1", **{"arrived_at": 0, "expires_at": 0, "forget_at": LAST_MOMENT, **columns})
+    return beside_a_run(mailbox=[message]), first(lambda store: store.list_mailbox(TENANT))
+
+
 def sealed(seq: int = 1, at: int = 1) -> tuple[Write, Reading]:
     """An entry; its body, which must be readable too, holds as much as JSON can."""
     entry = replace(an_entry(run_id(1), min(seq, BIGINT), at=min(at, BIGINT)), seq=seq, at=at)
@@ -178,6 +185,10 @@ CASES: dict[tuple[str, str], Case] = {
     **{
         ("messages", column): (lambda value, column=column: in_the_inbox(**{column: value}))  # type: ignore[misc]
         for column in INTEGERS["messages"]
+    },
+    **{
+        ("mailbox", column): (lambda value, column=column: in_the_mailbox(**{column: value}))  # type: ignore[misc]
+        for column in INTEGERS["mailbox"]
     },
     **{
         ("outbox", column): (lambda value, column=column: a_told(**{column: value}))  # type: ignore[misc]
@@ -233,6 +244,7 @@ def value_of(write: Write, table: str, column: str) -> Any:
         "steps": new.steps,
         "journal": list(new.entries),
         "messages": new.messages,
+        "mailbox": write.mailbox,
         "outbox": new.outbox,
         "attempts": write.attempts,
         "gates": new.gates,

@@ -64,7 +64,7 @@ def _whole_rows(batch: DecisionBatch) -> Write:
 
 
 SHORTCUTS: tuple[Shortcut, ...] = (
-    Shortcut("start-templates", "starts of one plan are copied from a template", Starter, "_template", _nothing),
+    Shortcut("start-templates", "starts of one plan are copied from a template", Starter, "template", _nothing),
     Shortcut("unread-starts", "starts without keys are written without a read", Starter, "_unread", _nothing),
     Shortcut(
         "optimistic-claims",

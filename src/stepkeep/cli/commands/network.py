@@ -16,7 +16,7 @@ app = typer.Typer(help="What HTTP steps may reach on the internal network.", no_
 
 Host = Annotated[
     str,
-    typer.Argument(metavar="HOST|NETWORK[:PORT]", help="As in search.internal:9200 or 10.0.0.0/8.", show_default=False),
+    typer.Argument(metavar="ADDRESS", help="As in search.internal:9200 or 10.0.0.0/8.", show_default=False),
 ]
 
 
