@@ -32,7 +32,7 @@ def noted(ctx: sk.Context) -> str:
 
 
 def fails() -> None:
-    raise sk.StepFailed("no")
+    raise sk.StepError("no")
 
 
 TOKENS: list[str] = []

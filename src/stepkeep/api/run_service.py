@@ -38,6 +38,12 @@ class NewTemplateRun(Body):
 
     template_name: str = Field(default=DEFAULT_TEMPLATE, max_length=255)
     priority: int = 0
+    webhook_url: str | None = Field(
+        default=None, max_length=2048, description="Where the end of the run is posted, with `X-Signature`."
+    )
+    webhook_secret: str | None = Field(
+        default=None, max_length=128, description="The name of the workers' secret that signs it."
+    )
 
 
 class RunCreated(BaseModel):
@@ -93,14 +99,20 @@ class RunCost(BaseModel):
 async def create_template_run(
     request: Request, engine: Engine, body: NewTemplateRun | None = None, idempotency_key: IdempotencyKey = None
 ) -> Answer:
-    """An unknown template is 400. A webhook is not part of the body: it is a sink of the outbox."""
+    """An unknown template is 400."""
     wanted = body or NewTemplateRun()
     try:
         plan = await find_plan(engine.transactor, wanted.template_name, None, tenant=engine.tenant)
     except NotFound:
         raise InvalidInput(f"there is no template {wanted.template_name[:80]!a}.") from None
     with under_way(request, engine, "start", idempotency_key):
-        started = await engine.start(plan, priority=wanted.priority, idempotency_key=idempotency_key)
+        started = await engine.start(
+            plan,
+            priority=wanted.priority,
+            idempotency_key=idempotency_key,
+            webhook_url=wanted.webhook_url,
+            webhook_secret=wanted.webhook_secret,
+        )
     where = {"Location": f"/as/run/runs/{started.run_id}"}
     return Answer({"run_id": started.run_id}, 201 if started.created else 200, where)
 

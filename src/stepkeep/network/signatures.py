@@ -70,7 +70,7 @@ def read_key(secret: str) -> bytes:
     if not SHORTEST_KEY <= len(key) <= LONGEST_KEY:
         raise InvalidInput(
             f"a webhook secret has {SHORTEST_KEY} to {LONGEST_KEY} bytes; this one has {len(key)}. "
-            "Make one: stepkeep hooks secret"
+            "Make one of random bytes: `openssl rand -base64 32`."
         )
     return key
 
