@@ -110,17 +110,18 @@ def test_large_regular_expressions_count_by_what_they_compile_to() -> None:
 @pytest.mark.parametrize("count", [1_000, in_proof(10_000)])
 def test_many_steps_with_two_small_expressions_each_are_accepted(count: int) -> None:
     program = (
-        "import json, resource\n"
+        "import json\n"
         "from stepkeep.definition.native import check_text\n"
         "steps = [{'name': f's{n}', 'uses': 'h', 'if': f'input.b{n} > 1', 'with': {'v': '${{ input.a%d + 1 }}' % n}}\n"
         f"         for n in range({count})]\n"
         "report = check_text(json.dumps({'workflow': 'w', 'steps': steps}), 'w.json')\n"
         "assert not report.problems, report.problems\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        # Not ru_maxrss, which begins with the memory of the process that started this one.
+        "[peak] = [line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')]\n"
+        "print(peak)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
-    unit = 1 if sys.platform == "darwin" else 1024
-    assert int(done.stdout) * unit < 500_000_000
+    assert int(done.stdout) * 1024 < 500_000_000
 
 
 def test_a_stored_definition_is_never_refused_for_its_budget() -> None:

@@ -132,5 +132,5 @@ async def test_states_of_many_runs_are_read_at_once(store: Store) -> None:
     await save(store, new_run(1), new_run(2, run=a_run(2, RunState.QUEUED)))
     found = await store.read_states([key(1), key(2), key(3), (TENANT, "no-id"), ("nobody", run_id(1)), key(1)])
     assert {one: status.state for one, status in found.items()} == {key(1): RunState.RUNNING, key(2): RunState.QUEUED}
-    assert found[key(1)] == RunStatus(state=RunState.RUNNING, definition_id=a_run(1).definition_id)
+    assert found[key(1)] == RunStatus(state=RunState.RUNNING, definition_id=a_run(1).definition_id, seq=a_run(1).seq)
     assert await store.read_states([]) == {}

@@ -13,7 +13,8 @@ LIVE = {
     "postgres": """
         select table_name::text, column_name::text, numeric_precision::integer from information_schema.columns
         where table_schema = 'stepkeep' and data_type in ('smallint', 'integer', 'bigint')
-            and table_name !~ '^journal_(default|[0-9]+)$|_view$'""",
+            and table_name !~ '^journal_(default|[0-9]+)$|_view$'
+            and (table_name, column_name) <> ('journal', 'xact')""",  # the server's own number of a transaction
 }
 ROOM = {64: BIGINT, 32: INT, 16: 2**15 - 1}
 

@@ -27,7 +27,7 @@ from tests.worker.making import handler_job, is_gone, outcome_of, outcomes
 from stepkeep.errors import InvalidInput
 from stepkeep.kernel.definition import Retry
 from stepkeep.kernel.outcomes import Completed, Failed, Outcome, Released, Stopped, TimedOut, Waiting
-from stepkeep.kernel.states import Category, RunState, StepState
+from stepkeep.kernel.states import Category, ErrorClass, RunState, StepState
 from stepkeep.safe_text import type_name
 from stepkeep.worker import forks
 from stepkeep.worker.answers import StepError, WaitFor, fail, retry_in
@@ -76,7 +76,9 @@ def test_an_exception_that_cannot_be_read_fails_its_attempt_in_a_process_too() -
 
 
 def test_a_status_is_believed_even_where_the_headers_cannot_be_read() -> None:
-    assert failure_of(OddResponse()) == Failed(category=Category.TRANSIENT, error="OddResponse")
+    assert failure_of(OddResponse()) == Failed(
+        category=Category.TRANSIENT, error="OddResponse", error_class=ErrorClass.SERVER_ERROR
+    )
 
 
 def test_a_step_error_that_lost_its_fields_still_fails_and_says_which() -> None:

@@ -22,6 +22,7 @@ from stepkeep.operations import validate
 from stepkeep.operations.archive import Archive, flaw_of, open_folder
 from stepkeep.operations.maintenance import maintain
 from stepkeep.operations.payloads import has_references
+from stepkeep.operations.readable_states import readable_states
 from stepkeep.operations.start import Started
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.store.protocol import Store
@@ -164,8 +165,11 @@ class _Pass:
         self._tell(found=self.pruned.found + found)
 
     async def free_to_go(self, run_ids: Sequence[str]) -> Sequence[str]:
-        """The runs that their workflows do not keep longer."""
-        states = await self._store.read_states([(self._tenant, run_id) for run_id in run_ids])
+        """The runs that their workflows do not keep longer. One whose state cannot be read stays."""
+        states, unreadable = await readable_states(self._store, [(self._tenant, run_id) for run_id in run_ids])
+        if unreadable:
+            self._flawed([(str(problem.run_id), str(problem)) for problem in unreadable])
+            run_ids = [run_id for run_id in run_ids if run_id not in {problem.run_id for problem in unreadable}]
         await self._learn_all({status.definition_id for status in states.values()})
         policies = {}
         for status in states.values():

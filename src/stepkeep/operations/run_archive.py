@@ -26,6 +26,7 @@ from stepkeep.operations.lines import encode_line
 from stepkeep.operations.log import lines_of
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.projected import describe_whole_as
+from stepkeep.operations.readable_states import readable_states
 from stepkeep.operations.retention import first_id_at
 from stepkeep.operations.state_files import TRANSITIONS, Shown, current_of, documents_of
 from stepkeep.operations.transact import Transactor
@@ -177,6 +178,13 @@ class ArchiveSweeper:
                 found.setdefault(stored.name, {})[stored.id] = policy
         return found
 
+    def _told_once(self, run_id: str, problem: Exception) -> list[tuple[str, str]]:
+        """The problem of a run, unless this process told it before."""
+        if run_id in self._refused:
+            return []
+        self._refused[run_id] = str(problem)
+        return [(run_id, str(problem))]
+
     async def _of(
         self, workflow: str, to: Path, policies: dict[int, ArchivePolicy]
     ) -> tuple[list[Bundle], list[tuple[str, str]]]:
@@ -190,7 +198,10 @@ class ArchiveSweeper:
         chosen = FinishedFilter(tenant=self._tenant, workflow=workflow, after=floor, limit=PAGE)
         while run_ids := await self._transactor.store.find_finished(chosen):
             keys = [(self._tenant, one) for one in run_ids if one not in known]
-            states = await self._transactor.store.read_states(keys) if keys else {}
+            states, unreadable = await readable_states(self._transactor.store, keys)
+            for damaged in unreadable:
+                above = min(above, str(damaged.run_id))
+                problems += self._told_once(str(damaged.run_id), damaged)
             for key, status in states.items():
                 policy = policies.get(status.definition_id)
                 if policy is None or self._base / policy.to != to or status.state not in policy.on:
@@ -201,9 +212,7 @@ class ArchiveSweeper:
                 except InvalidInput as problem:
                     # It stays in the database. It is told once, and tried again by the next process.
                     above = min(above, key[1])
-                    if key[1] not in self._refused:
-                        self._refused[key[1]] = str(problem)
-                        problems.append((key[1], str(problem)))
+                    problems += self._told_once(key[1], problem)
             chosen = replace(chosen, after=run_ids[-1])
         if above > floor:
             await asyncio.to_thread(_write_cursor, folder, above)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from stepkeep.errors import StoreError
+from stepkeep.operations.readable_states import readable_states
 from stepkeep.store.change import RunKey
 from stepkeep.store.notifications import within
 from stepkeep.store.protocol import Notification, Store
@@ -108,7 +109,8 @@ class JournalWatch:
         for key in self._watched:
             by_tenant[key[0]].append(key)
         for keys in by_tenant.values():
-            found = await self._store.read_states(keys)
+            found, unreadable = await readable_states(self._store, keys)
+            damaged = {(problem.tenant, problem.run_id) for problem in unreadable}
             for key in keys:
-                if (one := self._watched.get(key)) is not None:
+                if key not in damaged and (one := self._watched.get(key)) is not None:
                     one.tell(found[key].seq if key in found else None)
