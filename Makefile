@@ -33,7 +33,7 @@ help: ## show this list
 demo: $(RUNTIME) ## install what is needed and run the guided demo
 	$(BIN)/stepkeep demo
 
-test: check ## run the checks and the tests: about eight minutes on two quiet cores
+test: check ## run the checks and the tests: about ten minutes on two quiet cores
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 proof: $(DEV) ## run the long checks that docs/proof.md lists, with their durations

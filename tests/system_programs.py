@@ -6,21 +6,23 @@ pass for one that tested it.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
-import warnings
+import tempfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 INSTALL_SECONDS = 300
+LOCK = Path(tempfile.gettempdir()) / "stepkeep-test-packages.lock"
 
 
 def need_program(name: str, package: str) -> str:
     """The path of a program; installs its Debian package where that is possible."""
-    found = _find(name, package)
+    found = _find(name) or (_installed(name, package) if _may_install() else None)
     if found is not None:
         return found
     said = f"NOT TESTED: there is no {name} here. Install the package {package}, or set {_variable(name)} to its path."
@@ -33,23 +35,28 @@ def _variable(name: str) -> str:
     return f"STEPKEEP_TEST_{name.upper().replace('-', '_')}"
 
 
-@cache
-def _find(name: str, package: str) -> str | None:
-    given = os.environ.get(_variable(name))
-    if given:
-        return given
+def _find(name: str) -> str | None:
     # Debian puts servers into /usr/sbin, which is not on the PATH of every user.
     places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"))
-    found = shutil.which(name, path=places)
-    if found is not None or os.geteuid() != 0 or not Path("/etc/debian_version").exists():
-        return found
-    apt = shutil.which("apt-get")
-    if apt is None:
-        return None
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    wanted = [apt, "install", "--yes", "--no-install-recommends", package]
-    try:
-        subprocess.run(wanted, check=True, capture_output=True, timeout=INSTALL_SECONDS, env=environment)
-    except (subprocess.SubprocessError, OSError) as problem:
-        warnings.warn(f"{package} could not be installed: {type(problem).__name__}", stacklevel=2)
-    return shutil.which(name, path=places)
+    return os.environ.get(_variable(name)) or shutil.which(name, path=places)
+
+
+def _may_install() -> bool:
+    return os.geteuid() == 0 and Path("/etc/debian_version").exists() and shutil.which("apt-get") is not None
+
+
+@cache
+def _installed(name: str, package: str) -> str | None:
+    """Install a package, after a new list of packages: a fresh machine has none. One test process at a time."""
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _find(name) is None:
+            for words in (["update"], ["install", "--yes", "--no-install-recommends", package]):
+                subprocess.run(
+                    ["apt-get", "--quiet", *words],
+                    capture_output=True,
+                    timeout=INSTALL_SECONDS,
+                    env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+                    check=False,
+                )
+    return _find(name)

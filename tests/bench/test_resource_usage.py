@@ -16,7 +16,8 @@ BURN = "import time\nwhile time.process_time() < 0.3: pass"
 def test_cpu_of_children_that_have_ended_still_counts() -> None:
     before = cpu_of_family(os.getpid())
     subprocess.run([sys.executable, "-c", BURN], check=True)
-    assert cpu_of_family(os.getpid()) - before >= 0.29
+    # The system counts in hundredths of a second; both readings may be off by one.
+    assert cpu_of_family(os.getpid()) - before > 0.275
 
 
 def test_cpu_of_a_child_is_not_that_of_its_parent() -> None:
