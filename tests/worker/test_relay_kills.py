@@ -162,7 +162,7 @@ class Fleet:
 
 
 @first_on("sqlite")
-@pytest.mark.parametrize(("runs", "kills", "seconds"), [(6, 2, 90.0), in_proof(60, 12, 600.0)])
+@pytest.mark.parametrize(("runs", "kills", "seconds"), [(6, 2, 90.0), in_proof(150, 25, 600.0)])
 def test_each_event_reaches_a_receiver_that_misbehaves_while_workers_are_killed(
     database_url: str, receiver: Receiver, runs: int, kills: int, seconds: float
 ) -> None:
