@@ -25,7 +25,6 @@ from stepkeep.definition import arguments
 from stepkeep.definition.bounds import MESSAGE_TTL, START_DELAY
 from stepkeep.definition.handlers import registry_of
 from stepkeep.definition.hooks import Decision, ToSend, ToStart
-from stepkeep.definition.policy import publishable_policy
 from stepkeep.definition.registry import Registry, default_registry
 from stepkeep.definition.retry import Duration, microseconds
 from stepkeep.dialects.registry import load_file
@@ -1067,6 +1066,8 @@ class AsyncEngine:
 
     async def publish_policy(self, policy: str | Path | Mapping[str, Any], *, by: str | None = None) -> dict[str, Any]:
         """Publish a policy, a file or a mapping, as the next revision of the tenant. Its cases must hold."""
+        from stepkeep.definition.policy import publishable_policy
+
         document = publishable_policy(policy)
         return await policies.publish_policy(self.transactor, document, tenant=self.tenant, actor=self._actor(by))
 

@@ -11,7 +11,6 @@ from typing import Any
 from uuid_utils import uuid7
 
 from stepkeep.definition import arguments
-from stepkeep.definition.triggers import read_trigger
 from stepkeep.engine_arguments import encode_payload, moment, optional_key
 from stepkeep.errors import InvalidInput
 from stepkeep.operations import validate
@@ -54,6 +53,8 @@ class AsyncTriggers:
     async def add(self, name: str, workflow: str, *, by: str | None = None, **trigger: Any) -> dict[str, Any]:
         """Add a trigger for the newest version of a workflow, or change one that was added so."""
         given = {"with" if key == "with_" else key: value for key, value in trigger.items()}
+        from stepkeep.definition.triggers import read_trigger
+
         spec = read_trigger(given, manage.trigger_name(name))
         who = self._acting(by)["actor"]
         return await manage.add_trigger(self._firer, spec, _workflow(workflow), tenant=self._tenant, actor=who)

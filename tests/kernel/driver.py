@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 from tests.kernel import audit
 
+from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.message_tests import compile_test
-from stepkeep.definition.policy import policies_of
 from stepkeep.errors import Refused
 from stepkeep.kernel.authority import Authority, Caller, OnlyVouched
 from stepkeep.kernel.create import create_run

@@ -10,7 +10,7 @@ from tests.kernel.driver import World, gate, sequence, wait, work
 
 from stepkeep.conformance.contract import Contract, read_contract
 from stepkeep.conformance.verify import verify_lines
-from stepkeep.definition.policy import CompiledPolicy, PolicyDocument
+from stepkeep.definition.compiled_policy import CompiledPolicy, PolicyDocument
 from stepkeep.errors import NotAllowed
 from stepkeep.kernel.authority import Authority, Membership, MembershipKind
 from stepkeep.kernel.definition import (

@@ -8,7 +8,7 @@ from tests.seeds import action_stage, ioa_stage
 from tests.seeds.action_stage import action, document
 from tests.workbench import TENANT, Bench, on, task
 
-from stepkeep.definition.attempts import attempts_bound
+from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.retry import Retry
 from stepkeep.errors import Conflict, InvalidInput
 from stepkeep.kernel.definition import SECOND, Definition, Handler

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from stepkeep.definition.archive_policy import about_archive
-from stepkeep.definition.attempts import attempts_bound
+from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.conditions import own_output, own_output_if_any
 from stepkeep.definition.registry import HandlerSpec, Registry
 from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
-
-from cel_expr_python import cel
+from functools import cache
+from typing import Any, Final, NamedTuple
 
 VARIABLES: Final = (
     *("input", "steps", "run", "output"),
@@ -20,8 +19,22 @@ VARIABLES: Final = (
     *("body", "delivery"),
 )
 
-_ENVIRONMENT = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
-_ERROR, _NULL = cel.Type.ERROR, cel.Type.NULL
+
+class _Library(NamedTuple):
+    environment: Any
+    type: Any
+    error: Any
+    null: Any
+
+
+@cache
+def _library() -> _Library:
+    """The library, imported for the first expression: it takes 50 ms, and most commands evaluate none."""
+    from cel_expr_python import cel
+
+    environment = cel.NewEnv(variables=dict.fromkeys(VARIABLES, cel.Type.DYN))
+    return _Library(environment, cel.Type, cel.Type.ERROR, cel.Type.NULL)
+
 
 # What the library raises: its own errors, and those of the conversion from and to Python.
 _RAISED: Final = (RuntimeError, ValueError, OverflowError, TypeError, IndexError, KeyError)
@@ -67,7 +80,7 @@ class Program:
         """
         try:
             result = self._compiled.eval(data=data)
-            if result.type() == _ERROR:
+            if result.type() == _library().error:
                 raise CelRefused(str(result.value()))
             if may_hold_null and NONE_IS_COUNTED:
                 return _without_null(result)
@@ -88,12 +101,12 @@ def parsed(source: str) -> Program:
 
 def is_type(value: object) -> bool:
     """Whether a result is one of CEL's types, such as `type(1)` gives."""
-    return isinstance(value, cel.Type)
+    return isinstance(value, _library().type)
 
 
 def _compiled(source: str, *, unchecked: bool) -> Program:
     try:
-        return Program(_ENVIRONMENT.compile(source, disable_check=unchecked))
+        return Program(_library().environment.compile(source, disable_check=unchecked))
     except _RAISED as error:
         raise CelRefused(str(error)) from None
 
@@ -106,11 +119,12 @@ def _without_null(result: Any) -> Any:
     their type, and lists and maps are read with `value()`, which gives their items as CEL values. It costs about 2 µs
     per item.
     """
+    null = _library().null
     root: list[Any] = [None]
     waiting: list[tuple[Any, Any, Any]] = [(root, 0, result)]
     while waiting:
         parent, place, item = waiting.pop()
-        if item.type() == _NULL:
+        if item.type() == null:
             continue
         found = item.value()
         if type(found) is list:

@@ -20,7 +20,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stepkeep.definition.building import Builder, DataPath, Place, Places, PlainData
 from stepkeep.definition.json_text import read_json
-from stepkeep.definition.yaml_text import read_yaml
 from stepkeep.errors import DefinitionError, InvalidInput, Problem
 from stepkeep.input_files import open_input
 from stepkeep.safe_text import type_name
@@ -97,10 +96,16 @@ def parse_document(text: str | bytes, file: str = "<text>", *, syntax: Syntax | 
     """
     decoded = _decoded(text, file)
     is_json = syntax == "json" or (syntax is None and file.lower().endswith(".json"))
-    builder = read_json(decoded) if is_json else read_yaml(decoded)
+    builder = read_json(decoded) if is_json else _read_yaml(decoded)
     if builder.faults:
         raise _definition_error(builder, decoded, file)
     return Document(file, decoded, builder.data, builder.places)
+
+
+def _read_yaml(text: str) -> Builder:
+    from stepkeep.definition.yaml_text import read_yaml
+
+    return read_yaml(text)
 
 
 def read_document(path: str | Path) -> Document:

@@ -57,7 +57,6 @@ Json: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
 Context: TypeAlias = Mapping[str, Any]
 _Evaluate: TypeAlias = "Callable[[Context, CostBudget], Json]"
 
-_TRY_PATTERN = cel_binding.compiled("''.matches(input)")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _MISSING: Final = object()
@@ -223,7 +222,7 @@ def _bad_patterns(resolved: Resolved) -> list[Finding]:
     findings = []
     for pattern, at in resolved.patterns:
         try:
-            _TRY_PATTERN.evaluate({"input": pattern})
+            cel_binding.compiled("''.matches(input)").evaluate({"input": pattern})
         except CelRefused as error:
             reason, _ = evaluation_words(str(error))
             findings.append(Finding((), f"This is an {reason}.", "See the syntax of RE2.", inside=at))

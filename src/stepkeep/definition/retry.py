@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stepkeep.definition import arguments
-from stepkeep.definition.attempts import attempts_bound
+from stepkeep.definition.attempts_bound import attempts_bound
 from stepkeep.definition.bounds import DEADLINE, DELAY, MAX_LOSSES
 from stepkeep.definition.durations import format_duration, parse_duration
 from stepkeep.errors import InvalidInput

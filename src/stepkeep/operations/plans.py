@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.definition.conditions import compile_condition, compile_facts, compile_length
 from stepkeep.definition.message_tests import compile_test
-from stepkeep.definition.policy import policies_of
 from stepkeep.errors import DefinitionChanged, NotFound, StepkeepError, Unreadable
 from stepkeep.kernel.definition import Definition, decode_definition, digest_of
 from stepkeep.kernel.plan import Plan, build_plan

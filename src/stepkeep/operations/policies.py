@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stepkeep.definition.policy import PolicyDocument
+from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.kernel.definition import digest_of
 from stepkeep.kernel.journal import Cause, open_entry

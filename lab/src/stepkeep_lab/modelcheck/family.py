@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stepkeep.definition.policy import policies_of
+from stepkeep.definition.compiled_policy import policies_of
 from stepkeep.errors import ExpressionError
 from stepkeep.kernel.definition import (
     SECOND,

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepkeep.definition.policy import PolicyDocument
+from stepkeep.definition.compiled_policy import PolicyDocument
 from stepkeep.errors import Refused, StoreError
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import (

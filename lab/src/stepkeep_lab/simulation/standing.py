@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepkeep.definition.policy import CompiledPolicy
+from stepkeep.definition.compiled_policy import CompiledPolicy
 from stepkeep.kernel.authority import MembershipKind
 from stepkeep.kernel.definition import SECOND, BudgetOf
 from stepkeep.kernel.journal import Entry, open_entry
