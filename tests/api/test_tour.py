@@ -95,6 +95,7 @@ def test_every_route_does_its_work_and_answers_as_documented(database_url: str) 
             await _people(tour, tokens)
             await _administration(tour)
             await _seed_001(tour)
+            await _session(tour, await stage.key())
             # A stream of a tenant has no end of its own.
             stage.app.service.stopping.set()
             assert b"event: begin" in await tour("GET", "/stream")
@@ -245,6 +246,15 @@ async def _people(tour: Tour, tokens: list[str]) -> None:
     told(await tour.client.post(f"/runs/{aside}/approve"), 409, "quarantined")
     assert [one["run"] for one in (await tour("GET", "/quarantine"))["quarantined"]] == [aside]
     await tour("POST", f"/runs/{aside}/release", {"reason": "understood"})
+
+
+async def _session(tour: Tour, key: str) -> None:
+    opened = await tour("POST", "/session", {"key": key}, 201)
+    assert (await tour("GET", "/session"))["csrf"] is None, "a key in the header comes first"
+    del tour.client.headers["Authorization"]
+    assert await tour("GET", "/session") == opened
+    assert (await tour("DELETE", "/session", headers={"X-CSRF-Token": opened["csrf"]})) == {"ended": True}
+    tour.client.headers["Authorization"] = f"Bearer {key}"
 
 
 async def _seed_001(tour: Tour) -> None:

@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 from msgspec.structs import replace
-from tests.store.people import change, delegation, key, membership, principal
+from tests.store.people import change, delegation, key, membership, principal, session
 from tests.store.test_oracle import DEFINITIONS
 from tests.store.values import TENANT as VALUES_TENANT
 from tests.workbench import ACTOR, SECOND, TENANT, Bench, benches, chain, gate, report_of, task
@@ -182,6 +182,7 @@ async def _principals(bench: Bench) -> None:
         memberships=[membership(1, "ann", MembershipKind.GROUP, "finance")],
         delegations=[delegation(1, "bea", "ann")],
         keys=[key("k1", "ann")],
+        sessions=[session("s1", "k1", "ann")],
     )
     store = bench.store.people
     for _ in range(AGAIN):
@@ -198,6 +199,7 @@ async def _principals(bench: Bench) -> None:
         assert await store.list_delegations(VALUES_TENANT)
         assert await store.list_keys(VALUES_TENANT)
         assert await store.find_key("k1")
+        assert await store.find_session("s1")
 
 
 async def _policies(bench: Bench) -> None:

@@ -16,6 +16,7 @@ from stepkeep.store.principals import (
     PeopleEntry,
     Principal,
     PrincipalKind,
+    SessionRow,
     SubjectKind,
     seal_people_entry,
 )
@@ -77,6 +78,11 @@ def key(name: str, owner: str, tenant: str = TENANT, **changes: object) -> ApiKe
         created_by="root",
         expires_at=900,
     )
+    return replace(made, **changes)
+
+
+def session(name: str, key: str, owner: str, tenant: str = TENANT, **changes: object) -> SessionRow:
+    made = SessionRow(tenant=tenant, id=name, owner=owner, key=key, secret_hash="1" * 64, created_at=5, expires_at=900)
     return replace(made, **changes)
 
 

@@ -30,7 +30,15 @@ from stepkeep.store.columns import TABLES, Column, Kind, columns_of, reader
 from stepkeep.store.connect import migrate
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
-from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    Principal,
+    SealedPeopleEntry,
+    SessionRow,
+    TenantRow,
+)
 from stepkeep.store.records import SignedHead
 from stepkeep.store.statements import load_statements
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
@@ -104,6 +112,7 @@ ALIKE = {
     MembershipRow: ("read_memberships", "read_members", "load_memberships"),
     DelegationRow: ("read_delegations", "list_delegations", "load_delegations"),
     ApiKey: ("list_keys", "find_key", "load_keys"),
+    SessionRow: ("find_session",),
     TriggerRow: (
         "read_trigger",
         "lock_triggers",

@@ -48,7 +48,17 @@ from stepkeep.store.records import WorkerChange
 Reading = Callable[[Store], Awaitable[Any]]
 Case = Callable[[int], tuple[Write, Reading]]
 
-PEOPLE = ("tenants", "principals", "memberships", "delegations", "api_keys", "people_journal", "policies", "settings")
+PEOPLE = (
+    "tenants",
+    "principals",
+    "memberships",
+    "delegations",
+    "api_keys",
+    "sessions",
+    "people_journal",
+    "policies",
+    "settings",
+)
 """Their bounds are tried in `test_contract_people`, `test_contract_policies` and `test_contract_settings`."""
 
 SENDING = ("deliveries", "sinks", "delivery_actions")

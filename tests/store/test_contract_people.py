@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.store.people import change, delegation, key, membership, principal
+from tests.store.people import change, delegation, key, membership, principal, session
 from tests.store.values import TENANT, new_run, ready, save, want
 
 from stepkeep.errors import Contended, InvalidInput, InvariantBroken
@@ -82,7 +82,9 @@ async def test_every_row_of_people_is_read_as_it_was_written(store: Store) -> No
     mine = membership(1, "ann", ROLE, "payer", valid_from=3, valid_to=9, revoked_at=8, revoked_by="root")
     given = delegation(2, "ann", "bea", valid_from=3, valid_to=9)
     keys = [key("k1", "ann"), key("k2", "ann", created_at=6, expires_at=None, replaces="k1")]
+    opened = session("s1", "k1", "ann", ended_at=8)
     await change(store, tenants=[tenant], principals=[ann], memberships=[mine], delegations=[given], keys=keys)
+    await change(store, sessions=[opened])
     people = store.people
     assert await people.list_tenants() == [tenant]
     assert await people.read_tenant(TENANT) == tenant
@@ -98,6 +100,8 @@ async def test_every_row_of_people_is_read_as_it_was_written(store: Store) -> No
     assert await people.list_keys(TENANT) == keys[::-1]
     assert await people.find_key("k1") == keys[0]
     assert await people.find_key("nothing") is None
+    assert await people.find_session("s1") == opened
+    assert await people.find_session("nothing") is None
 
 
 async def test_lists_of_people_have_pages_and_stay_in_their_tenant(store: Store) -> None:
@@ -127,12 +131,23 @@ async def test_what_was_revoked_never_changes(store: Store) -> None:
     assert await store.people.list_delegations(TENANT) == []
 
 
+async def test_a_session_ends_once_and_keeps_its_key_and_its_limit(store: Store) -> None:
+    opened = session("s1", "k1", "ann")
+    await change(store, sessions=[opened])
+    assert await store.people.find_session("s1") == opened
+    await change(store, sessions=[replace(opened, ended_at=7)])
+    with pytest.raises(InvariantBroken):
+        await change(store, sessions=[replace(opened, ended_at=None)])
+    assert await store.people.find_session("s1") == replace(opened, ended_at=7)
+
+
 ROWS: dict[str, msgspec.Struct] = {
     "tenants": TenantRow(name=TENANT, vouching=Vouching.ALLOWED, created_at=1, created_by="root"),
     "principals": principal("ann", disabled_at=1, disabled_by="root"),
     "memberships": membership(1, "ann", ROLE, "payer", revoked_at=1, revoked_by="root"),
     "delegations": delegation(1, "ann", "bea", revoked_at=1, revoked_by="root"),
     "api_keys": key("k1", "ann", revoked_at=1, revoked_by="root"),
+    "sessions": session("s1", "k1", "ann", ended_at=1),
 }
 
 

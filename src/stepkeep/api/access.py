@@ -20,15 +20,22 @@ from stepkeep.api.problems import UNAUTHENTICATED, ApiError, kind_of
 from stepkeep.engine import AsyncEngine
 from stepkeep.errors import InvalidInput, NotAllowed
 from stepkeep.operations.access import OPERATIONS, Access, Credential, Scope, parse_key, secret_hash
+from stepkeep.operations.sessions import SessionAccess
 
 OPEN: Final = "open"
 """In the table: anyone may call the route, without a key."""
+
+ANY_KEY: Final = "any key"
+"""In the table: any key or session will do; the route calls no operation of an engine."""
 
 ROUTES: dict[str, str] = {
     "GET /healthz": OPEN,
     "GET /readyz": OPEN,
     "GET /version": OPEN,
     "GET /openapi.json": OPEN,
+    "POST /session": OPEN,
+    "GET /session": ANY_KEY,
+    "DELETE /session": ANY_KEY,
     "POST /runs": "start",
     "GET /runs": "runs",
     "GET /runs/{run_id}": "show",
@@ -117,14 +124,14 @@ def operation_of(method: str, path: str) -> str:
     found = ROUTES.get(f"{method} {path}")
     if found is None:
         raise LookupError(f"{method} {path} has no row in the table of routes (api/access.py), and is refused.")
-    if found != OPEN and found not in OPERATIONS:
+    if found not in (OPEN, ANY_KEY) and found not in OPERATIONS:
         raise LookupError(f"{method} {path} names the operation {found}, which has no row in the table of scopes.")
     return found
 
 
 def scopes_of(operation: str) -> tuple[Scope, ...]:
     """The scopes that a key needs for an operation, in their usual order; empty where any key will do."""
-    needed = OPERATIONS[operation]
+    needed = frozenset() if operation == ANY_KEY else OPERATIONS[operation]
     return tuple(scope for scope in Scope if scope in needed)
 
 
@@ -158,14 +165,27 @@ class Callers:
 
     async def authenticate(self, authorization: str | None) -> Caller:
         """The caller that an Authorization header names; 401 with one answer, whatever is wrong with it."""
-        credential = _credential(authorization)
-        caller = self._known.get(credential.id)
+        credential = credential_of(authorization)
+        access = lambda: Access(  # noqa: E731 - made only for a key that is not known
+            self._engine.store, "default", "", credential, self._monotonic, fresh_seconds=FRESH_SECONDS
+        )
+        return await self._caller(credential.id, credential, access)
+
+    async def authenticate_session(self, credential: Credential) -> Caller:
+        """The caller of a session, by the parts of its cookie."""
+        access = lambda: SessionAccess(  # noqa: E731
+            self._engine.store, credential, self._monotonic, fresh_seconds=FRESH_SECONDS
+        )
+        return await self._caller(f"session {credential.id}", credential, access)
+
+    async def _caller(self, name: str, credential: Credential, access: Callable[[], Access]) -> Caller:
+        caller = self._known.get(name)
         try:
             if caller is None or not caller.has(credential.secret):
-                caller = await self._learn(credential)
+                caller = await self._learn(name, credential, access())
             await caller.check()
         except NotAllowed as problem:
-            self._known.pop(credential.id, None)
+            self._known.pop(name, None)
             # The owner of a disabled account is not authenticated either.
             if kind_of(problem) is UNAUTHENTICATED or problem.rule == "disabled":
                 raise ApiError(UNAUTHENTICATED, str(problem)) from None
@@ -186,17 +206,17 @@ class Callers:
         """Read every key again before its next use: a key or a person was changed through this process."""
         self._known.clear()
 
-    async def _learn(self, credential: Credential) -> Caller:
-        access = Access(self._engine.store, "default", "", credential, self._monotonic, fresh_seconds=FRESH_SECONDS)
+    async def _learn(self, name: str, credential: Credential, access: Access) -> Caller:
         await access.open()
         caller = Caller(self.engine_for(access), secret_hash(credential.secret))
-        self._known[credential.id] = caller
+        self._known[name] = caller
         while len(self._known) > MOST_CALLERS:
             self._known.popitem(last=False)
         return caller
 
 
-def _credential(authorization: str | None) -> Credential:
+def credential_of(authorization: str | None) -> Credential:
+    """The key in an Authorization header."""
     scheme, _, key = (authorization or "").partition(" ")
     if scheme.lower() != "bearer":
         raise ApiError(UNAUTHENTICATED, CHALLENGE)

@@ -28,11 +28,13 @@ from stepkeep.api import (
     run_service,
     runs,
     schemas,
+    session,
     steps,
     stream,
     system,
 )
 from stepkeep.api.access import ROUTES
+from stepkeep.api.browsers import Browsers
 from stepkeep.api.envelope import Envelope
 from stepkeep.api.openapi import describe
 from stepkeep.api.problems import METHOD, NOT_FOUND, UNEXPECTED, problem
@@ -42,6 +44,7 @@ from stepkeep.engine import AsyncEngine
 
 RESOURCES = (
     health,
+    session,
     runs,
     run_actions,
     steps,
@@ -63,8 +66,8 @@ RESOURCES = (
 class Application:
     """An ASGI application with its service."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self.service = Service(engine)
+    def __init__(self, engine: AsyncEngine, browsers: Browsers | None = None) -> None:
+        self.service = Service(engine, browsers)
         self.http = _application(self.service)
         self._app: ASGIApp = Envelope(self.http, self.service)
 
@@ -72,9 +75,9 @@ class Application:
         await self._app(scope, receive, send)
 
 
-def create_app(engine: AsyncEngine) -> Application:
-    """The service over this engine, which is open."""
-    return Application(engine)
+def create_app(engine: AsyncEngine, *, browsers: Browsers | None = None) -> Application:
+    """The service over this engine, which is open. `browsers` says under which address browsers reach it."""
+    return Application(engine, browsers)
 
 
 def _application(service: Service) -> FastAPI:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from stepkeep.api.access import OPEN, ROUTES, scopes_of
+from stepkeep.api.browsers import COOKIE, CSRF
 from stepkeep.api.problems import Problem
 from stepkeep.operations.access import SCOPES
 
@@ -19,6 +20,9 @@ ABOUT = """A durable workflow engine: plans of steps that are kept, retried, app
 
 Send an API key as `Authorization: Bearer sk_ID_SECRET`. The tenant is the key's; everything of another tenant is 404.
 Errors are RFC 9457 problems whose `type` is stable."""
+
+SESSION = f"""The cookie of a session (`POST /session`), which acts with its key. A request that changes something also
+needs the header `{CSRF}`."""
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -34,7 +38,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
             schemas.pop(unused, None)
         parts["schemas"] = dict(sorted(schemas.items()))
         parts["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()}
+            "key": {"type": "http", "scheme": "bearer", "bearerFormat": "sk_ID_SECRET", "description": _scopes()},
+            "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": SESSION},
         }
         for path, operations in found["paths"].items():
             for method, operation in operations.items():
@@ -52,7 +57,7 @@ def _secure(operation: dict[str, Any], row: str) -> None:
         operation["security"] = []
         return
     names = [scope.value for scope in scopes_of(row)]
-    operation["security"] = [{"key": names}]
+    operation["security"] = [{"key": names}, {"session": names}]
     needs = f"Needs a key with the scope {' and '.join(names)}." if names else "Needs a key; any scope will do."
     operation["description"] = f"{operation.get('description', '')}\n\n{needs}".strip()
 

@@ -24,8 +24,14 @@ TYPE = "urn:stepkeep:problem:"
 MOST_ERRORS = 100
 """How many single errors of one body are listed."""
 
-KEY_RULES = frozenset({"key_invalid", "key_unknown", "key_revoked", "key_expired"})
-"""Refusals of `NotAllowed` that say that the key does not authenticate. `disabled` means so too, for its own key."""
+KEY_RULES = frozenset(
+    {
+        *("key_invalid", "key_unknown", "key_revoked", "key_expired"),
+        *("session_invalid", "session_ended", "session_expired"),
+    }
+)
+"""Refusals of `NotAllowed` that say that the key or the session does not authenticate. `disabled` means so too, for the
+own key."""
 
 
 class Kind(NamedTuple):
@@ -80,16 +86,18 @@ PROBLEMS: tuple[tuple[type[BaseException], Kind], ...] = (
 
 UNAUTHENTICATED = Kind(401, "unauthenticated", "No valid API key")
 NOT_FOUND = Kind(404, "not_found", "Not found", NOTHING)
+FORGED = Kind(403, "forged", "The request may come from another site")
 METHOD = Kind(405, "method_not_allowed", "The address does not take this method")
 TIMEOUT = Kind(408, "request_timeout", "The body did not arrive in time")
 IN_FLIGHT = Kind(409, "in_flight", "A request with this idempotency key is under way", retry_after=1)
 TOO_LARGE = Kind(413, "too_large", "The body is too large")
 MEDIA = Kind(415, "unsupported_media_type", "The body has a form that this address does not read")
+TOO_MANY = Kind(429, "too_many_requests", "Too many requests")
 HEADERS = Kind(431, "headers_too_large", "The headers are too large")
 STOPPING = Kind(503, "stopping", "The service is stopping", AWAY, 1)
 UNEXPECTED = Kind(500, "unexpected", "An unexpected error", DEFECT)
 
-OWN = (UNAUTHENTICATED, METHOD, TIMEOUT, IN_FLIGHT, TOO_LARGE, MEDIA, HEADERS, STOPPING, UNEXPECTED)
+OWN = (UNAUTHENTICATED, FORGED, METHOD, TIMEOUT, IN_FLIGHT, TOO_LARGE, MEDIA, TOO_MANY, HEADERS, STOPPING, UNEXPECTED)
 """Problems that only the service has."""
 
 
@@ -123,9 +131,9 @@ class Problem(BaseModel):
 class ApiError(Exception):
     """A problem that the service itself finds in a request."""
 
-    def __init__(self, kind: Kind, detail: str, **more: Any) -> None:
+    def __init__(self, kind: Kind, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(detail)
-        self.kind, self.detail, self.more = kind, detail, more
+        self.kind, self.detail, self.headers, self.more = kind, detail, headers, more
 
 
 def problem(
@@ -158,7 +166,7 @@ def kind_of(error: BaseException) -> Kind:
 def problem_of(error: BaseException) -> Response:
     """The answer for any error. What must not be shown is logged instead."""
     if isinstance(error, ApiError):
-        return problem(error.kind, error.detail, error.more)
+        return problem(error.kind, error.detail, error.more, error.headers)
     kind = kind_of(error)
     if kind.status >= 500:
         log.error("%s: %s", kind.code, exception_text(error), exc_info=error if kind.status == 500 else None)

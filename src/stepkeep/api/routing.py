@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stepkeep.api.access import OPEN, operation_of, scopes_of
+from stepkeep.api.access import OPEN, operation_of
 from stepkeep.api.problems import MOST_ERRORS, PROBLEMS, ApiError, Kind, problem_of
 from stepkeep.api.problems import OWN as OWN_PROBLEMS
 from stepkeep.api.requests import BoundedRequest, check_headers
@@ -92,7 +92,7 @@ class Route(APIRoute):
                 check_headers(bounded)
                 if self.operation != OPEN:
                     callers = service_of(bounded).callers
-                    bounded.state.caller = await callers.authenticate(bounded.headers.get("authorization"))
+                    bounded.state.caller = await service_of(bounded).browsers.authenticate(callers, bounded)
                     await callers.admit(bounded.state.caller, self.operation)
                 _check_query(bounded, known, several)
                 if self.body_field is not None:
@@ -127,13 +127,6 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def answers(model: type[BaseModel], *also: int, status: int = 200, says: str = "Done") -> dict[int | str, Any]:
     """The documented answer of a route; `also` are further statuses with the same body."""
     return {one: {"model": model, "description": says} for one in (status, *also)}
-
-
-def documented(operation: str) -> dict[str, Any]:
-    """What the OpenAPI document says about the access to an operation."""
-    if operation == OPEN:
-        return {"security": []}
-    return {"security": [{"key": [scope.value for scope in scopes_of(operation)]}]}
 
 
 def _alias(field: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from stepkeep.api.access import Callers
+from stepkeep.api.browsers import Browsers
 from stepkeep.engine import AsyncEngine
 from stepkeep.operations.tailing import Tailer
 from stepkeep.operations.watching import JournalWatch
@@ -17,8 +18,10 @@ from stepkeep.operations.watching import JournalWatch
 class Service:
     """The state of one process that serves."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, browsers: Browsers | None = None) -> None:
         self.engine = engine
+        self.browsers = browsers or Browsers()
+        """What is told about browsers, and their attempts to sign in."""
         self.callers = Callers(engine)
         self.watch = JournalWatch(engine.store)
         self.tailer = Tailer(engine.transactor)

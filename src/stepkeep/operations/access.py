@@ -264,6 +264,10 @@ class Access:
             self._is_reading = False
             self._read_at = began if is_good else float("-inf")
 
+    def _forget(self) -> None:
+        """Read everything again before the next operation."""
+        self._read_at = float("-inf")
+
 
 def guarded(prefix: str = "", free: Collection[str] = ()) -> Callable[[K], K]:
     """A class whose public coroutine methods are operations: each asks `self.access` first. All but the `free` ones

@@ -21,6 +21,7 @@ from stepkeep.store.principals import (
     PeopleEntry,
     Principal,
     SealedPeopleEntry,
+    SessionRow,
     TenantRow,
     open_people_entry,
     seal_people_entry,
@@ -43,6 +44,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     memberships: tuple[MembershipRow, ...] = ()
     delegations: tuple[DelegationRow, ...] = ()
     keys: tuple[ApiKey, ...] = ()
+    sessions: tuple[SessionRow, ...] = ()
 
 
 async def record(
@@ -76,6 +78,7 @@ async def record(
                 memberships=change.memberships,
                 delegations=change.delegations,
                 keys=change.keys,
+                sessions=change.sessions,
             )
         )
         return change, now

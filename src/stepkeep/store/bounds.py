@@ -129,6 +129,7 @@ INTEGERS: dict[str, dict[str, Bounds]] = {
     "memberships": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
     "delegations": {"granted_at": TIME, "valid_from": TIME, "valid_to": TIME, "revoked_at": TIME},
     "api_keys": {"created_at": TIME, "expires_at": TIME, "revoked_at": TIME},
+    "sessions": {"created_at": TIME, "expires_at": TIME, "ended_at": TIME},
     "people_journal": {"seq": SEQ, "at": TIME},
     "triggers": {
         "seq": Bounds(1, LAST_SEQ, LAST_SEQ),
@@ -238,7 +239,7 @@ def check_worker(worker: Worker, entry: SealedEntry | None) -> None:
 def check_people(change: PeopleChange) -> None:
     """The same for a change of people."""
     _check_row("people_journal", change.entry)
-    for table in ("tenants", "principals", "memberships", "delegations"):
+    for table in ("tenants", "principals", "memberships", "delegations", "sessions"):
         for row in getattr(change, table):
             _check_row(table, row)
     for key in change.keys:

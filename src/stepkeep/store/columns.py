@@ -22,7 +22,15 @@ from stepkeep.kernel.states import RunState
 from stepkeep.store.change import IdempotencyKey, RunKey, StoredDefinition, StoredPolicy, StoredSchema, StoredSetting
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.store.mailbox import MailboxMessage
-from stepkeep.store.principals import ApiKey, DelegationRow, MembershipRow, Principal, SealedPeopleEntry, TenantRow
+from stepkeep.store.principals import (
+    ApiKey,
+    DelegationRow,
+    MembershipRow,
+    Principal,
+    SealedPeopleEntry,
+    SessionRow,
+    TenantRow,
+)
 from stepkeep.store.reading import read_definition, read_person, read_row, unreadable_worker
 from stepkeep.store.records import RunRecord, RunStatus, SignedHead
 from stepkeep.store.triggers import Backfill, Firing, TriggerRow
@@ -69,6 +77,7 @@ TABLES: Mapping[str, type[msgspec.Struct]] = {
     "memberships": MembershipRow,
     "delegations": DelegationRow,
     "api_keys": ApiKey,
+    "sessions": SessionRow,
     "people_journal": SealedPeopleEntry,
     "triggers": TriggerRow,
     "firings": Firing,

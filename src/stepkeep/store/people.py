@@ -18,6 +18,7 @@ from stepkeep.store.principals import (
     PeopleChange,
     Principal,
     SealedPeopleEntry,
+    SessionRow,
     Standing,
     SubjectKind,
     TenantRow,
@@ -35,6 +36,7 @@ SAVES: dict[type, str] = {
     MembershipRow: "save_membership",
     DelegationRow: "save_delegation",
     ApiKey: "save_key",
+    SessionRow: "save_session",
 }
 
 tenant_from = person_reader(TenantRow)
@@ -42,6 +44,7 @@ principal_from = person_reader(Principal)
 membership_from = person_reader(MembershipRow)
 delegation_from = person_reader(DelegationRow)
 key_from = person_reader(ApiKey)
+session_from = person_reader(SessionRow)
 entry_from = person_reader(SealedPeopleEntry)
 
 
@@ -128,3 +131,6 @@ class PeopleTables:
 
     async def find_key(self, key_id: str) -> ApiKey | None:
         return first(await self._read(key_from, self._sql.find_key, key_id))
+
+    async def find_session(self, session_id: str) -> SessionRow | None:
+        return first(await self._read(session_from, self._sql.find_session, session_id))

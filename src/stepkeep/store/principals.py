@@ -1,4 +1,4 @@
-"""The rows of people: tenants, principals, memberships, delegations, API keys, and the entries of their journal.
+"""The rows of people: tenants, principals, memberships, delegations, API keys, sessions, and their journal.
 
 `PeopleStore` is the part of a store that reads and writes them. A change is one entry and the rows it adds or ends; it
 is refused with Contended if the journal has grown since it was read. It decides nothing; `operations.principals` does.
@@ -110,6 +110,19 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     replaces: str | None = None
 
 
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that is open in a browser. Only the SHA-256 of the secret in the cookie is kept."""
+
+    tenant: str
+    id: str
+    owner: str
+    key: str
+    secret_hash: str
+    created_at: int
+    expires_at: int
+    ended_at: int | None = None
+
+
 class PeopleEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of an entry: what changed of `subject`, and the actor of the change."""
 
@@ -158,10 +171,18 @@ class PeopleChange(msgspec.Struct, frozen=True, kw_only=True):
     memberships: tuple[MembershipRow, ...] = ()
     delegations: tuple[DelegationRow, ...] = ()
     keys: tuple[ApiKey, ...] = ()
+    sessions: tuple[SessionRow, ...] = ()
 
     def rows(self) -> Iterable[msgspec.Struct]:
         """All rows that it writes, in an order that is the same everywhere."""
-        return (*self.tenants, *self.principals, *self.memberships, *self.delegations, *self.keys)
+        return (
+            *self.tenants,
+            *self.principals,
+            *self.memberships,
+            *self.delegations,
+            *self.keys,
+            *self.sessions,
+        )
 
 
 class PeopleStore(Protocol):
@@ -189,6 +210,7 @@ class PeopleStore(Protocol):
     async def list_delegations(self, tenant: str) -> list[DelegationRow]: ...
     async def list_keys(self, tenant: str) -> list[ApiKey]: ...
     async def find_key(self, key_id: str) -> ApiKey | None: ...
+    async def find_session(self, session_id: str) -> SessionRow | None: ...
 
 
 class Standing(NamedTuple):

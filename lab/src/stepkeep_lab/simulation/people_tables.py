@@ -21,6 +21,7 @@ from stepkeep.store.principals import (
     Principal,
     PrincipalKind,
     SealedPeopleEntry,
+    SessionRow,
     Standing,
     SubjectKind,
     TenantRow,
@@ -49,6 +50,7 @@ class PeopleRows:
         self.memberships: dict[Key, MembershipRow] = {}
         self.delegations: dict[Key, DelegationRow] = {}
         self.keys: dict[Key, ApiKey] = {}
+        self.sessions: dict[Key, SessionRow] = {}
         self.journal: dict[str, list[SealedPeopleEntry]] = {}
 
     def write(self, change: PeopleChange) -> None:
@@ -73,6 +75,8 @@ class PeopleRows:
             raise InvariantBroken("a delegation is to another person")
         if any(_ends_later(one, self.keys.get((one.tenant, one.id))) for one in change.keys):
             raise InvariantBroken("a key never gets a later end")
+        if any(_is_ended(self.sessions.get((one.tenant, one.id))) for one in change.sessions):
+            raise InvariantBroken("a session ends once")
         entries.append(change.entry)
         for row in change.tenants:
             self.tenants[row.name] = replace(self.tenants.get(row.name, row), vouching=row.vouching)
@@ -84,6 +88,7 @@ class PeopleRows:
         self.memberships |= {(one.tenant, one.id): one for one in change.memberships}
         self.delegations |= {(one.tenant, one.id): one for one in change.delegations}
         self.keys |= {(one.tenant, one.id): one for one in change.keys}
+        self.sessions |= {(one.tenant, one.id): one for one in change.sessions}
         self._note_ends(change)
 
     def _note_ends(self, change: PeopleChange) -> None:
@@ -119,6 +124,10 @@ class PeopleRows:
             sorted(self.delegations.values(), key=lambda one: (one.granted_at, one.id)),
             self.keys.values(),
         )
+
+
+def _is_ended(old: SessionRow | None) -> bool:
+    return old is not None and old.ended_at is not None
 
 
 def _ends_later(new: ApiKey, old: ApiKey | None) -> bool:
@@ -194,6 +203,11 @@ class ModelPeople:
 
     async def find_key(self, key_id: str) -> ApiKey | None:
         return await self._read(lambda: next((one for one in self._rows.keys.values() if one.id == key_id), None))
+
+    async def find_session(self, session_id: str) -> SessionRow | None:
+        return await self._read(
+            lambda: next((one for one in self._rows.sessions.values() if one.id == session_id), None)
+        )
 
     async def _memberships(self, fits: Callable[[MembershipRow], bool]) -> list[MembershipRow]:
         rows = self._rows.memberships

@@ -22,6 +22,7 @@ from stepkeep.store.principals import (
     PeopleEntry,
     Principal,
     PrincipalKind,
+    SessionRow,
     SubjectKind,
     TenantRow,
     Vouching,
@@ -32,8 +33,10 @@ from stepkeep.store.protocol import Store
 PERSONS = ("ann", "bea", "cyd", "Ann")
 GROUPS = ("g1", "g2")
 ROLES = ("r1", "r2")
-KINDS = ("tenants", "principals", "memberships", "delegations", "keys")
+KINDS = ("tenants", "principals", "memberships", "delegations", "keys", "sessions")
 LATEST = 4
+SESSIONS = 40
+"""Of the first numbers of rows, those that are sessions are read by their ids."""
 
 
 class PeopleChanges:
@@ -89,6 +92,15 @@ class PeopleChanges:
         if kind == "delegations":
             both = random.choice(PERSONS), random.choice(PERSONS)
             return DelegationRow(**given, delegator=both[0], delegate=both[1], reason="", **granted)
+        if kind == "sessions":
+            return SessionRow(
+                **given,
+                owner=random.choice(PERSONS),
+                key="k",
+                secret_hash="1" * 64,
+                created_at=at,
+                expires_at=at + 100,
+            )
         return ApiKey(
             **given,
             owner=random.choice(PERSONS),
@@ -108,6 +120,8 @@ class PeopleChanges:
             return replace(row, disabled_at=at if ended else None, disabled_by="root" if ended else None)
         if isinstance(row, ApiKey) and row.revoked_at is None and self._random.random() < 0.5:
             return replace(row, expires_at=at + self._random.choice((1, 500)))
+        if isinstance(row, SessionRow):
+            return replace(row, ended_at=at)
         return replace(row, revoked_at=at, revoked_by="root")
 
 
@@ -139,6 +153,7 @@ async def read_people(store: Store, tenants: tuple[str, ...]) -> dict[str, Any]:
             "delegations": await people.list_delegations(tenant),
             "keys": keys,
             "key": [await people.find_key(one.id) for one in keys[:2]],
+            "sessions": [await people.find_session(f"{tenant}{number:04d}") for number in range(1, SESSIONS)],
             "authorities": await people.read_authorities(together),
         }
         for name in PERSONS:

@@ -18,6 +18,8 @@ from stepkeep.errors import InvalidInput
 if TYPE_CHECKING:
     import socket
 
+    from stepkeep.api.browsers import Browsers
+
 PORT = 8321
 
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")]
@@ -44,6 +46,15 @@ Grace = Annotated[
         help="How long what is under way may take when it stops.",
     ),
 ]
+PublicUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--public-url",
+        envvar="STEPKEEP_PUBLIC_URL",
+        metavar="URL",
+        help="The address at which browsers reach it, such as https://flows.example.com.",
+    ),
+]
 LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 LogFormat = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")]
 
@@ -58,6 +69,7 @@ def serve(
     ] = None,
     drain: Drain = 2.0,
     grace: Grace = 30.0,
+    public_url: PublicUrl = None,
     log_level: LogLevel = "info",
     log_format: LogFormat = "text",
 ) -> int:
@@ -65,14 +77,16 @@ def serve(
     require_server()
     refuse_identity(settings, "serve")
     install_log(log_level, log_format)
+    from stepkeep.api.browsers import Browsers
     from stepkeep.api.server import listen
 
+    browsers = Browsers(public_url)
     listener = listen(host, port, fd)
-    asyncio.run(_serve(settings, listener, drain, grace))
+    asyncio.run(_serve(settings, listener, browsers, drain, grace))
     return SUCCEEDED
 
 
-async def _serve(settings: Settings, listener: socket.socket, drain: float, grace: float) -> None:
+async def _serve(settings: Settings, listener: socket.socket, browsers: Browsers, drain: float, grace: float) -> None:
     from stepkeep.api.app import create_app
     from stepkeep.api.server import address_of
     from stepkeep.api.server import serve as run_server
@@ -87,7 +101,8 @@ async def _serve(settings: Settings, listener: socket.socket, drain: float, grac
                 say(f"the service listens on {address}")
                 say(f"make a key with: {settings.command('keys', 'create', 'NAME', '--scope', 'read')}")
 
-        await run_server(create_app(engine), listener, drain_seconds=drain, grace_seconds=grace, told=told)
+        app = create_app(engine, browsers=browsers)
+        await run_server(app, listener, drain_seconds=drain, grace_seconds=grace, told=told)
     warn("the service has drained and stopped")
 
 
