@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepkeep.administration import AsyncKeys, AsyncTenants, AsyncUsers
     from stepkeep.definition.expression_objects import Expr
     from stepkeep.definition.handlers import Retry, agent, lifespan, step
-    from stepkeep.definition.listeners import on
+    from stepkeep.definition.listeners import hook, on
     from stepkeep.definition.python import Workflow
     from stepkeep.definition.registry import Registry
     from stepkeep.definition.secrets import secret
@@ -133,6 +133,7 @@ _HOMES = {
     "fail": "stepkeep.worker.answers",
     "lifespan": "stepkeep.definition.handlers",
     "load_file": "stepkeep.dialects.registry",
+    "hook": "stepkeep.definition.listeners",
     "on": "stepkeep.definition.listeners",
     "open": "stepkeep.sync_engine",
     "retry_in": "stepkeep.worker.answers",
@@ -201,6 +202,7 @@ __all__ = [
     "Workflow",
     "agent",
     "fail",
+    "hook",
     "lifespan",
     "load_file",
     "on",

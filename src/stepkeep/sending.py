@@ -17,6 +17,7 @@ from stepkeep.engine_arguments import optional_key
 from stepkeep.errors import InvalidInput, NotFound
 from stepkeep.operations import outbox, sinks, validate
 from stepkeep.operations.access import Access, guarded
+from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.outgoing import pending
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text, inert_line, type_name
@@ -212,7 +213,7 @@ class AsyncOutbox(_Sending):
             raise InvalidInput(f"the sink {name} is relayed by workers; only one of kind host is taken from.")
         taken = []
         for cursor in await store.claim(self._tenant, [(name, limit)], self.access.actor, lease_us):
-            found = await pending(self._transactor, cursor, row.patterns)
+            found = await pending(self._transactor, cursor, Selection(row.patterns))
             one = Taken(
                 run_id=cursor.run_id,
                 sink=name,

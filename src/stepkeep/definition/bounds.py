@@ -40,6 +40,9 @@ JITTER = (0, DAY)
 CATCH_UP = (0, 31 * DAY)
 DEFAULT_CATCH_UP = DAY
 MAX_TRIGGERS = 50
+MAX_HOOKS = 50
+"""Hooks of a workflow, and of each step; a definition has at most `MOST_HOOKS` of both together."""
+MOST_HOOKS = 50
 LEASE = (SECOND, DAY)
 GRACE = (0, DAY)
 

@@ -19,6 +19,7 @@ from stepkeep.definition.retry import NATIVE_HOOK_RETRY, NATIVE_RETRY
 from stepkeep.definition.rule_words import rule_capabilities
 from stepkeep.definition.secrets import secret_capability, secrets_read
 from stepkeep.definition.template_text import WHOLE_INPUT
+from stepkeep.definition.transition_hooks import hooks_of
 from stepkeep.definition.triggers import triggers_of
 from stepkeep.definition.written import (
     ApprovalBlock,
@@ -99,6 +100,7 @@ def build(written: WorkflowBlock, handlers: Registry | None = None) -> kernel.De
         policy=policy_of(written.policy) or msgspec.UNSET,
         budget=msgspec.UNSET if written.budget is None else budget_of(written.budget),
         triggers=triggers_of(written.triggers) or msgspec.UNSET,
+        hooks=hooks_of(written) or msgspec.UNSET,
         input_schema=msgspec.UNSET if written.input_schema is None else written.input_schema,
         check_capabilities=asked or msgspec.UNSET,
         about=about_archive(written.archive),

@@ -25,6 +25,7 @@ from stepkeep.definition.lint import lint
 from stepkeep.definition.policy import check_policy
 from stepkeep.definition.references import check_expressions
 from stepkeep.definition.registry import Registry
+from stepkeep.definition.transition_hooks import check_hook_handlers, check_hooks
 from stepkeep.definition.triggers import check_triggers
 from stepkeep.definition.written import StepBlock, WorkflowBlock
 from stepkeep.errors import DefinitionError, Problem
@@ -94,6 +95,8 @@ def examine(data: Any, source: Source, handlers: Registry | None = None, *, all_
     if handlers is not None:
         final = [] if written is None else written.rules
         findings += check_rule_handlers(final, ("rules",), handlers, all_known=all_known)
+        if written is not None and all_known:
+            findings += check_hook_handlers(written, handlers)
         for path, step in steps.items():
             declared = None if written is None else written.input
             findings += check_handlers(step, path, handlers, all_known=all_known, declared=declared)
@@ -177,4 +180,5 @@ def _findings(
         yield from check_duties(written.duties, steps)
         yield from check_policy(written)
         yield from check_triggers(written.triggers, ("triggers",))
+        yield from check_hooks(written)
     yield from check_expressions(data, steps, ancestry, names)

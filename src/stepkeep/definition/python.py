@@ -22,6 +22,7 @@ from stepkeep.definition.durations import format_duration
 from stepkeep.definition.expression_objects import Expr, steps_read
 from stepkeep.definition.findings import Path
 from stepkeep.definition.handlers import name_of, registry_of
+from stepkeep.definition.listeners import hook_name
 from stepkeep.definition.native import CheckReport, accepted, examine
 from stepkeep.definition.python_words import in_python
 from stepkeep.definition.registry import Function, Registry
@@ -69,6 +70,7 @@ class StepOptions(TypedDict, total=False):
     on_failure: Policy
     order: int
     description: str
+    hooks: Sequence[Mapping[str, Any]]
 
 
 class WorkOptions(StepOptions, total=False):
@@ -139,6 +141,7 @@ class Workflow:
         budget: Mapping[str, Any] | None = None,
         archive: Mapping[str, Any] | None = None,
         triggers: Sequence[Mapping[str, Any]] = (),
+        hooks: Sequence[Mapping[str, Any]] = (),
         registry: Registry | None = None,
     ) -> None:
         self.registry = registry_of(registry)
@@ -165,6 +168,7 @@ class Workflow:
             "duties": [arguments.mapping("duties", duty) for duty in arguments.items("duties", duties)],
             "policy": [arguments.mapping("a rule of policy", rule) for rule in arguments.items("policy", policy)],
             "triggers": [arguments.mapping("a trigger", one) for one in arguments.items("triggers", triggers)],
+            "hooks": self._hooks(hooks),
             **({} if budget is None else {"budget": arguments.mapping("budget", budget)}),
             **({} if archive is None else {"archive": arguments.mapping("archive", archive)}),
             **{key: value for key, value in optional.items() if value is not None},
@@ -352,6 +356,8 @@ class Workflow:
                     )
                 case "pre" | "post" | "rules" if isinstance(value, Sequence) and not isinstance(value, str):
                     step[key] = self._rules(key, value)
+                case "hooks":
+                    step["hooks"] = self._hooks(value)
                 case "undo":
                     step["undo"] = name_of(value, self.registry) if callable(value) else value
                 case "depends_on" | "if" | "with" | "uses":
@@ -366,6 +372,14 @@ class Workflow:
     def _rules(self, key: str, rules: Sequence[Rule]) -> list[Any]:
         """Rules as YAML would give them: a function, alone or in `uses`, is named."""
         return [self._rule(rule) for rule in arguments.items(key, rules)]
+
+    def _hooks(self, hooks: Any) -> list[Any]:
+        """Hooks as YAML would give them: a function in `uses` is named."""
+        found = [arguments.mapping("a hook", one) for one in arguments.items("hooks", hooks)]
+        return [
+            {**one, "uses": hook_name(one["uses"], self.registry)} if callable(one.get("uses")) else one
+            for one in found
+        ]
 
     def _rule(self, rule: Any) -> Any:
         if isinstance(rule, Mapping) and callable(rule.get("uses")):

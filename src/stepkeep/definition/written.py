@@ -251,6 +251,51 @@ class UndoBlock(Block):
     queue: Annotated[QueueName | None, given(QueueName)] = None
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else filled(value)
+
+
+class HookCommandBlock(Block):
+    """A program with its arguments, which is given the event on its standard input."""
+
+    argv: list[Text] = Field(min_length=1, max_length=100)
+    cwd: Annotated[Text | None, given(Text)] = None
+
+
+class HookMessageBlock(Block):
+    """A message to the run that has this business key; its name is that of the event unless another is given."""
+
+    key: Word
+    name: Annotated[Word | None, given(Word)] = None
+
+
+class HookWebhookBlock(Block):
+    """A signed request to an address; `secrets` are names, the newest first."""
+
+    url: Text
+    secrets: Annotated[list[Word], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
+        min_length=1, max_length=5
+    )
+
+
+class HookBlock(Block):
+    """What is done after the run or the step has reached a state: a function, a program, a message or a request."""
+
+    name: Annotated[Name | None, given(Name)] = None
+    on: Annotated[list[Word], BeforeValidator(_listed, json_schema_input_type=str | list[str])] = Field(
+        min_length=1, max_length=50
+    )
+    uses: Uses = None
+    command: Annotated[
+        HookCommandBlock | None, BeforeValidator(_program, json_schema_input_type=list[str] | HookCommandBlock)
+    ] = None
+    message: Annotated[HookMessageBlock | None, _short("key", HookMessageBlock)] = None
+    webhook: Annotated[HookWebhookBlock | None, given(HookWebhookBlock)] = None
+
+
+Hooks = Annotated[list[HookBlock], Field(max_length=bounds.MAX_HOOKS)]
+
+
 class StepBlock(Block):
     """One step of a workflow."""
 
@@ -291,6 +336,7 @@ class StepBlock(Block):
     queue: QueueName = ""
     order: Annotated[int | None, given(int)] = Field(default=None, ge=0, le=bounds.MAX_ORDER)
     description: Text = ""
+    hooks: Hooks = []
 
 
 class PolicyRuleBlock(Block):
@@ -405,4 +451,5 @@ class WorkflowBlock(Block):
     budget: BudgetBlock | None = None
     archive: Annotated[ArchiveBlock | None, given(ArchiveBlock)] = None
     triggers: list[TriggerBlock] = Field(default=[], max_length=bounds.MAX_TRIGGERS)
+    hooks: Hooks = []
     steps: list[StepBlock] = Field(min_length=1, max_length=bounds.MAX_STEPS)

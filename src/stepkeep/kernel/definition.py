@@ -405,6 +405,20 @@ class StepDefinition(_Value, frozen=True, kw_only=True):
     """Rules that must hold before the handler runs, under its claim."""
 
 
+class Hook(_Value, frozen=True, kw_only=True):
+    """What is done when a run or a step reaches a state: after the commit, at least once, and without failing the run.
+
+    `on` are the names of events, such as `run.failed` or `step.*`. `kind` is a kind of sink with its `options`. With
+    `step`, only transitions of that step count.
+    """
+
+    name: str
+    on: tuple[str, ...]
+    kind: str
+    options: dict[str, Any]
+    step: str | msgspec.UnsetType = msgspec.UNSET
+
+
 class Definition(_Value, frozen=True, kw_only=True):
     """A whole workflow, immutable per (name, version).
 
@@ -442,10 +456,15 @@ class Definition(_Value, frozen=True, kw_only=True):
     budget: Budget | msgspec.UnsetType = msgspec.UNSET
     triggers: tuple[TriggerSpec, ...] | msgspec.UnsetType = msgspec.UNSET
     """What starts runs of this workflow by itself, once this version is published."""
+    hooks: tuple[Hook, ...] | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def declared_triggers(self) -> tuple[TriggerSpec, ...]:
         return () if self.triggers is msgspec.UNSET else self.triggers
+
+    @property
+    def declared_hooks(self) -> tuple[Hook, ...]:
+        return () if self.hooks is msgspec.UNSET else self.hooks
 
     @property
     def compensates(self) -> bool:

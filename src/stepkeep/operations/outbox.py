@@ -13,16 +13,16 @@ from stepkeep.definition.arguments import choice
 from stepkeep.definition.arguments import whole as whole_number
 from stepkeep.errors import Conflict, InvalidInput, NotFound
 from stepkeep.operations import validate
+from stepkeep.operations.declared_hooks import Selection, hook_sink
 from stepkeep.operations.instants import instant
 from stepkeep.operations.outgoing import Place, pending
 from stepkeep.operations.sinks import sources_of
 from stepkeep.operations.transact import Transactor, again_if_contended
 from stepkeep.sinks.event import OutgoingEvent
-from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of
+from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, DeliveryState, state_of
 from stepkeep.store.delivery_rows import Delivery
 
 MOST_LISTED = 1000
-ANY = ("*",)
 
 
 async def list_deliveries(
@@ -116,11 +116,14 @@ def action_view(one: Action) -> dict[str, Any]:
 
 async def waiting(transactor: Transactor, cursor: Delivery) -> list[OutgoingEvent]:
     """The events that a cursor has not delivered, as its sink would get them."""
-    patterns: tuple[str, ...] = ANY
-    if cursor.sink != RUN_WEBHOOK:
+    which = Selection()
+    if cursor.sink.startswith(HOOK):
+        hook = await hook_sink(transactor, cursor.tenant, cursor.sink)
+        which = which if hook is None else hook[1]
+    elif cursor.sink != RUN_WEBHOOK:
         rows = await transactor.store.deliveries.list_sinks(cursor.tenant)
-        patterns = next((one.patterns for one in rows if one.name == cursor.sink), ANY)
-    return (await pending(transactor, cursor, patterns)).events
+        which = next((Selection(one.patterns) for one in rows if one.name == cursor.sink), which)
+    return (await pending(transactor, cursor, which)).events
 
 
 async def redrive(

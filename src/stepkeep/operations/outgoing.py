@@ -6,7 +6,7 @@ often it is made. It changes nothing and sends nothing. The relay and the comman
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -18,12 +18,12 @@ from stepkeep.kernel.journal import RUN_ENTITY, open_entry
 from stepkeep.kernel.plan import Plan
 from stepkeep.kernel.rows import Details, OutboxEntry
 from stepkeep.kernel.states import RUN_TERMINAL
+from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.log import lines_of
 from stepkeep.operations.plans import plan_for
 from stepkeep.operations.transact import Transactor
 from stepkeep.operations.views import read_snapshot, view_of
 from stepkeep.sinks.event import OutgoingEvent, Source
-from stepkeep.sinks.pattern import matches
 from stepkeep.store.deliveries import WHOLE, Takes
 from stepkeep.store.delivery_rows import Delivery
 from stepkeep.store.records import WholeRun
@@ -47,14 +47,14 @@ class Pending(msgspec.Struct, frozen=True):
     upto: Place
 
 
-async def pending(transactor: Transactor, cursor: Delivery, patterns: Sequence[str], limit: int = PAGE) -> Pending:
+async def pending(transactor: Transactor, cursor: Delivery, which: Selection, limit: int = PAGE) -> Pending:
     """What a cursor has to deliver next. Raises Unreadable or PayloadSealed where the run cannot be read here."""
     after = (cursor.sent, cursor.sent_number)
     if cursor.takes == Takes.EMITTED:
         found, upto = await _emitted(transactor, cursor, after, limit)
     else:
         found, upto = await _derived(transactor, cursor, after)
-    wanted = [event for event in found if matches(patterns, event.type)]
+    wanted = [event for event in found if which.takes(event)]
     if len(wanted) > limit:
         last = wanted[limit - 1]
         return Pending(wanted[:limit], (last.seq, last.number))
@@ -87,6 +87,7 @@ def _event(
     at: int,
     data: bytes,
     more: Mapping[str, str] = {},
+    step: str | None = None,
 ) -> OutgoingEvent:
     return OutgoingEvent(
         tenant=details.tenant,
@@ -101,6 +102,7 @@ def _event(
         version=details.version,
         correlation_id=details.correlation_id,
         extensions=more,
+        step=step,
     )
 
 
@@ -155,11 +157,12 @@ def _transitions(whole: WholeRun, plan: Plan) -> Iterator[OutgoingEvent]:
             is_run = hop.no == RUN_ENTITY
             data: dict[str, Any] = {"from": hop.source, "to": hop.target, "trigger": hop.trigger}
             data |= {"attempt": hop.attempt, "category": hop.category, "error": hop.error}
-            if not is_run:
-                data["step"] = plan.at(hop.no).name
+            step = None if is_run else plan.at(hop.no).name
+            data["step"] = step
             body = _encode({name: value for name, value in data.items() if value is not None})
             name = f"{'run' if is_run else 'step'}.{hop.target}"
-            yield _event(details, sealed.seq, FIRST_TRANSITION + number, name, Source.TRANSITIONS, sealed.at, body)
+            place = (sealed.seq, FIRST_TRANSITION + number)
+            yield _event(details, *place, name, Source.TRANSITIONS, sealed.at, body, step=step)
 
 
 def _endings(whole: WholeRun) -> Iterator[OutgoingEvent]:

@@ -21,7 +21,7 @@ from stepkeep.safe_text import plain_text
 from stepkeep.sinks.event import Source
 from stepkeep.sinks.pattern import check_patterns, prefix_of
 from stepkeep.sinks.registry import kind_of
-from stepkeep.store.deliveries import RUN_WEBHOOK, Action, Takes
+from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Action, Takes
 from stepkeep.store.delivery_rows import SinkRow
 
 MAX_NAME = 100
@@ -112,10 +112,10 @@ async def list_sinks(transactor: Transactor, *, tenant: str) -> dict[str, Any]:
 def sink_name(name: object) -> str:
     """The name of a sink: letters, digits and . _ : -"""
     plain = validate.key("the name of a sink", name, MAX_NAME)
-    if not _NAME.fullmatch(plain) or plain == RUN_WEBHOOK:
+    if not _NAME.fullmatch(plain) or plain == RUN_WEBHOOK or plain.startswith(HOOK):
         raise InvalidInput(
             f"the name of a sink has letters, digits and . _ : -, begins with a letter or digit, and is not "
-            f"{RUN_WEBHOOK}: {plain!a}"
+            f"{RUN_WEBHOOK} or {HOOK}…: {plain!a}"
         )
     return plain
 

@@ -29,6 +29,7 @@ from stepkeep.kernel.start_template import StartTemplate, start_template
 from stepkeep.kernel.states import RUN_TERMINAL
 from stepkeep.operations import validate
 from stepkeep.operations.batch import DecisionBatch
+from stepkeep.operations.declared_hooks import hook_cursors
 from stepkeep.operations.first_messages import delivered, kept_event, with_messages
 from stepkeep.operations.group_commit import Submissions, all_or_each
 from stepkeep.operations.live_policies import LivePolicies
@@ -506,7 +507,10 @@ def _create(
         entries=(decision.entry,),
         outbox=decision.outbox,
         gates=decision.opened,
-        deliveries=run_webhook(request, decision.run, loaded.now),
+        deliveries=(
+            *run_webhook(request, decision.run, loaded.now),
+            *hook_cursors(definition, decision.run, loaded.now),
+        ),
         idempotency=key,
     )
 

@@ -67,6 +67,8 @@ class OutgoingEvent(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     correlation_id: str
     extensions: Mapping[str, str] = {}
+    step: str | None = None
+    """The step whose transition it is."""
 
     @property
     def id(self) -> str:

@@ -27,6 +27,11 @@ RUN_WEBHOOK = "webhook_url"
 """The sink of a run that was started with an address of its own; no row of `sinks` has this name."""
 
 
+HOOK = "hook:"
+"""How the sink of a hook begins that the definition of a run declares: `hook:WORKFLOW@VERSION/NAME`. No row of `sinks`
+has such a name."""
+
+
 class Takes(IntFlag):
     """What a sink takes, as the bits of a number."""
 

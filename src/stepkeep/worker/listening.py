@@ -31,11 +31,12 @@ def sink_of(listener: Listener) -> str:
 
 async def add_sinks(transactor: Transactor, registry: Registry, tenant: str, actor: str) -> int:
     """Add a sink for each function with `@on` that has none, or whose patterns changed. Returns how many."""
-    if not registry.listeners:
+    listeners = [one for one in registry.listeners.values() if one.patterns]
+    if not listeners:
         return 0
     known = {one.name: one for one in await transactor.store.deliveries.list_sinks(tenant)}
     added = 0
-    for listener in registry.listeners.values():
+    for listener in listeners:
         row = known.get(sink_of(listener))
         if row is not None and row.patterns == tuple(sorted(set(listener.patterns))):
             continue

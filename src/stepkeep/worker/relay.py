@@ -18,13 +18,14 @@ from typing import Any
 import msgspec
 
 from stepkeep.errors import Contended, InvalidInput, PayloadSealed, StepkeepError, StoreError
+from stepkeep.operations.declared_hooks import Selection, hook_sink
 from stepkeep.operations.outgoing import Place, pending
 from stepkeep.operations.transact import Transactor
 from stepkeep.safe_text import exception_text, inert_line
 from stepkeep.sinks.event import OutgoingEvent
 from stepkeep.sinks.interface import MAX_REASON, SEND_SECONDS, Sink, SinkContext, SinkFailed, SinkKind
 from stepkeep.sinks.registry import kind_of
-from stepkeep.store.deliveries import RUN_WEBHOOK, Report
+from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, Report
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 from stepkeep.worker.runtime import Runtime
 from stepkeep.worker.secrets import MissingSecret
@@ -38,6 +39,8 @@ PLACES = 32
 """How many cursors of one sink a relay holds at once."""
 REFRESH_SECONDS = 5.0
 """A list of sinks older than this is read again."""
+MOST_HOOKS_KNOWN = 1000
+"""How many hooks of definitions are remembered; then they are read again."""
 POSTPONE_US = 30_000_000
 """A run whose payloads are sealed, or a secret that is missing here, is left to other workers for so long."""
 FLUSH_SECONDS = 5.0
@@ -91,6 +94,7 @@ class Relay:
         self._runtime = runtime or Runtime()
         self._lease_us, self._places = lease_us, places
         self._rows: dict[str, SinkRow] = {}
+        self._hooks: dict[str, tuple[SinkRow, Selection] | None] = {}
         self._rows_read_at = float("-inf")
         self._open: dict[str, tuple[bytes, Sink]] = {}
         self._busy: Counter[str] = Counter()
@@ -154,21 +158,43 @@ class Relay:
 
     # -- sinks -------------------------------------------------------------------------------------------------------
     async def _read_sinks(self, due: Sequence[str]) -> None:
+        for name in due:
+            if name.startswith(HOOK) and name not in self._hooks:
+                if len(self._hooks) >= MOST_HOOKS_KNOWN:
+                    self._hooks.clear()
+                self._hooks[name] = await hook_sink(self._transactor, self._tenant, name)
         now = self._runtime.monotonic()
-        is_known = all(name == RUN_WEBHOOK or name in self._rows for name in due)
+        is_known = all(name == RUN_WEBHOOK or name in self._rows or name.startswith(HOOK) for name in due)
         if is_known and now - self._rows_read_at < REFRESH_SECONDS:
             return
         rows = await self._transactor.store.deliveries.list_sinks(self._tenant)
         self._rows, self._rows_read_at = {row.name: row for row in rows}, now
-        for name in [name for name in self._open if name != RUN_WEBHOOK and name not in self._rows]:
+        for name in [name for name in self._open if not name.startswith(HOOK) and name not in self._rows]:
             await self._close(name)
+
+    def _row(self, name: str) -> SinkRow | None:
+        """The row of a sink, or what a definition declares in its place."""
+        if name.startswith(HOOK):
+            found = self._hooks.get(name)
+            return None if found is None else found[0]
+        return self._rows.get(name)
+
+    def _selection(self, name: str) -> Selection:
+        """Which events go to a sink."""
+        if name == RUN_WEBHOOK:
+            return Selection()
+        if (hook := self._hooks.get(name)) is not None:
+            return hook[1]
+        return Selection(self._rows[name].patterns)
 
     def _serves(self, name: str) -> bool:
         """Whether this program can send to a sink: it has the kind, the function and the secrets."""
         if name == RUN_WEBHOOK:
             return True
-        row = self._rows.get(name)
+        row = self._row(name)
         if row is None:
+            if name.startswith(HOOK):
+                self._trouble(name, "its definition cannot be read here")
             return False
         try:
             kind = kind_of(row.kind)
@@ -194,7 +220,8 @@ class Relay:
             kind_name, options = "run_webhook", cursor.target or b"{}"
             kind: SinkKind[Any] = kind_of(kind_name)
             return await kind.open(kind.read(msgspec.json.decode(options)), self._context(cursor.sink))
-        row = self._rows[cursor.sink]
+        row = self._row(cursor.sink)
+        assert row is not None, "a cursor is claimed only if its sink is served"
         opened = self._open.get(row.name)
         if opened is not None and opened[0] == row.options:
             return opened[1]
@@ -222,8 +249,7 @@ class Relay:
         """Send what a cursor has, in order, until all is sent, one event fails, or the relay stops."""
         work = _Work(cursor)
         try:
-            patterns = ("*",) if cursor.sink == RUN_WEBHOOK else self._rows[cursor.sink].patterns
-            todo = await pending(self._transactor, cursor, patterns)
+            todo = await pending(self._transactor, cursor, self._selection(cursor.sink))
             sink = await self._sink(cursor)
             begun = self._runtime.monotonic()
             for event in todo.events:

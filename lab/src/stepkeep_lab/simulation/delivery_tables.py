@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from stepkeep.errors import InvariantBroken, StoreUnavailable
 from stepkeep.kernel.rows import OutboxEntry, Run
 from stepkeep.store.change import RunKey, Write
-from stepkeep.store.deliveries import RUN_WEBHOOK, WHOLE, Action, Lag, Report, Takes
+from stepkeep.store.deliveries import HOOK, RUN_WEBHOOK, WHOLE, Action, Lag, Report, Takes
 from stepkeep.store.delivery_rows import Delivery, SinkRow
 
 if TYPE_CHECKING:
@@ -47,10 +47,14 @@ class DeliveryRows:
     def holds_back(self, key: RunKey) -> bool:
         """Whether something of this run is left to deliver."""
         return any(
-            (cursor.ready_at is not None or cursor.dead_at is not None)
-            and (cursor.sink == RUN_WEBHOOK or (cursor.tenant, cursor.sink) in self.sinks)
+            (cursor.ready_at is not None or cursor.dead_at is not None) and self.has_sink(cursor)
             for cursor in self.of_run(key)
         )
+
+    def has_sink(self, cursor: Delivery) -> bool:
+        """Whether there is a destination: of the run itself, of its definition, or of its tenant."""
+        is_own = cursor.sink == RUN_WEBHOOK or cursor.sink.startswith(HOOK)
+        return is_own or (cursor.tenant, cursor.sink) in self.sinks
 
     def moved_by(self, what: Write, now: int) -> list[Delivery]:
         """The cursors that this write creates or advances, as they will be."""
@@ -163,8 +167,7 @@ class ModelDeliveries:
 
     async def find_due_sinks(self, tenant: str) -> list[str]:
         def work() -> list[str]:
-            known = {sink.name for sink in self._rows.sinks_of(tenant)} | {RUN_WEBHOOK}
-            return sorted({one.sink for one in self._due(tenant, self._clock()) if one.sink in known})
+            return sorted({one.sink for one in self._due(tenant, self._clock()) if self._rows.has_sink(one)})
 
         return await self._wire.ask("find due sinks", work)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from stepkeep.errors import StepkeepError
 from stepkeep.operations import outbox
+from stepkeep.operations.declared_hooks import Selection
 from stepkeep.operations.outgoing import pending
 from stepkeep.operations.sinks import add_sink
 from stepkeep.operations.transact import Transactor
@@ -157,7 +158,7 @@ class Receivers:
                 start = Delivery(
                     tenant=tenant, run_id=run_id, sink=sink.name, takes=takes, last=0, sent=0, sent_number=WHOLE
                 )
-                found = await pending(transactor, start, sink.patterns, 1_000_000)
+                found = await pending(transactor, start, Selection(sink.patterns), 1_000_000)
                 expected = [(event.seq, event.number) for event in found.events]
                 got = list(dict.fromkeys(self.arrived.get((sink.name, run_id), [])))
                 self._stage.ledger.met["events delivered"] += len(got)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stepkeep.dialects.dialect import NoEvents
+from stepkeep.dialects.dialect import DomainEvent
 from stepkeep.dialects.workstream.derivation import TASK_ENDED, TaskView, derive_workstream_state
 from stepkeep.dialects.workstream.planning import blocked_by, execution_plan, topological_order
 
@@ -25,7 +25,7 @@ WHY = {
 """Why a task was cancelled without a cancel of its own."""
 
 
-class Words(NoEvents):
+class Words:
     """Runs in the seed's shapes."""
 
     def run(self, canonical: Plain, lines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -60,6 +60,14 @@ class Words(NoEvents):
             "completed_at": canonical_run["ended_at"],
             "last_error": canonical_run["error"],
         }
+
+    def events(self, canonical: Plain, lines: list[dict[str, Any]], since: int) -> list[DomainEvent]:
+        """The state transition events of the seed's schema, one for each line, for sinks."""
+        return [
+            DomainEvent(line["metadata"]["seq"], line["event_type"], line, {"severity": line["severity"]})
+            for line in lines
+            if line["metadata"]["seq"] >= since
+        ]
 
 
 WORDS = Words()

@@ -13,6 +13,8 @@ where details.tenant = $1 and details.workflow = $6 and details.run_id > $2::uui
     and not exists (
         select 1 from deliveries c
         where c.tenant = details.tenant and c.run_id = details.run_id and (c.ready_at is not null or c.dead_at is not null)
-            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+            and (
+                c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
+                or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by details.run_id
 limit $5

@@ -9,6 +9,8 @@ cross join lateral (
         and not exists (
             select 1 from deliveries c
             where c.tenant = runs.tenant and c.run_id = runs.id and (c.ready_at is not null or c.dead_at is not null)
-                and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+                and (
+                    c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
+                    or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
     for update skip locked
 ) as run

@@ -9,6 +9,8 @@ where d.tenant = ?1 and d.workflow = ?6 and d.run_id > ?2 and d.run_id < ?3 and 
     and not exists (
         select 1 from deliveries c
         where c.tenant = d.tenant and c.run_id = d.run_id and (c.ready_at is not null or c.dead_at is not null)
-            and (c.sink = 'webhook_url' or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
+            and (
+                c.sink = 'webhook_url' or substr(c.sink, 1, 5) = 'hook:'
+                or exists (select 1 from sinks s where s.tenant = c.tenant and s.name = c.sink)))
 order by d.run_id
 limit ?5
