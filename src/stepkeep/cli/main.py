@@ -5,6 +5,7 @@ Importing it must stay cheap (`--help` answers at once), so commands import what
 
 from __future__ import annotations
 
+import copy
 import errno
 import functools
 import os
@@ -160,7 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or {"-h", "--help"} & set(given):
         light_help.prepare()
     try:
-        ended = _command_tree()(given, prog_name="stepkeep", standalone_mode=False)
+        named = given[0] if given and completion.VARIABLE not in os.environ else ""
+        ended = _command_tree(named)(given, prog_name="stepkeep", standalone_mode=False)
         flush()
     except (SystemExit, KeyboardInterrupt):
         raise
@@ -172,9 +174,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @functools.cache
-def _command_tree() -> Callable[..., object]:
-    """All commands, made once per process: making them takes longer than most commands."""
-    return typer.main.get_command(app)
+def _command_tree(named: str) -> Callable[..., object]:
+    """The commands, made once per process: only the named one where there is one, because making all takes longer than
+    most commands."""
+    commands = [one for one in app.registered_commands if one.name == named]
+    groups = [one for one in app.registered_groups if one.name == named]
+    if not commands and not groups:
+        return typer.main.get_command(app)
+    only = copy.copy(app)
+    only.registered_commands, only.registered_groups = commands, groups
+    return typer.main.get_command(only)
 
 
 def _unwritten(error: BaseException) -> OutputFailed | None:
